@@ -320,7 +320,7 @@ func (p *planner) previous(r *v1alpha1.FeedbackRecord) (releaseState, bool) {
 		return inactive("")
 	}
 	if p.feedback == nil || !repositoryOfRecord(r).same(p.repository) {
-		return inactive("Previews are no longer reported.")
+		return inactive("This environment is no longer reported.")
 	}
 	var now []member
 	for _, m := range p.members {

@@ -73,18 +73,18 @@ func TestJudge(t *testing.T) {
 		edit   func(*service)
 		want   releaseState
 	}{
-		"no image": {nil, nil, releaseState{state: "queued", description: "Waiting for the image."}},
+		"no image": {nil, nil, releaseState{state: "queued", description: "Waiting for an image that the ImagePolicy offers."}},
 		"image, no release": {nil, func(s *service) {
 			s.policy.Status.Releases = []v1alpha1.OfferedRelease{{SemVer: v1alpha1.SemVer{Version: head}, PullRequest: 1}}
-		}, releaseState{state: "queued", description: "The image exists. The rollout is about to start."}},
-		"another commit's group":      {group(commit("b") + " +active"), nil, releaseState{state: "queued", description: "Waiting for the image."}},
-		"pending":                     {group(head + " pending"), nil, releaseState{state: "in_progress", description: "Its pods are starting."}},
-		"pending and available":       {group(head + " +pending"), nil, releaseState{state: "in_progress", description: "Its pods are starting."}},
-		"canary":                      {group(head + " +canary"), nil, releaseState{state: "in_progress", description: "Its pods are starting."}},
+		}, releaseState{state: "queued", description: "The image exists. The rollout has not started."}},
+		"another commit's group":      {group(commit("b") + " +active"), nil, releaseState{state: "queued", description: "Waiting for an image that the ImagePolicy offers."}},
+		"pending":                     {group(head + " pending"), nil, releaseState{state: "in_progress", description: "The rollout is in progress."}},
+		"pending and available":       {group(head + " +pending"), nil, releaseState{state: "in_progress", description: "The rollout is in progress."}},
+		"canary":                      {group(head + " +canary"), nil, releaseState{state: "in_progress", description: "The rollout is in progress."}},
 		"waits for capacity":          {blocked(msName+"-"+short(head), v1alpha1.FailureUnschedulable), nil, releaseState{state: "in_progress", description: "Blocked (Unschedulable): no node can run a pod."}},
-		"blocked before its creation": {blocked(msName+"-"+short(head), "NotCreated"), nil, releaseState{state: "in_progress", description: "Blocked (NotCreated): the cluster rejects its object."}},
-		"another release is blocked":  {blocked("another", v1alpha1.FailureUnschedulable), nil, releaseState{state: "in_progress", description: "Its pods are starting."}},
-		"not blocked":                 {blocked(msName+"-"+short(head), ""), nil, releaseState{state: "in_progress", description: "Its pods are starting."}},
+		"blocked before its creation": {blocked(msName+"-"+short(head), "NotCreated"), nil, releaseState{state: "in_progress", description: "Blocked (NotCreated): its object cannot be created or changed."}},
+		"another release is blocked":  {blocked("another", v1alpha1.FailureUnschedulable), nil, releaseState{state: "in_progress", description: "The rollout is in progress."}},
+		"not blocked":                 {blocked(msName+"-"+short(head), ""), nil, releaseState{state: "in_progress", description: "The rollout is in progress."}},
 		"active, not available":       {group(head + " active"), nil, releaseState{state: "in_progress", description: "Not all of its pods are ready.", active: true}},
 		"active, no routes":           {group(head + " +active"), nil, releaseState{state: "success", description: "The release is available.", active: true}},
 		"Services only": {group(head + " +active"), func(s *service) {
@@ -116,7 +116,7 @@ func TestJudge(t *testing.T) {
 			releaseState{state: "success", description: "The release is available.", active: true}},
 		"too old": {phase(v1alpha1.GroupExpired, head, "MaxAge"), nil,
 			releaseState{state: "inactive", description: "The preview expired because of its age. The next push creates it again."}},
-		"too old, and pushed": {phase(v1alpha1.GroupExpired, commit("b"), "MaxAge"), nil, releaseState{state: "queued", description: "Waiting for the image."}},
+		"too old, and pushed": {phase(v1alpha1.GroupExpired, commit("b"), "MaxAge"), nil, releaseState{state: "queued", description: "Waiting for an image that the ImagePolicy offers."}},
 		"no slot":             {phase(v1alpha1.GroupExpired, head, "NoSlot"), nil, releaseState{state: "queued", description: "Waiting for a preview slot: the maximum number of previews is reached."}},
 		"closing":             {phase(v1alpha1.GroupClosing, "", ""), nil, releaseState{state: "inactive", description: "The preview is being deleted."}},
 	} {
@@ -201,7 +201,7 @@ func TestPlan(t *testing.T) {
 		edit  func(*observed)
 		want  []string
 	}{
-		"new":        {world(open), nil, []string{"bbbbbbb queued: Waiting for the image."}},
+		"new":        {world(open), nil, []string{"bbbbbbb queued: Waiting for an image that the ImagePolicy offers."}},
 		"draft":      {world(open), func(f *observed) { f.pullRequests[0].Draft = true }, nil},
 		"turned off": {world(open), func(f *observed) { f.feedback.Deployments.PullRequests = ptr.To(false) }, nil},
 		"expired, never reported": {world(open), func(f *observed) {
@@ -223,13 +223,13 @@ func TestPlan(t *testing.T) {
 		}, over("The pull request no longer has a preview here.")},
 		"feedback gone": {world(open), func(f *observed) {
 			f.feedback, f.records = nil, append(f.records, written(b, "success"))
-		}, over("Previews are no longer reported.")},
+		}, over("This environment is no longer reported.")},
 		"pushed, previous commit serves": {world(open, groupWith(1, groupName, b+" pending", a+" +active")), func(f *observed) {
 			f.records = append(f.records, written(a, "success"))
-		}, []string{"aaaaaaa success: The release is available.", "bbbbbbb in_progress: Its pods are starting."}},
+		}, []string{"aaaaaaa success: The release is available.", "bbbbbbb in_progress: The rollout is in progress."}},
 		"pushed, previous commit failed": {world(open, groupWith(1, groupName, a+" error")), func(f *observed) {
 			f.records = append(f.records, written(a, "failure"))
-		}, []string{"bbbbbbb queued: Waiting for the image.", "aaaaaaa inactive: Replaced by bbbbbbb."}},
+		}, []string{"bbbbbbb queued: Waiting for an image that the ImagePolicy offers.", "aaaaaaa inactive: Replaced by bbbbbbb."}},
 		"ready, not written": {world(open, groupWith(1, groupName, b+" +active", a+" deprecated")), func(f *observed) {
 			f.records = append(f.records, written(a, "success"))
 		}, []string{"bbbbbbb success: The release is available."}},
@@ -246,10 +246,10 @@ func TestPlan(t *testing.T) {
 			api := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "api"}}
 			api.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{groupWith(1, groupName, b+" pending")}
 			f.services = append(f.services, service{policy: f.services[0].policy, microservice: api})
-		}, []string{"bbbbbbb in_progress: Its pods are starting."}},
+		}, []string{"bbbbbbb in_progress: The rollout is in progress."}},
 		"two pull requests with one commit in one environment": {world([]v1alpha1.PullRequest{pull(2, b), pull(1, b)}), func(f *observed) {
 			f.feedback.Environment = "preview"
-		}, []string{"bbbbbbb queued: Waiting for the image."}},
+		}, []string{"bbbbbbb queued: Waiting for an image that the ImagePolicy offers."}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

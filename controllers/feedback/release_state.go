@@ -114,9 +114,9 @@ func releaseOf(g *v1alpha1.ReleaseGroup, version string) *v1alpha1.Release {
 func (s *service) stateOf(g *v1alpha1.ReleaseGroup, version string) releaseState {
 	switch {
 	case g == nil && s.offersVersion(version):
-		return releaseState{state: v1alpha1.DeploymentQueued, description: "The image exists. The rollout is about to start."}
+		return releaseState{state: v1alpha1.DeploymentQueued, description: "The image exists. The rollout has not started."}
 	case g == nil:
-		return releaseState{state: v1alpha1.DeploymentQueued, description: "Waiting for the image."}
+		return releaseState{state: v1alpha1.DeploymentQueued, description: "Waiting for an image that the ImagePolicy offers."}
 	case g.Phase == v1alpha1.GroupExpired && g.Target.Reason == reasonMaxAge && g.Head == version:
 		return releaseState{state: v1alpha1.DeploymentInactive, description: "The preview expired because of its age. The next push creates it again."}
 	case g.Phase == v1alpha1.GroupExpired && g.Head == version && g.Target.Reason != reasonNoSlot:
@@ -149,7 +149,7 @@ func (s *service) stateOf(g *v1alpha1.ReleaseGroup, version string) releaseState
 	if run := g.Rollout; run != nil && run.Release == row.VersionedMicroservice && run.WaitsFor != "" {
 		return releaseState{state: v1alpha1.DeploymentInProgress, description: blockedMessage(run.WaitsFor)}
 	}
-	return releaseState{state: v1alpha1.DeploymentInProgress, description: "Its pods are starting."}
+	return releaseState{state: v1alpha1.DeploymentInProgress, description: "The rollout is in progress."}
 }
 
 // blockedMessage describes a problem outside the release that blocks it.
@@ -160,8 +160,8 @@ func blockedMessage(cause string) string {
 
 // blockedBy contains descriptions of the problems that are not values of status.failure.
 var blockedBy = map[string]string{
-	"TrafficNotProgrammed": "its routes are not programmed.",
-	"NotCreated":           "the cluster rejects its object.",
+	"TrafficNotProgrammed": "the previous change of traffic is not confirmed.",
+	"NotCreated":           "its object cannot be created or changed.",
 }
 
 // offersVersion reports whether the ImagePolicy offers a version.

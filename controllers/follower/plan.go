@@ -75,6 +75,9 @@ func decide(o *observed) plan {
 		return keep(releaseNotFound, "release %q does not exist", activeOf(group))
 	}
 	container := containerOf(o, release)
+	if named, ok := o.cronJob.Annotations[v1alpha1.AnnotationFollowContainer]; ok && container == "" {
+		return keep(containerNotFound, "the CronJob has no container %q: correct the annotation %s, which names the container that runs the image", named, v1alpha1.AnnotationFollowContainer)
+	}
 	if container == "" {
 		return keep(containerNotFound, "no container has the name of the release's container or of the Microservice: set the annotation %s to the name of the container that runs the image", v1alpha1.AnnotationFollowContainer)
 	}

@@ -302,6 +302,20 @@ var waits = map[release.Reason]string{
 	release.AwaitingJobs: "Draining", release.AwaitingGate: "Gate", release.AnalysisInconclusive: "Inconclusive", release.AwaitingApproval: "Approval",
 }
 
+// waitOf returns the reason for condition Progressing for which the rollout of a group waits, or "".
+func waitOf(notes []release.Note, slug string) string {
+	last := slices.Index(progress, "Canary")
+	for _, n := range notes {
+		if !n.Event && n.Slug == slug {
+			last = max(last, slices.Index(progress, waits[n.Reason]))
+		}
+	}
+	if progress[last] == "Canary" {
+		return ""
+	}
+	return progress[last]
+}
+
 // setProgressing sets condition Progressing, with the words of the PROGRESSING column.
 func setProgressing(ms *v1alpha1.Microservice, plan release.Result) {
 	reason, message := "Idle", "no rollout is in progress"

@@ -88,7 +88,7 @@ func (r *Reconciler) recordPins(before, now *v1alpha1.Microservice) {
 	case is == nil && was == nil || same && was.ObservedGeneration == is.ObservedGeneration:
 	case is == nil && was.Status != metav1.ConditionTrue:
 	case is == nil && was.ObservedGeneration == now.Generation:
-		r.events.Normal(now, "Unpinned", "Pin", "the pin has expired; previous state: "+was.Message)
+		r.events.Normal(now, "Unpinned", "Pin", "the pin no longer applies, because it expired or its group ended; previous state: "+was.Message)
 	case is == nil:
 		r.events.Normal(now, "Unpinned", "Pin", "the pin is removed; previous state: "+was.Message)
 	case is.Status == metav1.ConditionTrue && (!same || was.Message != is.Message):
@@ -113,7 +113,7 @@ func (r *Reconciler) recordFreeze(before, now *v1alpha1.Microservice) {
 
 // recordDeletionLate records an event if a Microservice is deleted although its deletionPolicy was not completely applied.
 func (r *Reconciler) recordDeletionLate(ms *v1alpha1.Microservice) {
-	r.events.Warning(ms, "DeletionPolicyNotDone", "Delete", fmt.Sprintf("deletionPolicy %s did not complete within the progress deadline: the Microservice is deleted anyway", ms.Spec.DeletionPolicy))
+	r.events.Warning(ms, "DeletionPolicyNotDone", "Delete", fmt.Sprintf("deletionPolicy %s did not complete within the progress deadline and the drain delay: the Microservice is deleted anyway", ms.Spec.DeletionPolicy))
 }
 
 // recordNothingToRestore records an event if the previous Deployment cannot be restored.

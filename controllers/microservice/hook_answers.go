@@ -213,7 +213,7 @@ func answered(h v1alpha1.HookStatus) string {
 	if h.Message == "" {
 		return fmt.Sprintf("%s is %s", h.Name, strings.ToLower(string(h.Phase)))
 	}
-	if h.Job != "" {
+	if h.Job != "" || !strings.HasPrefix(h.Message, "HTTP ") {
 		return fmt.Sprintf("%s: %s", h.Name, h.Message)
 	}
 	return fmt.Sprintf("%s responded: %s", h.Name, h.Message)

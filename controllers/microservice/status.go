@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/release"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
@@ -150,7 +151,7 @@ func summarize(w *pass) {
 				serving++
 			}
 		}
-		if c := canary(ms, g); c != "" && sum.Canary == "" {
+		if c := canary(ms, g, w.plan.Notes); c != "" && sum.Canary == "" {
 			sum.Canary = c
 		}
 	}
@@ -179,8 +180,7 @@ func selector(ms *v1alpha1.Microservice, groups []v1alpha1.ReleaseGroup) string 
 }
 
 // canary describes the release that is being rolled out in a group, and its progress.
-func canary(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup) string {
-	s := &ms.Status
+func canary(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, notes []release.Note) string {
 	if g.Rollout == nil {
 		return ""
 	}
@@ -196,8 +196,8 @@ func canary(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup) string {
 			steps = len(c.Steps)
 		}
 		text := fmt.Sprintf("%s %d%% step %d/%d", status.Short(r.SemVer.Version), r.Weight, min(int(g.Rollout.Step), steps), steps)
-		if p := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionProgressing); p != nil && p.Reason != "Canary" {
-			text += " " + p.Reason
+		if wait := waitOf(notes, g.Slug); wait != "" {
+			text += " " + wait
 		}
 		return text
 	}

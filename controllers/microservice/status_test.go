@@ -68,7 +68,7 @@ func TestConditions(t *testing.T) {
 	t.Parallel()
 	programmed := []release.Policy{{Name: "shop", Groups: []release.Report{{Slug: "1-x", Revision: 1}, {Slug: "2-x", Revision: 1}}}}
 	state := func(reason, message string) release.Note {
-		return release.Note{Reason: release.Reason(reason), Message: message}
+		return release.Note{Slug: "1-x", Reason: release.Reason(reason), Message: message}
 	}
 	newest := func(w *pass) {
 		w.facts.Policies = []release.Policy{{Name: "shop", Groups: []release.Report{{Slug: "1-x", Revision: 1, Newest: true}, {Slug: "2-x"}}}}
@@ -132,7 +132,7 @@ func TestConditions(t *testing.T) {
 			"Progressing True Paused: 1.1.0 waits until then",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Canary: "1.1.0 10% step 1/2 Paused", Groups: "1/1"}},
-		"inconclusive measurements": {canaries(), []release.Note{{Reason: "AnalysisInconclusive", Message: "1.1.0 waits for a decision", Warning: true}, state("Waiting", "1.1.0 waits until then")}, nil, nil, shown{Conditions: []string{
+		"inconclusive measurements": {canaries(), []release.Note{{Slug: "1-x", Reason: "AnalysisInconclusive", Message: "1.1.0 waits for a decision", Warning: true}, state("Waiting", "1.1.0 waits until then")}, nil, nil, shown{Conditions: []string{
 			"AnalysisInconclusive True AnalysisInconclusive: 1.1.0 waits for a decision",
 			"Progressing True Inconclusive: 1.1.0 waits for a decision",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
@@ -145,7 +145,7 @@ func TestConditions(t *testing.T) {
 			"Progressing True Canary: 1.1.0 is not healthy: the gateway is gone",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Canary: "1.1.0 10% step 1/2", Groups: "1/1"}},
-		"no traffic to measure": {canaries(), []release.Note{{Reason: "AnalysisNoTraffic", Message: "1.1.0 waits for requests", Warning: true}}, nil, nil, shown{Conditions: []string{
+		"no traffic to measure": {canaries(), []release.Note{{Slug: "1-x", Reason: "AnalysisNoTraffic", Message: "1.1.0 waits for requests", Warning: true}}, nil, nil, shown{Conditions: []string{
 			"AnalysisInconclusive True AnalysisNoTraffic: 1.1.0 waits for requests",
 			"Progressing True Analysis: 1.1.0 waits for requests",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
@@ -260,7 +260,7 @@ func TestConditions(t *testing.T) {
 			}
 			say := func() {
 				setConditions(w, test.problem)
-				summarize(&pass{observed: observed{ms: ms}})
+				summarize(&pass{observed: observed{ms: ms}, plan: w.plan})
 			}
 			say()
 			same(t, "shown", show(ms), test.want)
@@ -277,7 +277,7 @@ func TestConditions(t *testing.T) {
 			ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}
 			w.plan, w.facts, w.objects = plan{}, release.Observed{Policies: programmed}, nil
 			setConditions(w, nil)
-			summarize(&pass{observed: observed{ms: ms}})
+			summarize(&pass{observed: observed{ms: ms}, plan: w.plan})
 			same(t, "stable again", show(ms), shown{Conditions: []string{"Ready True Succeeded: active: 1.0.0 in group 1.x"}, Active: "1.0.0", Groups: "1/1"})
 			if p := meta.FindStatusCondition(ms.Status.Conditions, "Progressing"); p == nil || p.Reason != "Idle" || p.Status != "False" {
 				t.Errorf("Progressing is %v", p)

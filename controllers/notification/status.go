@@ -81,5 +81,5 @@ func setConditions(p *plan, o *observed, full bool) {
 		status.Remove(conditions, v1alpha1.ConditionStalled)
 		return
 	}
-	status.Ready(conditions, generation, status.ReasonSucceeded, fmt.Sprintf("%d receivers", len(p.status.Receivers)))
+	status.Ready(conditions, generation, status.ReasonSucceeded, fmt.Sprintf("%d %s", len(p.status.Receivers), map[bool]string{true: "receiver", false: "receivers"}[len(p.status.Receivers) == 1]))
 }

@@ -10,7 +10,8 @@
 //		}
 //	}
 //
-// A response that is not a single finite number is a typed [Error], never a value. Therefore, a metric that could not be measured never passes.
+// A response that is not a single finite number, or with samples a series of them, is a typed [Error] or counts as missing traffic, and is never a value.
+// Therefore, a metric that could not be measured never passes.
 //
 // query.go       queries to providers
 // round.go       one round: a request, its target and its responses

@@ -244,7 +244,7 @@ func TestBodyIsAsDocumented(t *testing.T) {
 	if !found {
 		t.Fatal("docs/explanation/hooks.md shows no body")
 	}
-	ms, release := canary(), vsvc("shop-1-4-3-5b1c0d9e")
+	ms, release := canary(), vsvc("shop-1-4-3-5b1c0d9e3f")
 	group := &ms.Status.ReleaseGroups[0]
 	group.Rollout.Gate, group.Rollout.GateTime, group.Rollout.Release = v1alpha1.GateConfirmTrafficIncrease, &gated, release.Name
 	group.Releases[0].VersionedMicroservice = release.Name
@@ -260,7 +260,7 @@ func TestBodyIsAsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := strings.NewReplacer(
-		`{"team": "checkout"}`, "{\n    \"team\": \"checkout\"\n  }", `["shop-1-4-3-5b1c0d9e-r1f0c9a7b3"]`, "[\n    \"shop-1-4-3-5b1c0d9e-r1f0c9a7b3\"\n  ]",
+		`{"team": "checkout"}`, "{\n    \"team\": \"checkout\"\n  }", `["shop-1-4-3-5b1c0d9e3f-r1f0c9a7b3"]`, "[\n    \"shop-1-4-3-5b1c0d9e3f-r1f0c9a7b3\"\n  ]",
 		`["migrate"]`, "[\n    \"migrate\"\n  ]",
 	).Replace(strings.TrimSpace(block))
 	if diff := cmp.Diff(want, string(raw)); diff != "" {

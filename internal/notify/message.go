@@ -201,7 +201,7 @@ func (m *Message) title(wait string) string {
 	case v1alpha1.NotifyAborted:
 		text += " was aborted" + m.decided()
 	case v1alpha1.NotifySuperseded:
-		text += " was superseded by a newer release"
+		text += " was superseded"
 	case v1alpha1.NotifyRemoved:
 		text += " was removed before its rollout ended"
 	case v1alpha1.NotifyDeprecated:

@@ -2,7 +2,7 @@
 //
 // Callers with the same repository, credential and certificates share one list, and one digest per tag, within the age that they accept. All requests
 // with one registry and credential pass one gate, which consists of a token bucket and a pause for all requests after
-// a 429 response. Pages, tags, bytes, JSON elements and time have upper limits, and the rate of a response has a
+// a 429 response, or when the registry reports that its quota is used up. Pages, tags, bytes, JSON elements and time have upper limits, and the rate of a response has a
 // lower limit. A request ends when no caller waits for it.
 //
 // The package does not connect to addresses that internal/outbound refuses. It checks an address after name resolution, so that redirects and token

@@ -31,6 +31,7 @@ var results = []string{resultAborted, resultFailed, resultPromoted, resultRolled
 var gates = []view.Word{
 	view.WordPause, view.WordApproval, view.WordAnalysis, view.WordInconclusive, view.WordNoTraffic, view.WordProgramming,
 	view.WordBlocked, view.WordRetryTime, view.WordGate, view.WordTogether, view.WordTogetherHeld, view.WordWindow, view.WordPaused,
+	view.WordFrozen,
 }
 
 // groupKey identifies a group by Microservice and slug.

@@ -77,7 +77,7 @@ const maxPolicies = 8
 var words = []view.Word{
 	view.WordActive, view.WordUnavailable, view.WordPinned, view.WordDraining, view.WordStarting, view.WordProgressing, view.WordPause,
 	view.WordApproval, view.WordAnalysis, view.WordInconclusive, view.WordNoTraffic, view.WordProgramming, view.WordInterrupted,
-	view.WordBlocked, view.WordRetryTime, view.WordGate, view.WordTogether, view.WordTogetherHeld, view.WordWindow, view.WordPaused,
+	view.WordBlocked, view.WordRetryTime, view.WordGate, view.WordTogether, view.WordTogetherHeld, view.WordWindow, view.WordPaused, view.WordFrozen,
 	view.WordRolledBack, view.WordFailed, view.WordAborted, view.WordEmpty, view.WordExpired, view.WordNoSlot,
 }
 

@@ -484,12 +484,13 @@ func TestGateBehindOtherJobs(t *testing.T) {
 	}
 }
 
-// TestGateOfAJob checks that a gate that waits for a Job shows the state of the Job, and not an answer.
+// TestGateOfAJob checks that a gate that waits for a Job, or whose call has no response, shows why, and not an answer.
 func TestGateOfAJob(t *testing.T) {
 	t.Parallel()
-	for job, want := range map[bool]string{
-		true:  "waits for hook migrate (PreRollout): Job shop-1 is running, since ",
-		false: `waits for hook migrate (PreRollout), which answers "Job shop-1 is running", since `,
+	for message, want := range map[string]string{
+		"Job shop-1 is running":            "waits for hook migrate (PreRollout): Job shop-1 is running, since ",
+		"no response within 10s":           "waits for hook migrate (PreRollout): no response within 10s, since ",
+		"HTTP 503: the database is locked": `waits for hook migrate (PreRollout), which answers "HTTP 503: the database is locked", since `,
 	} {
 		s, _ := viewtest.Play("gate pre", "shop")
 		s.Input.Releases = slices.Clone(s.Input.Releases)
@@ -498,11 +499,11 @@ func TestGateOfAJob(t *testing.T) {
 		ms = &s.Input.Microservices[0]
 		run := ms.Status.ReleaseGroups[0].Rollout
 		hook := v1alpha1.Hook{Name: "migrate", Type: v1alpha1.HookPreRollout}
-		if job {
+		if strings.HasPrefix(message, "Job ") {
 			hook.Job = &v1alpha1.HookJob{}
 		}
 		ms.Spec.UpdateStrategy.Canary.Hooks = []v1alpha1.Hook{hook}
-		objectOf(&s, run.Release).Status.Hooks = []v1alpha1.HookStatus{{Name: "migrate", Type: v1alpha1.HookPreRollout, Run: run.Sequence, Phase: v1alpha1.HookWaiting, Message: "Job shop-1 is running"}}
+		objectOf(&s, run.Release).Status.Hooks = []v1alpha1.HookStatus{{Name: "migrate", Type: v1alpha1.HookPreRollout, Run: run.Sequence, Phase: v1alpha1.HookWaiting, Message: message}}
 		svc, _ := view.NewService(s.Input, "shop", "shop", s.Now)
 		if got := svc.State.Sentence; !strings.HasPrefix(got, want) {
 			t.Errorf("%q, want %q", got, want)

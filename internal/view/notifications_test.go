@@ -18,7 +18,7 @@ func TestNotificationProblems(t *testing.T) {
 		p.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: ready, Reason: "DeliveryFailing", Message: message, LastTransitionTime: metav1.NewTime(time.Unix(60, 0))}}
 		return p
 	}
-	b := New(Input{Notifications: []v1alpha1.NotificationPolicy{policy("mail", "False", "receiver \"a\": 401\nnot allowed"), policy("chat", "True", "1 receivers"), policy("ci", "False", "receiver \"b\": 500"), {}}}, time.Unix(120, 0))
+	b := New(Input{Notifications: []v1alpha1.NotificationPolicy{policy("mail", "False", "receiver \"a\": 401\nnot allowed"), policy("chat", "True", "1 receiver"), policy("ci", "False", "receiver \"b\": 500"), {}}}, time.Unix(120, 0))
 	if len(b.Notifications) != 2 || b.Notifications[0].Name != "ci" || b.Notifications[1].Name != "mail" || b.Notifications[1].Message != `receiver "a": 401 not allowed` || b.Notifications[1].Since == nil {
 		t.Errorf("%+v", b.Notifications)
 	}

@@ -134,7 +134,7 @@ func (s *service) expired(g *v1alpha1.ReleaseGroup) State {
 		}
 		return State{Word: WordEmpty, Class: Failed, Reason: g.Target.Reason, Detail: detail}
 	}
-	return State{Word: WordNoSlot, Class: Moving, Reason: cmp.Or(g.Target.Reason, "NoSlot"), Since: micros(g.HeadTime)}
+	return State{Word: WordNoSlot, Class: Moving, Reason: cmp.Or(g.Target.Reason, "NoSlot")}
 }
 
 // unapproved returns open pull requests from forks that wait for an approval and have no group.

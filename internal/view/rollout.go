@@ -152,7 +152,7 @@ var outside = map[string]string{
 	v1alpha1.FailureImagePullBackOff:  "the registry of its image", v1alpha1.FailureAdmissionUnavailable: "an admission webhook",
 	v1alpha1.FailureOtherReleaseRunning: "the pods of another release to end",
 	v1alpha1.FailureNameConflict:        "its name, which another Deployment has",
-	"TrafficNotProgrammed":              "its routes", "NotCreated": "its object, which the API server rejects",
+	"TrafficNotProgrammed":              "the previous change of traffic to be confirmed", "NotCreated": "its object, which cannot be created or changed",
 	"CanaryDomainsNotProgrammed": "the domains of its canary", "HookUnanswered": "a hook that answers",
 }
 
@@ -297,7 +297,7 @@ func (r *rollout) retries() *State {
 	if r.step > 0 || !at.After(r.now) {
 		return nil
 	}
-	return &State{Word: WordRetryTime, Class: Failed, Reason: r.row.Reason, Until: timeOf(at), Detail: fmt.Sprintf("it lost its traffic %d times (%s)", r.row.Attempt, r.row.Reason), Next: r.abort()}
+	return &State{Word: WordRetryTime, Class: Failed, Reason: r.row.Reason, Until: timeOf(at), Detail: fmt.Sprintf("%d attempts failed or lost their traffic (%s)", r.row.Attempt, r.row.Reason), Next: r.abort()}
 }
 
 // approved describes how many of the required users have approved the current step, and lists
@@ -521,7 +521,7 @@ func (r *rollout) answerOf(hooks []v1alpha1.HookStatus) string {
 	for _, h := range hooks {
 		switch {
 		case h.Message == "":
-		case r.isJob(h.Name):
+		case r.isJob(h.Name), !strings.HasPrefix(h.Message, "HTTP "):
 			return ": " + h.Message + ","
 		default:
 			return fmt.Sprintf(", which answers %q,", h.Message)

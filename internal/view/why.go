@@ -686,7 +686,7 @@ func (s *service) notFound(p *v1alpha1.ImagePolicy, wanted string) string {
 	case p.Status.Scan != nil:
 		switch n := p.Status.Scan.Tags; n {
 		case 0:
-			text += "; the repository has no tags"
+			text += "; the source has no tags or releases"
 		case 1:
 			text += "; its only tag does not match"
 		default:

@@ -110,8 +110,8 @@ func newRollbackCommand(f *cli.Factory) *cobra.Command {
 		Short:   "Return to an earlier release, optionally until a specified time",
 		GroupID: cli.GroupAct,
 		Long: `rollback pins a group to an earlier release, with its configuration. Without --to, this is the most
-recently active of the retained releases that have a lower version than the active release. A
-retained release skips the canary steps. The group stays at that release until the pin ends or is
+recently active of the retained releases that have a lower version than the active release, or the
+same version with another configuration. Denied versions are omitted. A retained release skips the canary steps. The group stays at that release until the pin ends or is
 removed with unpin. To stop a canary, use deprecate. The pin records your name, unless it is
 printed as a patch for Git.`,
 		Example: `  # Return to the previous release, until Monday morning

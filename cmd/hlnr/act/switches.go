@@ -12,8 +12,8 @@ import (
 
 func newPauseCommand(f *cli.Factory) *cobra.Command {
 	return pauseCommand(f, true, "pause", "Stop everything that starts automatically: new releases, steps and promotions",
-		`pause sets spec.paused of a Microservice. Rollbacks, decisions and pins to retained releases
-still work.`, `  hlnr pause shop`)
+		`pause sets spec.paused of a Microservice. Rollbacks, pins to retained releases, and
+the decisions Adopt and Deprecate still work. Continue and Retry take effect after resume.`, `  hlnr pause shop`)
 }
 
 func newResumeCommand(f *cli.Factory) *cobra.Command {

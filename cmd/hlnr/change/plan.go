@@ -72,8 +72,8 @@ func newPlanCommand(f *cli.Factory) *cobra.Command {
 It shows which releases would start, their steps with the shortest times, the number of additional pods,
 the hosts that would move, and the recorded versions that an ImagePolicy would admit or reject. The
 simulation assumes that pods become available immediately, and that hooks and measurements pass. A field
-that a manifest does not set counts as removed, except for pins, pauses and ended groups that hlnr set, and
-labels and annotations that the last "kubectl apply" did not set. The command writes nothing to the cluster.
+that a manifest does not set counts as removed, except for pins, pauses and ended groups that hlnr, kubectl
+edit or kubectl patch set, and labels and annotations that the last "kubectl apply" did not set. The command writes nothing to the cluster.
 
 Exit codes: 0 the manifests can be applied, 2 a file cannot be read, 3 a change is not allowed.`,
 		Example: `  hlnr plan -f shop.yaml

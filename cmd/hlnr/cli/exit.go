@@ -36,7 +36,7 @@ var Codes = []struct {
 	{ExitUsage, "invalid input: a flag, an argument, a name that does not exist, or a file"},
 	{ExitNo, "the answer is negative, or the action is not possible in the current state"},
 	{ExitTimeout, "the timeout expired"},
-	{ExitWaits, "the release waits for a user"},
+	{ExitWaits, "the release waits for a user or for the end of a freeze"},
 	{ExitInterrupted, "a signal interrupted the command"},
 }
 

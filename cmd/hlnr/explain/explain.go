@@ -63,7 +63,7 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 in the order of selection: the newest version first, and tags that are not versions last.
 
 For the name of an ImagePolicy in the cluster, or of a Microservice, it prints the contents of the policy's
-status: all offered versions, and the newest twenty rejected tags. With --scan, or with a file of tags or
+status: all offered versions, and the newest rejected tags, ten by default and twenty with --all. With --scan, or with a file of tags or
 credentials, the command scans the registry from this machine instead.
 
 For a manifest (-f), the command runs a first scan without a cluster. The manifest is validated as an API
@@ -108,9 +108,9 @@ invalid, 3 no version is offered.`,
 	flags.StringVar(&o.cert, "cert-file", "", "PEM file with the client certificate, like tls.crt of spec.certSecretRef; requires --key-file")
 	flags.StringVar(&o.key, "key-file", "", "PEM file with the private key for the certificate in --cert-file")
 	flags.StringVar(&o.platform, "platform", "linux/"+goruntime.GOARCH, "platform that an image must support if spec.platforms is not set")
-	flags.BoolVar(&o.all, "all", false, "print every tag")
+	flags.BoolVar(&o.all, "all", false, "print every tag; of an ImagePolicy in the cluster without --scan, every tag in its status")
 	flags.IntVar(&o.refused, "refused", 10, "number of rejected tags to print without --all, the newest first")
-	flags.DurationVar(&o.timeout, "timeout", 30*time.Minute, "maximum duration of the scan, which makes 20 requests per second, and up to three requests for each image whose build time is required")
+	flags.DurationVar(&o.timeout, "timeout", 30*time.Minute, "maximum duration of the scan, which makes at most 50 requests per second, and up to three requests for each image whose build time is required")
 	flags.StringVarP(&o.output, "output", "o", outputTable, "output format: "+strings.Join(outputs, ", "))
 	return cmd
 }

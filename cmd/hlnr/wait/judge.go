@@ -203,9 +203,9 @@ func (q question) judgeRollout(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alph
 		return a
 	}
 	switch c := meta.FindStatusCondition(s.ms.Status.Conditions, v1alpha1.ConditionAnalysisInconclusive); {
-	case run != nil && c != nil && c.Status == "True" && c.Reason == v1alpha1.ConditionAnalysisInconclusive && strings.Contains(c.Message, q.version):
+	case run != nil && c != nil && c.Status == "True" && c.Reason == v1alpha1.ConditionAnalysisInconclusive && isInconclusive(s.release, run):
 		why := ""
-		if s.release != nil && s.release.Status.Analysis != nil && s.release.Status.Analysis.Message != "" {
+		if s.release.Status.Analysis.Message != "" {
 			why = " (" + s.release.Status.Analysis.Message + ")"
 		}
 		return &answer{cli.ExitWaits, fmt.Sprintf("%s waits for a decision, because its analysis is inconclusive%s: to continue, %s; to abort, %s", q.version, why, q.next("continue", s, q.version), q.next("deprecate", s, q.version))}
@@ -213,6 +213,15 @@ func (q question) judgeRollout(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alph
 		return &answer{cli.ExitNo, s.pinnedElsewhere(g, q.version)}
 	}
 	return nil
+}
+
+// isInconclusive reports whether the analysis of the current step of a release is inconclusive.
+func isInconclusive(release *v1alpha1.VersionedMicroservice, run *v1alpha1.Rollout) bool {
+	if release == nil || release.Status.Analysis == nil {
+		return false
+	}
+	a := release.Status.Analysis
+	return a.Phase == v1alpha1.AnalysisInconclusive && a.Run == run.Sequence && a.Step == run.Step
 }
 
 // halted returns the answer for a pause or a freeze that stops a release. The answer is nil if nothing stops the release, or if the command

@@ -171,7 +171,10 @@ func TestJudge(t *testing.T) {
 		return func(s *snapshot) {
 			row(v1alpha1.ReleaseCanary, 7)(s)
 			s.ms.Namespace = namespace
-			s.ms.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAnalysisInconclusive, Status: "True", Reason: v1alpha1.ConditionAnalysisInconclusive, Message: "1.3.0 proves nothing"}}
+			s.ms.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAnalysisInconclusive, Status: "True", Reason: v1alpha1.ConditionAnalysisInconclusive, Message: "11.3.0 proves nothing"}}
+			run := s.ms.Status.ReleaseGroups[0].Rollout
+			s.release = &v1alpha1.VersionedMicroservice{}
+			s.release.Status.Analysis = &v1alpha1.ReleaseAnalysis{Phase: v1alpha1.AnalysisInconclusive, Run: run.Sequence, Step: run.Step}
 		}
 	}
 	routed := func(revision int64) func(*snapshot) {
@@ -274,10 +277,14 @@ func TestJudge(t *testing.T) {
 			row(v1alpha1.ReleaseDeprecated, 0)(s)
 			s.ms.Status.ReleaseGroups[0].Rollout = nil
 		}, cli.ExitNo, `1.3.0 was superseded before it was active: 1.2.0 is active; group 1.x is pinned to 1.2.0: "sessions"`},
-		"aborted":                            {"1.3.0", forActive, true, aborted("Aborted", "1"), cli.ExitNo, `1.3.0 failed: Aborted by ana: "errors\x1b[2J"; 1.2.0 has all traffic of group 1.x`},
-		"aborted, later decision":            {"1.3.0", forActive, true, aborted("Aborted", "2"), cli.ExitNo, "1.3.0 failed: Aborted by ana; 1.2.0"},
-		"failed, decided earlier":            {"1.3.0", forActive, true, aborted("CrashLoopBackOff", "1"), cli.ExitNo, "1.3.0 failed: CrashLoopBackOff: ana decided Deprecate; 1.2.0"},
-		"inconclusive":                       {"1.3.0", forActive, false, inconclusive("shop"), cli.ExitWaits, "1.3.0 waits for a decision, because its analysis is inconclusive: to continue, hlnr continue shop 1.3.0; to abort, hlnr deprecate shop 1.3.0"},
+		"aborted":                 {"1.3.0", forActive, true, aborted("Aborted", "1"), cli.ExitNo, `1.3.0 failed: Aborted by ana: "errors\x1b[2J"; 1.2.0 has all traffic of group 1.x`},
+		"aborted, later decision": {"1.3.0", forActive, true, aborted("Aborted", "2"), cli.ExitNo, "1.3.0 failed: Aborted by ana; 1.2.0"},
+		"failed, decided earlier": {"1.3.0", forActive, true, aborted("CrashLoopBackOff", "1"), cli.ExitNo, "1.3.0 failed: CrashLoopBackOff: ana decided Deprecate; 1.2.0"},
+		"inconclusive":            {"1.3.0", forActive, false, inconclusive("shop"), cli.ExitWaits, "1.3.0 waits for a decision, because its analysis is inconclusive: to continue, hlnr continue shop 1.3.0; to abort, hlnr deprecate shop 1.3.0"},
+		"inconclusive, another version": {"1.3.0", forActive, false, func(s *snapshot) {
+			inconclusive("shop")(s)
+			s.release.Status.Analysis.Phase = v1alpha1.AnalysisRunning
+		}, none, ""},
 		"inconclusive, elsewhere":            {"1.3.0", forActive, false, inconclusive("other"), cli.ExitWaits, "1.3.0 waits for a decision, because its analysis is inconclusive: to continue, hlnr continue -n other shop 1.3.0; to abort, hlnr deprecate -n other shop 1.3.0"},
 		"active, and no route yet":           {"1.3.0", forActive, false, routed(0), none, ""},
 		"active, and routed":                 {"1.3.0", forActive, false, routed(2), cli.ExitYes, ""},
