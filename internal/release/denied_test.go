@@ -55,6 +55,25 @@ var denials = []scene{
 		h.run(time.Hour)
 		h.want("replaced", map[string]string{"1.1.0": "active 100"})
 	}},
+	{"rule 04: a denied active version is reported until its replacement is active", func(h tale) {
+		h.live()
+		h.broken["1.1.0"] = "Unschedulable"
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.withdraw("1.0.0", Denied)
+		h.run(time.Hour)
+		h.want("no room for the replacement", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
+		h.message("no room for the replacement", DeniedServes, "1.0.0 is denied but keeps serving until 1.1.0 is active")
+		clear(h.broken)
+		h.object("1.1.0").why = ""
+		h.edit("pause", func(s *Spec) { s.Paused = true })
+		h.run(time.Hour)
+		h.message("paused", DeniedServes, "1.0.0 is denied but keeps serving until 1.1.0 is active")
+		h.edit("end of pause", func(s *Spec) { s.Paused = false })
+		h.run(time.Hour)
+		h.want("replaced", map[string]string{"1.1.0": "active 100"})
+		h.state("replaced", DeniedServes, false)
+	}},
 	{"rule 04: a denied and pinned active version keeps serving if there is no other release", func(h tale) {
 		h.live()
 		h.pin(Pin{Group: "1.x", Version: "1.0.0"})

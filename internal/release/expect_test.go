@@ -193,8 +193,19 @@ func (w *world) checkNewest(o Observed, g *Group, notes []Note) {
 }
 
 // checkGroups checks in a stable state that each offered group exists, or that the reason why it does not
-// exist is reported.
+// exist is reported, and that each denied version that serves is reported.
 func (w *world) checkGroups(o Observed, p Result) {
+	for i := range p.State.Groups {
+		g := &p.State.Groups[i]
+		a := g.ActiveRow()
+		isDenied := func(x Withdrawal) bool {
+			return x.Slug == g.Slug && x.Reason == Denied && (x.Version == "" || x.Version == a.Version)
+		}
+		if a != nil && g.Phase == Live && slices.ContainsFunc(o.Withdrawn, isDenied) &&
+			!slices.ContainsFunc(p.Notes, func(n Note) bool { return n.Slug == g.Slug && n.Reason == DeniedServes && !n.Event }) {
+			w.fail("denied: %s is denied and serves, and no state reports it\n%s", a.Release, renderGroup(g))
+		}
+	}
 	for _, c := range o.Candidates {
 		if p.State.group(c.Slug) == nil && !w.endedByUser(&Group{Slug: c.Slug, Name: c.Name, PullRequest: c.PullRequest}) && !slices.ContainsFunc(o.Withdrawn, func(x Withdrawal) bool { return x.Slug == c.Slug && x.Version == "" }) &&
 			!slices.ContainsFunc(p.Notes, func(n Note) bool {

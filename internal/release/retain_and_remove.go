@@ -108,11 +108,16 @@ func (s *scope) noteDenied() {
 				s.state(r, true, DeniedServes, fmt.Sprintf("%s is denied, but a domain of networkpolicies.hlnr.io %q refers to it: change the version of that domain, or remove the domain", r.Version, rep.policy))
 			}
 		}
-		if run, next, _ := s.rollout(); run != nil && r.Status == Active && next.Status == Canary {
-			s.state(r, true, DeniedServes, fmt.Sprintf("%s is denied but keeps serving while %s is being rolled out: to replace it immediately, %s", r.Version, next.Version, set(next.Release, Adopt)))
+		if r.Status != Active {
+			continue
 		}
-		if r.Status == Active && s.g.Target.Release == r.Release && s.g.Rollout == nil {
+		switch run, next, _ := s.rollout(); {
+		case run != nil && next.Status == Canary:
+			s.state(r, true, DeniedServes, fmt.Sprintf("%s is denied but keeps serving while %s is being rolled out: to replace it immediately, %s", r.Version, next.Version, set(next.Release, Adopt)))
+		case s.g.Target.Release == r.Release && run == nil:
 			s.state(r, true, DeniedServes, fmt.Sprintf("%s is denied but keeps serving, because group %s has no release to replace it: push another version, or end the group in spec.endedGroups", r.Version, s.g.Name))
+		case s.g.Target.Release != r.Release && s.g.Target.Release != "":
+			s.state(r, true, DeniedServes, fmt.Sprintf("%s is denied but keeps serving until %s is active", r.Version, s.versionOf(s.g.Target.Release)))
 		}
 	}
 }

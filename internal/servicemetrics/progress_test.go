@@ -1,6 +1,7 @@
 package servicemetrics
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -186,5 +187,19 @@ func TestForgotten(t *testing.T) {
 	p.advance(nil, starts{}, at(3))
 	if len(p.groups)+len(p.services) > 0 {
 		t.Errorf("it remembers %v and %v", p.groups, p.services)
+	}
+}
+
+// TestGates checks that the wait for the end of a freeze counts as a gate, and that each gate has a series in
+// heighliner_groups.
+func TestGates(t *testing.T) {
+	t.Parallel()
+	if !slices.Contains(gates, view.WordFrozen) {
+		t.Error("a freeze is not a gate")
+	}
+	for _, gate := range gates {
+		if !slices.Contains(words, gate) {
+			t.Errorf("gate %s has no series in heighliner_groups", gate)
+		}
 	}
 }
