@@ -468,7 +468,7 @@ type MicroserviceSummary struct {
 // MicroserviceStatus is the rollout state. Releases, weights and routes are derived from it.
 // It is written with its resourceVersion as a precondition.
 type MicroserviceStatus struct {
-	// conditions always include Ready and Progressing. The conditions Reconciling, Stalled, Pinned,
+	// conditions always include Ready and, since the first plan, Progressing. The conditions Reconciling, Stalled, Pinned,
 	// Frozen, Blocked, ReleaseFailed, AnalysisInconclusive, TrafficDegraded, ConfigurationLost,
 	// PreviewsReady and DeploymentAdopted are present only while there is something to report.
 	// +optional

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/cosign/cosigntest"
 	"github.com/heighliner/heighliner/internal/registry"
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 	"github.com/heighliner/heighliner/internal/version"
@@ -204,6 +205,87 @@ func TestByTimeOfAMovedTagWithMinAge(t *testing.T) {
 	same(t, "offered when it is old enough", tagged(p), []string{version + " main"})
 	same(t, "digest", p.Status.Releases[0].Images[0].Digest, young)
 	same(t, "withdrawn", taken(p), []string(nil))
+}
+
+// TestByTimeOfAMovedTagThatIsRejectedFirst checks that the version that was offered for a tag remains offered, and that
+// spec.minAge applies to the tag's new image, if that image is signed only later, or if its signature cannot be read for a while.
+func TestByTimeOfAMovedTagThatIsRejectedFirst(t *testing.T) {
+	for name, unreadable := range map[string]bool{"signed later": false, "signature unreadable": true} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t)
+			key := cosigntest.NewKey(t)
+			s.keys(map[string][]byte{"cosign.pub": key.PEM(t)})
+			old := s.built("main", 3*time.Hour)
+			key.Sign(t, s.server, path, old)
+			s.policy("shop", byTime, signed, func(p *v1alpha1.ImagePolicySpec) { p.MinAge = "1h" })
+			p, _ := s.pass("shop")
+			same(t, "offered", tagged(p), []string{"2026.1.2.0.4.5 main"})
+
+			young := s.built("main", time.Hour)
+			if unreadable {
+				key.Sign(t, s.server, path, young)
+				s.server.FailWhen(func(r *http.Request) bool { return strings.Contains(r.URL.Path, ".sig") }, -1, registrytest.Status(503, "UNAVAILABLE"))
+			}
+			for range 2 {
+				p = s.scan("shop")
+				same(t, "offered while the new image is not verified", tagged(p), []string{"2026.1.2.0.4.5 main"})
+			}
+			s.server.Heal()
+			if !unreadable {
+				key.Sign(t, s.server, path, young)
+			}
+			for range 2 {
+				p = s.scan("shop")
+				same(t, "offered while the new image is too young", tagged(p), []string{"2026.1.2.0.4.5 main"})
+			}
+			s.clock.Step(time.Hour)
+			p = s.scan("shop")
+			same(t, "digest when it is old enough", p.Status.Releases[0].Images[0].Digest, young)
+		})
+	}
+}
+
+// TestByTimeOfTwoMovedTagsOverARestart checks that a restart does not offer a moved tag's new image early through another tag of the same image.
+func TestByTimeOfTwoMovedTagsOverARestart(t *testing.T) {
+	s := begin(t)
+	both := func(ago time.Duration) {
+		image := registrytest.Image(t, fmt.Sprint(ago), "linux/amd64", s.clock.Now().Add(-ago))
+		s.server.PushImage(t, path, "latest", image)
+		s.server.PushImage(t, path, "main", image)
+	}
+	both(3 * time.Hour)
+	s.policy("shop", byTime, func(p *v1alpha1.ImagePolicySpec) { p.MinAge = "1h" })
+	p, _ := s.pass("shop")
+	before := tagged(p)
+	same(t, "offered", len(before), 1)
+	s.clock.Step(2 * time.Hour) // The list is older than spec.minAge.
+	s.scan("shop")
+	both(time.Minute)
+	same(t, "offered while the new image is too young", tagged(s.scan("shop")), before)
+	s.restart()
+	p, _ = s.pass("shop")
+	same(t, "offered after a restart", tagged(p), before)
+	same(t, "offered after a restart, later", tagged(s.scan("shop")), before)
+}
+
+// TestByTimeOfAMovedTagOverARestart checks that the status shows a moved tag's image that is too young, and that its age survives a restart.
+func TestByTimeOfAMovedTagOverARestart(t *testing.T) {
+	s := begin(t)
+	s.built("main", 3*time.Hour)
+	s.policy("shop", byTime, func(p *v1alpha1.ImagePolicySpec) { p.MinAge = "1h" })
+	s.pass("shop")
+	moved := s.built("main", time.Hour)
+	p := s.scan("shop")
+	seen := s.clock.Now()
+	if len(young(p)) != 1 {
+		t.Errorf("the status does not show the image that is too young: %v", p.Status.Candidates)
+	}
+	s.clock.Step(30 * time.Minute)
+	s.restart()
+	s.pass("shop")
+	s.clock.SetTime(seen.Add(time.Hour))
+	p, _ = s.pass("shop")
+	same(t, "digest when it is old enough", p.Status.Releases[0].Images[0].Digest, moved)
 }
 
 // TestByTimeWithFailures checks that a registry that answers only some or no requests withdraws nothing, and

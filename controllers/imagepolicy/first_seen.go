@@ -46,6 +46,9 @@ func (seen *firstSeen) withMoved(tag, image string, at time.Time) *firstSeen {
 	if c.moved == nil {
 		c.moved = map[string]firstSeenImage{}
 	}
+	if t, ok := seen.reported[image]; ok { // the image is identified by its version, for SchemePushTime
+		at = earlier(t, at)
+	}
 	c.moved[tag] = firstSeenImage{image, at}
 	return &c
 }
@@ -128,6 +131,9 @@ func earlier(a, b time.Time) time.Time {
 
 // of returns the time at which a version was first seen; zero before the first scan.
 func (seen *firstSeen) of(rel version.Release) time.Time {
+	if m, ok := seen.moved[rel.Tag]; ok && m.image == rel.Version {
+		return m.first
+	}
 	if t, ok := seen.first[rel.Tag]; ok {
 		return t
 	}
@@ -223,6 +229,9 @@ func (s *selection) isDelayed(o *observed, a *recordReader, rel version.Release,
 	if slices.Equal(before, now) {
 		s.firstSeen = s.firstSeen.withoutMoved(rel.Tag)
 		return false
+	}
+	if o.byBuildTime() {
+		return true // rankTimed keeps the offered version while the version of the new image is too young.
 	}
 	images := ""
 	for _, x := range now {

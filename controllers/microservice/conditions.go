@@ -302,12 +302,25 @@ var waits = map[release.Reason]string{
 	release.AwaitingJobs: "Draining", release.AwaitingGate: "Gate", release.AnalysisInconclusive: "Inconclusive", release.AwaitingApproval: "Approval",
 }
 
+// progressOf returns the reason for condition Progressing of a note, or "". A freeze is not a reason while the
+// same group waits for something that does not end with the freeze: for a pause, or for pods of an unhealthy
+// release.
+func progressOf(notes []release.Note, n release.Note) string {
+	first := func(x release.Note) bool {
+		return x.Slug == n.Slug && !x.Event && (x.Reason == release.Unhealthy || x.Reason == release.Paused)
+	}
+	if n.Event || n.Reason == release.Frozen && slices.ContainsFunc(notes, first) {
+		return ""
+	}
+	return waits[n.Reason]
+}
+
 // waitOf returns the reason for condition Progressing for which the rollout of a group waits, or "".
 func waitOf(notes []release.Note, slug string) string {
 	last := slices.Index(progress, "Canary")
 	for _, n := range notes {
-		if !n.Event && n.Slug == slug {
-			last = max(last, slices.Index(progress, waits[n.Reason]))
+		if n.Slug == slug {
+			last = max(last, slices.Index(progress, progressOf(notes, n)))
 		}
 	}
 	if progress[last] == "Canary" {
@@ -339,7 +352,7 @@ func setProgressing(ms *v1alpha1.Microservice, plan release.Result) {
 		}
 	}
 	for _, n := range plan.Notes {
-		if r := waits[n.Reason]; r != "" && !n.Event {
+		if r := progressOf(plan.Notes, n); r != "" {
 			if r == "Canary" && reason == r { // the new message is more specific than "is in progress"
 				message = n.Message
 			}

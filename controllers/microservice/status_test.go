@@ -239,6 +239,11 @@ func TestConditions(t *testing.T) {
 			"Pinned False PinnedVersionMissing: the pin waits",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Groups: "1/1"}},
+		"not healthy in a freeze": {canaries(), []release.Note{state("Unhealthy", "1.1.0 is not healthy: CrashLoopBackOff"), state("Frozen", "1.1.0 is waiting at 10%: frozen until it is deleted by Freeze \"fair\" (\"fair\")")}, nil, nil, shown{Conditions: []string{
+			"Frozen True Frozen: 1.1.0 is waiting at 10%: frozen until it is deleted by Freeze \"fair\" (\"fair\")",
+			"Progressing True Canary: 1.1.0 is not healthy: CrashLoopBackOff",
+			"Ready True Succeeded: active: 1.0.0 in group 1.x",
+		}, Active: "1.0.0", Canary: "1.1.0 10% step 1/2", Groups: "1/1"}},
 		"states of several groups": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, []release.Note{
 			state("Pinned", "group 1.x is pinned to 1.0.0"), state("Pinned", "group 2.x is pinned to 2.0.0"),
 			state("TrafficUnconfirmed", "1.0.1 keeps its pods"), {Reason: "Superseded", Message: "1.0.0 was superseded", Event: true},

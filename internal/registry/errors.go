@@ -244,7 +244,7 @@ func (e *Error) setNetwork(err error, t target) {
 		syntax    *json.SyntaxError
 		mistyped  *json.UnmarshalTypeError
 	)
-	const again = "the request is retried; check the host of the image and the network path to it"
+	const again = "the request is retried; check the host in spec.image or spec.additionalImages, and the network path to it"
 	switch {
 	case errors.As(err, &operation) && operation.Op == "dial" && operation.Timeout():
 		e.set(Unreachable, "no connection in time", again)

@@ -64,6 +64,25 @@ func (h tale) writes(when string, since, limit int) {
 
 // freezes are histories of freezes.
 var freezes = []scene{
+	{"rule 33: a freeze is reported while a pod of the canary is missing, and during a pause", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10, Pause: time.Hour}, Step{Weight: 50})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.freeze(24 * time.Hour)
+		h.run(time.Minute)
+		h.state("a healthy canary", Frozen, true)
+		h.object("1.1.0").ready = 1
+		h.object("1.1.0").why = "Unschedulable"
+		h.run(time.Minute)
+		h.want("a pod is missing", map[string]string{"1.1.0": "canary 10"})
+		h.state("a pod is missing", Frozen, true)
+		h.object("1.1.0").why = ""
+		h.edit("pause", func(s *Spec) { s.Paused = true })
+		h.run(time.Minute)
+		h.state("paused", Frozen, true)
+		h.state("paused", Paused, true)
+	}},
 	{"rule 45: a canary keeps its weight in a freeze, and continues at the end of the freeze", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: time.Minute}, Step{Weight: 50, Pause: time.Minute})

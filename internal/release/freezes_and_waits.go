@@ -2,6 +2,7 @@ package release
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/heighliner/heighliner/internal/frozen"
@@ -48,12 +49,16 @@ func (s *scope) haltWait(r *Row, clause string) *wait {
 	return w
 }
 
-// noteFreeze reports that a freeze keeps a canary from getting more traffic although the canary also waits
-// for something else. During a freeze, policies do not route a domain to such a canary (rule 33).
-func (s *scope) noteFreeze(run *Rollout, r *Row) {
-	if f := s.o.Spec.Freeze; f != nil && !s.exchanged(run) {
-		s.state(r, false, Frozen, f.wait(frozen.AtWeight(r.Version, r.Weight)).String())
+// noteFreeze reports that a freeze keeps a release from getting more traffic even if it also waits for
+// something else. During a freeze, policies do not route a domain to such a release (rule 33).
+func noteFreeze(s *scope) {
+	run, r, _ := s.rollout()
+	f := s.o.Spec.Freeze
+	noted := func(n Note) bool { return n.Slug == s.g.Slug && n.Reason == Frozen && !n.Event }
+	if f == nil || run == nil || r.Promoted > 0 || r.Status != Canary && run.Gate == ConfirmRollout || s.exchanged(run) || slices.ContainsFunc(s.notes, noted) {
+		return
 	}
+	s.state(r, false, Frozen, f.wait(frozen.AtWeight(r.Version, r.Weight)).String())
 }
 
 // freezeWait reports that a freeze prevents a release from becoming active, or returns nil. While the

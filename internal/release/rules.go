@@ -44,6 +44,7 @@ var rules = []rule{
 	{"Roll back", promoteRetained},              // deprecated to active: the release was active before
 	{"Adopt", promoteAdopted},                   // pending or canary to active: a user skips the steps
 	{"Step", step},                              // pending to canary, canary to active: the current step is complete
+	{"Report the freeze", noteFreeze},
 
 	// Traffic.
 	{"Stop waiting for policies", stopWaiting},
@@ -120,11 +121,12 @@ func (s *scope) opensAgain() bool {
 // been removed.
 func (s *scope) resume() {
 	var next *Row
+	excluded := s.g.Level == preview && slices.ContainsFunc(s.g.Releases, func(r Row) bool { return r.Reason == Reason(Excluded) })
 	for i := range s.g.Releases {
 		r := &s.g.Releases[i]
 		c, there := s.object(r.Release)
 		serves := there && !c.Terminating && (c.Available > 0 || s.referenced(r.Release) || s.o.Spec.Exclusive)
-		offered := s.g.Level != preview || r.Reason != Reason(Excluded) || slices.ContainsFunc(s.candidates, func(c Candidate) bool { return c.Version == r.Version })
+		offered := !excluded || slices.ContainsFunc(s.candidates, func(c Candidate) bool { return c.Version == r.Version })
 		if serves && offered && r.Promoted > 0 && r.Status == Deprecated && !s.denied(r.Version) && (next == nil || s.precedes(*r, *next)) {
 			next = r
 		}

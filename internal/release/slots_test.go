@@ -1,6 +1,8 @@
 package release
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -126,5 +128,82 @@ func TestAbortWhileWaitingForTheNextAttempt(t *testing.T) {
 			t.Fatalf("plan %d: %+v, rollout %+v", i, r, g.Rollout)
 		}
 		o.State = p.State
+	}
+}
+
+// TestExcludedPreviewDoesNotResumeAnEarlierCommit checks that a preview that was excluded and is offered again does not serve a commit that
+// drained already when the preview was excluded.
+func TestExcludedPreviewDoesNotResumeAnEarlierCommit(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	z, a, b := strings.Repeat("c", 40), "0123456789abcdef0123456789abcdef01234567", "89abcdef0123456789abcdef0123456789abcdef"
+	object := func(release, version string) Object {
+		return Object{Release: release, Slug: "pr-7", Name: "pr-7", Level: preview, PullRequest: 7, Version: version, Config: "c1", Stamp: 1, Created: now.Add(-time.Hour), Replicas: 2, Available: 2}
+	}
+	o := Observed{
+		Spec:         Spec{Replicas: 2, MinimumAvailable: 1, Deadline: 10 * time.Minute, Drain: 30 * time.Second, Previews: Previews{MaxGroups: 2}},
+		Config:       "c1",
+		PullRequests: true,
+		Withdrawn:    []Withdrawal{{Slug: "pr-7", Reason: Excluded}},
+		Objects:      []Object{object("a", a), object("z", z)},
+		Policies:     []Policy{{Name: "shop", Groups: []Report{{Slug: "pr-7", Revision: 1, References: []string{"a", "z"}, Active: "a", Confirmed: now.Add(-time.Minute)}}}},
+		State: State{Sequence: 2, Groups: []Group{{
+			Slug: "pr-7", Name: "pr-7", Level: preview, PullRequest: 7, Head: a, HeadTime: now, Phase: Live, Target: Target{Release: "a", Reason: Latest}, TrafficRevision: 2, TrafficTime: now,
+			Releases: []Row{
+				{Release: "a", Name: "pr-7", Version: a, Config: "c1", Status: Active, Promoted: 2, Weight: 100, Routed: true, Since: now},
+				{Release: "z", Name: "pr-7", Version: z, Config: "c1", Status: Deprecated, Reason: Replaced, Promoted: 1, Routed: true, Since: now, Zero: &Zero{Revision: 2, Time: now}},
+			},
+		}}},
+	}
+	o.State = Plan(o, now).State
+	if g := o.State.Groups[0]; g.Phase != Closing || g.ActiveRow() != nil {
+		t.Fatalf("the group is %+v", g)
+	}
+	o.Withdrawn, o.Candidates = nil, []Candidate{{Slug: "pr-7", Name: "pr-7", Level: preview, PullRequest: 7, Version: b, Release: "b", Time: now}}
+	if row := Plan(o, now.Add(time.Second)).State.Groups[0].ActiveRow(); row != nil {
+		t.Errorf("%s serves again, although only %s is offered", row.Version, b)
+	}
+}
+
+// TestFrozenIsReportedInEachPlan checks that each plan during a freeze reports that a canary is frozen: also the plan that applies edited
+// steps, and while a canary whose steps are skipped waits for a pod. Without this state, policies route domains to the canary.
+func TestFrozenIsReportedInEachPlan(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
+	steps := []Step{{Weight: 10, Pause: time.Hour}, {Weight: 50}}
+	object := func(release, version string, available int) Object {
+		return Object{Release: release, Slug: "1-x", Name: "1.x", Level: "Release", Version: version, Config: "c1", Stamp: 1, Created: now.Add(-time.Hour), Replicas: 2, Available: available}
+	}
+	for name, tc := range map[string]struct {
+		hash      string
+		adopted   bool
+		available int
+	}{
+		"edited steps":                      {"edited", false, 2},
+		"adopted, and a pod is missing":     {stepsHash(steps), true, 1},
+		"not adopted, and a pod is missing": {stepsHash(steps), false, 1}, // passes
+	} {
+		o := Observed{
+			Spec: Spec{
+				Replicas: 2, MinimumAvailable: 3, Deadline: 10 * time.Minute, Drain: 30 * time.Second, Steps: steps,
+				Freeze: &Freeze{Name: `Freeze "fair"`, Reason: "fair", Until: now.Add(24 * time.Hour)},
+			},
+			Config:     "c1",
+			Candidates: []Candidate{{Slug: "1-x", Name: "1.x", Level: "Release", Version: "1.1.0", Release: "new"}, {Slug: "1-x", Name: "1.x", Level: "Release", Version: "1.0.0", Release: "old"}},
+			Objects:    []Object{object("old", "1.0.0", 2), object("new", "1.1.0", tc.available)},
+			Policies:   []Policy{{Name: "shop", Groups: []Report{{Slug: "1-x", Revision: 2, References: []string{"old", "new"}, Active: "old", Confirmed: now.Add(-time.Minute)}}}},
+			State: State{Sequence: 3, Groups: []Group{{
+				Slug: "1-x", Name: "1.x", Level: "Release", Phase: Live, Target: Target{Release: "new", Reason: Latest}, TrafficRevision: 2, TrafficTime: now.Add(-time.Minute),
+				Rollout: &Rollout{Release: "new", Sequence: 3, Step: 1, StepRevision: 2, StepsHash: tc.hash, Started: now.Add(-time.Minute)},
+				Releases: []Row{
+					{Release: "new", Name: "1.x", Version: "1.1.0", Config: "c1", Status: Canary, Reason: StepBegan, Weight: 10, Routed: true, Available: true, Adopted: tc.adopted, Since: now.Add(-time.Minute)},
+					{Release: "old", Name: "1.x", Version: "1.0.0", Config: "c1", Status: Active, Promoted: 1, Weight: 90, Routed: true, Available: true, Since: now.Add(-time.Hour)},
+				},
+			}}},
+		}
+		p := Plan(o, now)
+		if !slices.ContainsFunc(p.Notes, func(n Note) bool { return n.Reason == Frozen && !n.Event && n.Version == "1.1.0" }) {
+			t.Errorf("%s: the plan does not report that the canary is frozen: %+v", name, p.Notes)
+		}
 	}
 }

@@ -149,9 +149,6 @@ func step(s *scope) {
 		return
 	}
 	healthy, _, since := s.health(run, r, c)
-	if !healthy || s.o.Spec.Paused {
-		s.noteFreeze(run, r)
-	}
 	if !healthy {
 		return
 	}

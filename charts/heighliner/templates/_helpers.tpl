@@ -69,6 +69,9 @@ Without a cluster, as in "helm template", lookup finds nothing, and references a
 {{- end }}
 {{- end }}
 {{- end }}
+{{- if and $values.metrics.dashboards.enabled (not $values.metrics.enabled) }}
+{{- fail "metrics.dashboards.enabled needs metrics.enabled" }}
+{{- end }}
 {{- range $field, $enabled := dict "metrics.serviceMonitor" $values.metrics.serviceMonitor.enabled "metrics.alerts" $values.metrics.alerts.enabled }}
 {{- if and $enabled (not $values.metrics.enabled) }}
 {{- fail (printf "%s.enabled needs metrics.enabled" $field) }}

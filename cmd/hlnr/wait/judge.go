@@ -231,6 +231,7 @@ func (q question) halted(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.Rel
 	case q.throughApprovals, row.Promoted > 0 && (s.pinnedTo(g, q.version) || view.Denied(s.policy, g, g.Active)):
 	case s.ms.Spec.Paused:
 		return &answer{cli.ExitWaits, fmt.Sprintf("%s is paused: %s", s.ms.Name, q.next("resume", s))}
+	case s.release != nil && s.release.Status.Failure != "": // The release may fail during the freeze.
 	case waitsFrozen(s.ms, func(w frozen.Wait) bool {
 		return w.Of(row.SemVer.Version) || w.Clause == frozen.Rollback(row.SemVer.Version)
 	}):

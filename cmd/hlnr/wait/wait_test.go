@@ -281,6 +281,12 @@ func TestJudge(t *testing.T) {
 		"aborted, later decision": {"1.3.0", forActive, true, aborted("Aborted", "2"), cli.ExitNo, "1.3.0 failed: Aborted by ana; 1.2.0"},
 		"failed, decided earlier": {"1.3.0", forActive, true, aborted("CrashLoopBackOff", "1"), cli.ExitNo, "1.3.0 failed: CrashLoopBackOff: ana decided Deprecate; 1.2.0"},
 		"inconclusive":            {"1.3.0", forActive, false, inconclusive("shop"), cli.ExitWaits, "1.3.0 waits for a decision, because its analysis is inconclusive: to continue, hlnr continue shop 1.3.0; to abort, hlnr deprecate shop 1.3.0"},
+		"frozen, and its pods crash": {"1.3.0", forActive, false, func(s *snapshot) {
+			row(v1alpha1.ReleaseCanary, 7)(s)
+			freezes(frozen.AtWeight("1.3.0", 10))(s)
+			s.release = &v1alpha1.VersionedMicroservice{}
+			s.release.Status.Failure = v1alpha1.FailureCrashLoopBackOff
+		}, none, ""},
 		"inconclusive, another version": {"1.3.0", forActive, false, func(s *snapshot) {
 			inconclusive("shop")(s)
 			s.release.Status.Analysis.Phase = v1alpha1.AnalysisRunning
