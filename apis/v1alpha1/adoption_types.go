@@ -16,8 +16,8 @@ const (
 )
 
 // FinalizerDeletionPolicy blocks the deletion of an object with deletionPolicy Orphan or
-// Restore until the policy is applied: a Microservice for at most progressDeadlineSeconds and drainDelay
-// together, a NetworkPolicy for at most ten minutes. It does not block the deletion of objects in a
+// Restore until the policy is applied: a Microservice for at most progressDeadlineSeconds plus drainDelay,
+// a NetworkPolicy for at most ten minutes. It does not block the deletion of objects in a
 // namespace that is being deleted.
 const FinalizerDeletionPolicy = "hlnr.io/deletion-policy"
 
@@ -36,10 +36,10 @@ const (
 
 // AdoptDeployment takes over from an existing Deployment.
 type AdoptDeployment struct {
-	// deploymentName is the name of a Deployment in this namespace. It is scaled to zero when a release is
-	// active and available, all adopted Services route to it, and drainDelay has passed since then. It
-	// is not deleted, so that deletionPolicy Restore
-	// can scale it up again.
+	// deploymentName is the name of a Deployment in this namespace. The Deployment is scaled
+	// to zero when a release is active and available, all adopted Services route to this release, and
+	// drainDelay has passed since then. The Deployment is not deleted, so that deletionPolicy Restore can
+	// scale it up again.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253

@@ -5,9 +5,9 @@ import (
 )
 
 // CanaryAnalysis measures a canary in every step in which the canary can receive traffic. A round
-// evaluates the queries of all metrics at the same time. The first round takes place one interval
-// after the weight of the step is programmed, or eight times the longest samples.interval after it if
-// that is longer, so that it covers only traffic of this step.
+// evaluates the queries of all metrics at the same time. The first round takes place one interval,
+// or eight times the longest samples.interval if that is longer, after the weight of the step is
+// programmed, so that the round covers only traffic of this step.
 // +kubebuilder:validation:XValidation:rule="!has(self.interval) || !has(self.provider) || !has(self.provider.timeout) || duration(self.provider.timeout) <= duration(self.interval)",message="provider.timeout must not be longer than the interval"
 // +kubebuilder:validation:XValidation:rule="!has(self.source) || self.source != 'EnvoyGateway' || !self.metrics.exists(m, has(m.latency))",message="source: Envoy Gateway measures the latency per route, not per release: use source: Application, or prometheus: {query: …}"
 type CanaryAnalysis struct {

@@ -29,8 +29,8 @@ const (
 	// HookPostRollout is notified once when the release becomes active or fails. It does not apply to
 	// previews.
 	HookPostRollout HookType = "PostRollout"
-	// HookPostPreview is notified once when a preview ends, because its pull request is closed or
-	// it expired, and its pods are gone. Its last release remains until the hook has responded, and
+	// HookPostPreview is notified once when a preview has ended (its pull request is closed, or it
+	// expired) and its pods are gone. Its last release remains until the hook has responded, and
 	// the preview does not start again before then.
 	HookPostPreview HookType = "PostPreview"
 	// HookRollback is called periodically during the rollout. A yes rolls the release back.
@@ -51,7 +51,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.steps) || self.type in ['Rollout', 'ConfirmTrafficIncrease']",message="spec.updateStrategy.canary.hooks: steps is allowed only for the types Rollout and ConfirmTrafficIncrease"
 // +kubebuilder:validation:XValidation:rule="!has(self.interval) || self.type in ['ConfirmRollout', 'ConfirmTrafficIncrease', 'ConfirmPromotion', 'Rollback']",message="spec.updateStrategy.canary.hooks: interval is allowed only for the types that are called periodically: ConfirmRollout, ConfirmTrafficIncrease, ConfirmPromotion and Rollback"
 // +kubebuilder:validation:XValidation:rule="!has(self.retries) || self.type in ['PreRollout', 'Rollout', 'PostRollout', 'PostPreview', 'Event']",message="spec.updateStrategy.canary.hooks: retries is allowed only for the types PreRollout, Rollout, PostRollout, PostPreview and Event; other hooks are called again at each interval"
-// +kubebuilder:validation:XValidation:rule="!has(self.previews) || !self.previews || self.type in ['ConfirmRollout', 'PreRollout']",message="spec.updateStrategy.canary.hooks: previews is allowed only for the types ConfirmRollout and PreRollout: PostPreview and Event hooks are always called for previews, and hooks of the other types never"
+// +kubebuilder:validation:XValidation:rule="!has(self.previews) || !self.previews || self.type in ['ConfirmRollout', 'PreRollout']",message="spec.updateStrategy.canary.hooks: previews is allowed only for the types ConfirmRollout and PreRollout: PostPreview and Event hooks are always called for previews, and hooks of the other types are never called for them"
 type Hook struct {
 	// name of the hook. It is sent in each call, and identifies the hook in status.
 	// +required
@@ -144,9 +144,9 @@ const AnnotationHookCall = "hlnr.io/hook-call"
 const AnnotationHookType = "hlnr.io/hook-type"
 
 // HookJob is a Job that runs once for each call of a hook. Its pod is like the pods of the release,
-// with the same image, configuration, volumes and ServiceAccount. There are two exceptions: of the
-// containers, only the init containers and the release's container run, the latter with the command
-// of the Job, and no Service selects the pod. The Job
+// with the same image, configuration, volumes and ServiceAccount. There are two exceptions. The pod
+// runs only the init containers and the release's container, which runs the command of the Job. No
+// Service selects the pod. The Job
 // therefore has no access that the release does not have; Jobs for pull requests from forks are
 // confined in the same way as the pods of these pull requests. Success of the Job means yes, and
 // failure means no. A pod that is evicted or preempted does not count as failed, and runs again.
@@ -202,8 +202,8 @@ type HookJob struct {
 	BackoffLimit int32 `json:"backoffLimit,omitempty"`
 
 	// ttlAfterFinished is how long a finished Job is kept, counted from its end. It is not deleted before
-	// its result is recorded in the status of the hook. Of a Rollout hook, at most the last three
-	// finished Jobs are kept. In any case, the Job is deleted with its release. Defaults to 24h.
+	// its result is recorded in the status of the hook. At most the last three finished Jobs of a
+	// Rollout hook are kept. In any case, the Job is deleted with its release. Defaults to 24h.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('720h')",message="job.ttlAfterFinished must be between 1m and 720h"
 	TTLAfterFinished Duration `json:"ttlAfterFinished,omitempty"`
@@ -279,7 +279,7 @@ type HookStatus struct {
 	Step int32 `json:"step,omitempty"`
 
 	// since is the gateTime of the rollout to which the call belongs. For PostPreview, it is the time
-	// in end of the group.
+	// in the field end of the group.
 	// +optional
 	Since *metav1.MicroTime `json:"since,omitempty"`
 

@@ -145,10 +145,10 @@ type Availability struct {
 	MinReadySeconds *int32 `json:"minReadySeconds,omitempty"`
 
 	// standbyReplicas is the number of pods of a retained release, which was active before and
-	// remains for rollback: a number, or Full for availability.replicas, or
-	// autoscaling.minReplicas if it is set. Defaults to 1. Retained releases have no pods if work is split
+	// remains for rollback: a number, or Full, which means autoscaling.minReplicas if it is set, and
+	// availability.replicas otherwise. Defaults to 1. Retained releases have no pods if work is split
 	// by pods (canary.traffic Pods), if exclusive is true, if they never had traffic, and while a
-	// rollout has waited for capacity for half of progressDeadlineSeconds.
+	// rollout has been waiting for capacity for at least half of progressDeadlineSeconds.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 1000 : self == 'Full'",message="spec.availability.standbyReplicas must be a number from 0 to 1000 or Full"
 	StandbyReplicas *intstr.IntOrString `json:"standbyReplicas,omitempty"`
@@ -174,8 +174,8 @@ type Autoscaling struct {
 	// +kubebuilder:validation:Maximum=1000
 	MinReplicas *int32 `json:"minReplicas,omitempty"`
 
-	// maxReplicas is the maximum number of replicas of a release. If the release that it replaces
-	// has more replicas, it can have as many.
+	// maxReplicas is the maximum number of replicas of a release. A release that replaces one
+	// with more replicas can have as many as that one.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
@@ -286,7 +286,7 @@ type ManualUpdateStrategy struct {
 	// +kubebuilder:validation:MaxLength=128
 	Reason string `json:"reason,omitempty"`
 
-	// author is the user who set the pin. The API server rejects every other name than that of the
+	// author is the user who set the pin. The API server rejects any name other than that of the
 	// user who sets or changes the author, unless this user may impersonate users. Omit it in
 	// manifests that a GitOps tool applies: the history of the repository shows the author.
 	// +optional
@@ -366,7 +366,7 @@ type GroupPin struct {
 	// +kubebuilder:validation:MaxLength=128
 	Reason string `json:"reason,omitempty"`
 
-	// author is the user who set the pin. The API server rejects every other name than that of the
+	// author is the user who set the pin. The API server rejects any name other than that of the
 	// user who sets or changes the author, unless this user may impersonate users. Omit it in
 	// manifests that a GitOps tool applies: the history of the repository shows the author.
 	// +optional

@@ -486,8 +486,8 @@ type MicroserviceStatus struct {
 	// +optional
 	AdoptedReplicas *int32 `json:"adoptedReplicas,omitempty"`
 
-	// replicas is spec.availability.replicas, as the manager last observed it. It is read by autoscalers
-	// of the Microservice.
+	// replicas is spec.availability.replicas, as the manager last observed it. Autoscalers
+	// of the Microservice read it.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
 

@@ -73,11 +73,11 @@ func TestJudge(t *testing.T) {
 		edit   func(*service)
 		want   releaseState
 	}{
-		"no image": {nil, nil, releaseState{state: "queued", description: "Waiting for an image that the ImagePolicy offers."}},
+		"no image": {nil, nil, releaseState{state: "queued", description: "Waiting for the ImagePolicy to offer an image."}},
 		"image, no release": {nil, func(s *service) {
 			s.policy.Status.Releases = []v1alpha1.OfferedRelease{{SemVer: v1alpha1.SemVer{Version: head}, PullRequest: 1}}
 		}, releaseState{state: "queued", description: "The image exists. The rollout has not started."}},
-		"another commit's group":      {group(commit("b") + " +active"), nil, releaseState{state: "queued", description: "Waiting for an image that the ImagePolicy offers."}},
+		"another commit's group":      {group(commit("b") + " +active"), nil, releaseState{state: "queued", description: "Waiting for the ImagePolicy to offer an image."}},
 		"pending":                     {group(head + " pending"), nil, releaseState{state: "in_progress", description: "The rollout is in progress."}},
 		"pending and available":       {group(head + " +pending"), nil, releaseState{state: "in_progress", description: "The rollout is in progress."}},
 		"canary":                      {group(head + " +canary"), nil, releaseState{state: "in_progress", description: "The rollout is in progress."}},
@@ -116,7 +116,7 @@ func TestJudge(t *testing.T) {
 			releaseState{state: "success", description: "The release is available.", active: true}},
 		"too old": {phase(v1alpha1.GroupExpired, head, "MaxAge"), nil,
 			releaseState{state: "inactive", description: "The preview expired because of its age. The next push creates it again."}},
-		"too old, and pushed": {phase(v1alpha1.GroupExpired, commit("b"), "MaxAge"), nil, releaseState{state: "queued", description: "Waiting for an image that the ImagePolicy offers."}},
+		"too old, and pushed": {phase(v1alpha1.GroupExpired, commit("b"), "MaxAge"), nil, releaseState{state: "queued", description: "Waiting for the ImagePolicy to offer an image."}},
 		"no slot":             {phase(v1alpha1.GroupExpired, head, "NoSlot"), nil, releaseState{state: "queued", description: "Waiting for a preview slot: the maximum number of previews is reached."}},
 		"closing":             {phase(v1alpha1.GroupClosing, "", ""), nil, releaseState{state: "inactive", description: "The preview is being deleted."}},
 	} {
@@ -201,7 +201,7 @@ func TestPlan(t *testing.T) {
 		edit  func(*observed)
 		want  []string
 	}{
-		"new":        {world(open), nil, []string{"bbbbbbb queued: Waiting for an image that the ImagePolicy offers."}},
+		"new":        {world(open), nil, []string{"bbbbbbb queued: Waiting for the ImagePolicy to offer an image."}},
 		"draft":      {world(open), func(f *observed) { f.pullRequests[0].Draft = true }, nil},
 		"turned off": {world(open), func(f *observed) { f.feedback.Deployments.PullRequests = ptr.To(false) }, nil},
 		"expired, never reported": {world(open), func(f *observed) {
@@ -229,7 +229,7 @@ func TestPlan(t *testing.T) {
 		}, []string{"aaaaaaa success: The release is available.", "bbbbbbb in_progress: The rollout is in progress."}},
 		"pushed, previous commit failed": {world(open, groupWith(1, groupName, a+" error")), func(f *observed) {
 			f.records = append(f.records, written(a, "failure"))
-		}, []string{"bbbbbbb queued: Waiting for an image that the ImagePolicy offers.", "aaaaaaa inactive: Replaced by bbbbbbb."}},
+		}, []string{"bbbbbbb queued: Waiting for the ImagePolicy to offer an image.", "aaaaaaa inactive: Replaced by bbbbbbb."}},
 		"ready, not written": {world(open, groupWith(1, groupName, b+" +active", a+" deprecated")), func(f *observed) {
 			f.records = append(f.records, written(a, "success"))
 		}, []string{"bbbbbbb success: The release is available."}},
@@ -249,7 +249,7 @@ func TestPlan(t *testing.T) {
 		}, []string{"bbbbbbb in_progress: The rollout is in progress."}},
 		"two pull requests with one commit in one environment": {world([]v1alpha1.PullRequest{pull(2, b), pull(1, b)}), func(f *observed) {
 			f.feedback.Environment = "preview"
-		}, []string{"bbbbbbb queued: Waiting for an image that the ImagePolicy offers."}},
+		}, []string{"bbbbbbb queued: Waiting for the ImagePolicy to offer an image."}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

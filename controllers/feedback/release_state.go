@@ -116,7 +116,7 @@ func (s *service) stateOf(g *v1alpha1.ReleaseGroup, version string) releaseState
 	case g == nil && s.offersVersion(version):
 		return releaseState{state: v1alpha1.DeploymentQueued, description: "The image exists. The rollout has not started."}
 	case g == nil:
-		return releaseState{state: v1alpha1.DeploymentQueued, description: "Waiting for an image that the ImagePolicy offers."}
+		return releaseState{state: v1alpha1.DeploymentQueued, description: "Waiting for the ImagePolicy to offer an image."}
 	case g.Phase == v1alpha1.GroupExpired && g.Target.Reason == reasonMaxAge && g.Head == version:
 		return releaseState{state: v1alpha1.DeploymentInactive, description: "The preview expired because of its age. The next push creates it again."}
 	case g.Phase == v1alpha1.GroupExpired && g.Head == version && g.Target.Reason != reasonNoSlot:

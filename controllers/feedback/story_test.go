@@ -65,7 +65,7 @@ func TestLifeOfAPreview(t *testing.T) {
 	env := envName + " " + short(sha) + ":"
 	s.settle()
 	s.expect("opened", env+" queued")
-	s.commented("opened", 1, "**queued**", "Waiting for an image that the ImagePolicy offers", "`"+s.namespace+"/web`", short(sha))
+	s.commented("opened", 1, "**queued**", "Waiting for the ImagePolicy to offer an image", "`"+s.namespace+"/web`", short(sha))
 	if got := s.condition(); got != allWritten {
 		t.Errorf("condition %q", got)
 	}

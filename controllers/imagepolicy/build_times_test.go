@@ -186,7 +186,7 @@ func TestByTimeOfMovingTags(t *testing.T) {
 }
 
 // TestByTimeOfAMovedTagWithMinAge checks that the version that was offered for a tag remains offered, with its
-// image, until the tag's new image is older than spec.minAge.
+// image, until spec.minAge has passed since a scan first found the tag's new image.
 func TestByTimeOfAMovedTagWithMinAge(t *testing.T) {
 	s := begin(t)
 	old := s.built("main", 3*time.Hour)

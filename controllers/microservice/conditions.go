@@ -315,7 +315,7 @@ func progressOf(notes []release.Note, n release.Note) string {
 	return waits[n.Reason]
 }
 
-// waitOf returns the reason for condition Progressing for which the rollout of a group waits, or "".
+// waitOf returns the reason of condition Progressing that shows what the rollout of a group waits for, or "".
 func waitOf(notes []release.Note, slug string) string {
 	last := slices.Index(progress, "Canary")
 	for _, n := range notes {

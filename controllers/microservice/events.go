@@ -113,7 +113,7 @@ func (r *Reconciler) recordFreeze(before, now *v1alpha1.Microservice) {
 
 // recordDeletionLate records an event if a Microservice is deleted although its deletionPolicy was not completely applied.
 func (r *Reconciler) recordDeletionLate(ms *v1alpha1.Microservice) {
-	r.events.Warning(ms, "DeletionPolicyNotDone", "Delete", fmt.Sprintf("deletionPolicy %s did not complete within the progress deadline and the drain delay: the Microservice is deleted anyway", ms.Spec.DeletionPolicy))
+	r.events.Warning(ms, "DeletionPolicyNotDone", "Delete", fmt.Sprintf("deletionPolicy %s was not completely applied within the progress deadline plus the drain delay: the Microservice is deleted anyway", ms.Spec.DeletionPolicy))
 }
 
 // recordNothingToRestore records an event if the previous Deployment cannot be restored.

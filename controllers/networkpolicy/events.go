@@ -49,7 +49,7 @@ func serviceNotRestoredEvent(err error) status.Event {
 }
 
 func deletionPolicyNotDoneEvent(policy v1alpha1.DeletionPolicy, limit time.Duration) status.Event {
-	return status.WarningEvent("DeletionPolicyNotDone", actionDelete, fmt.Sprintf("deletionPolicy %s did not complete within %s: the policy is deleted anyway", cmp.Or(policy, v1alpha1.DeletionRestore), limit))
+	return status.WarningEvent("DeletionPolicyNotDone", actionDelete, fmt.Sprintf("deletionPolicy %s was not completely applied within %s: the policy is deleted anyway", cmp.Or(policy, v1alpha1.DeletionRestore), limit))
 }
 
 func orphanedUnconfirmedEvent(limit time.Duration, waits string) status.Event {

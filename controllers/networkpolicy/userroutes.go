@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// freeWrites is the number of times that the same content is written to a route without a delay: once,
-	// and again each time that another client has reverted it.
+	// freeWrites is the number of times that the same content is written to a route without a delay: the
+	// first write, and the writes after the first two times that another client reverts it.
 	freeWrites = 3
 	// firstDelay is the delay before the next write. Each subsequent delay is twice as long, up to
 	// maxDelay.

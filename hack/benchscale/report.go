@@ -42,8 +42,8 @@ type phaseResult struct {
 	// Settled is false if there were still writes five minutes after the goal.
 	Settled bool `json:"settled"`
 	// Writes and Reads are the numbers of requests of the product until there were no more writes, without requests for Leases.
-	// Refused is the number of writes with an error response. Follow is the number of writes of kube-controller-manager. FollowBudgeted
-	// are those of them to Deployments, ReplicaSets, EndpointSlices and PodDisruptionBudgets.
+	// Refused is the number of writes with an error response. Follow is the number of writes by kube-controller-manager. FollowBudgeted
+	// is the number of those writes that are to Deployments, ReplicaSets, EndpointSlices and PodDisruptionBudgets.
 	Writes         int `json:"writes"`
 	Refused        int `json:"refused"`
 	Reads          int `json:"reads"`

@@ -10,7 +10,7 @@
 //		}
 //	}
 //
-// A response that is not a single finite number, or with samples a series of them, is a typed [Error] or counts as missing traffic, and is never a value.
+// A response that is not a single finite number (or, with samples, a series of such numbers) is a typed [Error] or counts as missing traffic, and is never a value.
 // Therefore, a metric that could not be measured never passes.
 //
 // query.go       queries to providers

@@ -249,7 +249,7 @@ func TestNextPoint(t *testing.T) {
 }
 
 // TestEdited checks that rounds that passed before an edit of the analysis do not count for the new analysis.
-// Failures, and results on which a user must decide, remain.
+// Failures, and results that require a decision by a user, remain.
 func TestEdited(t *testing.T) {
 	t.Parallel()
 	with := func(change func(*v1alpha1.CanaryAnalysis)) func(*v1alpha1.CanaryAnalysis) {

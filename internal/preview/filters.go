@@ -76,9 +76,9 @@ type Choice struct {
 	Verdict version.Verdict
 	// Reason is the reason in one line. It is deterministic.
 	Reason string
-	// Approved are the commits of a fork that its labels approve. Releases of these commits may remain
-	// offered. If the head commit is selected, nil means that releases of earlier commits may remain
-	// offered too, because the label can approve only one commit.
+	// Approved are the commits of a fork that the labels of the pull request approve. Releases of these
+	// commits may remain offered. If the head commit is selected and Approved is nil, releases of earlier
+	// commits may remain offered too, because the label can approve only one commit.
 	Approved []string
 }
 

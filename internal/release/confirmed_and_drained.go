@@ -111,7 +111,7 @@ func (s *scope) counts(r Report) bool {
 	if r.counts(s.g) || from == nil || !s.follows(r.policy) {
 		return r.counts(s.g)
 	}
-	// The policy has confirmed the domains that move for the group to which they route now.
+	// The domains that move to this group still route to the older group: the policy counts if it has confirmed that group.
 	return slices.ContainsFunc(from.reports, func(x Report) bool { return x.policy == r.policy && x.counts(from.g) })
 }
 

@@ -9,7 +9,7 @@ import (
 // checkFrozen checks a write of the rollout state against the expectations of users about a freeze. A release
 // that was never active does not start, and gets no additional traffic. There are three exceptions: a release that
 // replaces a lost active release, a release that was recovered after the rollout state was lost, and a release of an exclusive
-// group for which the pods of the active release have ended.
+// group in which the pods of the active release have ended.
 func (w *world) checkFrozen(o Observed, g, h *Group) {
 	f := o.Spec.Freeze
 	if f == nil {

@@ -308,7 +308,7 @@ type Verdict struct {
 	// Rollout is the Sequence of the rollout, and Step is its Step.
 	Rollout int64
 	Step    int
-	// Since is the WaitingSince of the rollout for which the measurement started.
+	// Since identifies the measured wait: it is the WaitingSince of the rollout.
 	Since time.Time
 	Phase VerdictPhase
 	// Message contains details.

@@ -119,8 +119,8 @@ func (b *planner) reopen(g *Group, slot bool) bool {
 	return false
 }
 
-// closed reports whether the source of a group is closed, and the time for which the group is kept is
-// over.
+// closed reports whether the source of a group is closed, and whether the time for which the group is
+// kept has passed.
 func (b *planner) closed(slug string) bool {
 	end, closed := b.keptUntil(slug)
 	return closed && !b.now.Before(end)

@@ -225,7 +225,7 @@ func TestLimit(t *testing.T) {
 	off := scrapedAt(now, 0)
 	off.cached.Input = in
 	if n := named(off); n > 0 || off.log.Len() > 0 {
-		t.Errorf("%d series with names while they are off, logged %q", n, off.log)
+		t.Errorf("with limit 0: %d series with names, logged %q; want none", n, off.log)
 	}
 	standby := scrapedAt(now, 500)
 	standby.cached.Input, standby.Elected = in, make(chan struct{})

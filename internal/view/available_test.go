@@ -484,7 +484,7 @@ func TestGateBehindOtherJobs(t *testing.T) {
 	}
 }
 
-// TestGateOfAJob checks that a gate that waits for a Job, or whose call has no response, shows why, and not an answer.
+// TestGateOfAJob checks that a gate that waits for a Job, or whose call has no response, shows the cause instead of a response.
 func TestGateOfAJob(t *testing.T) {
 	t.Parallel()
 	for message, want := range map[string]string{

@@ -45,8 +45,8 @@ func newContinueCommand(f *cli.Factory) *cobra.Command {
 	d := &decision{action: v1alpha1.DecisionContinue}
 	cmd := d.command(f, "continue", "Complete the current step of a canary: approve it, or end its pause",
 		`continue completes the current step of a canary: it approves the step, or ends its pause. It also skips
-the rest of the analysis of the step. If a step needs the approvals of several users, it adds yours, and the
-step is complete when none is missing. It sets spec.decision.action to Continue.`)
+the rest of the analysis of the step. If a step needs the approvals of several users, the command adds yours,
+and the step is complete when it has all of them. The command sets spec.decision.action to Continue.`)
 	cmd.Flags().StringVar(&d.step, "step", "", "name or number of the step, where 1 is the first step; the command fails if the canary is in another step")
 	cmd.Example = `  # The only canary of shop
   hlnr continue shop --reason "checked the logs"

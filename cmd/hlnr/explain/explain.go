@@ -108,7 +108,7 @@ invalid, 3 no version is offered.`,
 	flags.StringVar(&o.cert, "cert-file", "", "PEM file with the client certificate, like tls.crt of spec.certSecretRef; requires --key-file")
 	flags.StringVar(&o.key, "key-file", "", "PEM file with the private key for the certificate in --cert-file")
 	flags.StringVar(&o.platform, "platform", "linux/"+goruntime.GOARCH, "platform that an image must support if spec.platforms is not set")
-	flags.BoolVar(&o.all, "all", false, "print every tag; of an ImagePolicy in the cluster without --scan, every tag in its status")
+	flags.BoolVar(&o.all, "all", false, "print every tag; for an ImagePolicy in the cluster without --scan, print every tag in its status")
 	flags.IntVar(&o.refused, "refused", 10, "number of rejected tags to print without --all, the newest first")
 	flags.DurationVar(&o.timeout, "timeout", 30*time.Minute, "maximum duration of the scan, which makes at most 50 requests per second, and up to three requests for each image whose build time is required")
 	flags.StringVarP(&o.output, "output", "o", outputTable, "output format: "+strings.Join(outputs, ", "))

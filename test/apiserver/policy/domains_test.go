@@ -320,8 +320,8 @@ func TestDomainsOfChanges(t *testing.T) {
 	}
 }
 
-// TestDomainsWithInvalidList checks that an invalid list of domains rejects new domains, but not other changes to a
-// policy, such as the removal of its finalizer.
+// TestDomainsWithInvalidList checks that, while the list of domains is invalid, new domains are rejected, but not other
+// changes to a policy, such as the removal of its finalizer.
 func TestDomainsWithInvalidList(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()

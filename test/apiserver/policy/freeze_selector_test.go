@@ -79,7 +79,7 @@ func probeRules(namespace string) hlnr.FreezeRules {
 }
 
 // TestLabelsKeepAFreeze checks, for a Freeze and a ClusterFreeze, that a user without permissions for freezes
-// can change labels, except in a way in which the freeze no longer selects the Microservice. The expected
+// can change labels, unless the freeze would then no longer select the Microservice. The expected
 // result is the manager's selection.
 func TestLabelsKeepAFreeze(t *testing.T) {
 	t.Parallel()
