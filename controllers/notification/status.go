@@ -81,5 +81,13 @@ func setConditions(p *plan, o *observed, full bool) {
 		status.Remove(conditions, v1alpha1.ConditionStalled)
 		return
 	}
-	status.Ready(conditions, generation, status.ReasonSucceeded, fmt.Sprintf("%d %s", len(p.status.Receivers), map[bool]string{true: "receiver", false: "receivers"}[len(p.status.Receivers) == 1]))
+	status.Ready(conditions, generation, status.ReasonSucceeded, countReceivers(len(p.status.Receivers)))
+}
+
+// countReceivers returns a number of receivers as text.
+func countReceivers(n int) string {
+	if n == 1 {
+		return "1 receiver"
+	}
+	return fmt.Sprintf("%d receivers", n)
 }
