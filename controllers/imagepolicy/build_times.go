@@ -112,49 +112,24 @@ func (s *selection) rankTimed(o *observed, a *recordReader, tags []string, befor
 	}
 	a.progressed(func(p *Progress) { p.Timed, p.Times = len(tags)-s.untimed, len(tags) })
 	if s.untimed > 0 {
+		for tag, rel := range before {
+			if o.minAge > 0 && isTime(rel.SemVer.Version) {
+				times[tag] = version.Timed{Version: rel.SemVer.Version}
+			}
+		}
 		return o.selector.RankTimed(slices.Collect(maps.Keys(before)), times)
 	}
-	s.delayed = nil
+	s.firstSeen = s.firstSeen.movedAgain(times, a.time)
 	for tag, rel := range before {
-		moved := times[tag]
-		if moved.Version == rel.SemVer.Version {
+		if times[tag].Version == rel.SemVer.Version {
 			continue
 		}
-		s.firstSeen = s.firstSeen.withMoved(tag, moved.Version, a.time)
-		if young := s.movedTooRecently(o, a, tag, rel, moved); young != nil {
-			times[tag] = version.Timed{Version: rel.SemVer.Version}
-			s.delayed = append(s.delayed, version.Rejection{Version: moved.Version, Tag: tag, Verdict: young.Verdict, Reason: young.Reason})
-			continue
+		if isTime(rel.SemVer.Version) { // Otherwise, the scheme changed, and not the image.
+			s.firstSeen = s.firstSeen.withMoved(tag, times[tag].Version, a.time)
 		}
 		delete(before, tag)
 	}
 	return o.selector.RankTimed(tags, times)
-}
-
-// movedTooRecently returns why the new version of a moved tag is not offered yet, or nil. Until then, the
-// offered version of the tag remains offered, with its images.
-func (s *selection) movedTooRecently(o *observed, a *recordReader, tag string, rel v1alpha1.OfferedRelease, moved version.Timed) *version.Refusal {
-	if o.minAge == 0 || moved.Version == "" || !isTime(rel.SemVer.Version) {
-		return nil
-	}
-	return s.tooYoung(o, version.Release{Name: tag, Tag: tag, Version: moved.Version}, false, a.clock.Now())
-}
-
-// noteDelayed adds the new versions of moved tags that are too young to the rejected versions.
-func (s *selection) noteDelayed() {
-	for _, d := range s.delayed {
-		if slices.ContainsFunc(s.result.Rejected, func(x version.Rejection) bool { return x.Version == d.Version && x.Verdict == d.Verdict }) {
-			continue
-		}
-		s.result.Rejected = slices.Insert(slices.Clone(s.result.Rejected), 0, d)
-		counts := slices.Clone(s.result.Counts)
-		if i := slices.IndexFunc(counts, func(c version.Count) bool { return c.Verdict == d.Verdict }); i >= 0 {
-			counts[i].Tags++
-		} else {
-			counts = append(counts, version.Count{Verdict: d.Verdict, Tags: 1})
-		}
-		s.result.Counts = counts
-	}
 }
 
 // sameImage reports whether a tag still has the offered image in at least one repository, or whether its

@@ -185,107 +185,101 @@ func TestByTimeOfMovingTags(t *testing.T) {
 	}
 }
 
-// TestByTimeOfAMovedTagWithMinAge checks that the version that was offered for a tag remains offered, with its
-// image, until spec.minAge has passed since a scan first found the tag's new image.
+// TestByTimeOfAMovedTagWithMinAge checks that the new image of a moved tag is offered when it is older than
+// spec.minAge, counted from the scan that found it, and that the previous version is not withdrawn until then. The image may
+// be signed only later, and the tag may have moved several times.
 func TestByTimeOfAMovedTagWithMinAge(t *testing.T) {
+	s := begin(t)
+	key := cosigntest.NewKey(t)
+	s.keys(map[string][]byte{"cosign.pub": key.PEM(t)})
+	key.Sign(t, s.server, path, s.built("main", 3*time.Hour))
+	s.policy("shop", byTime, signed, func(p *v1alpha1.ImagePolicySpec) { p.MinAge = "1h" })
+	p, _ := s.pass("shop")
+	same(t, "offered", tagged(p), []string{"2026.1.2.0.4.5 main"})
+	s.microservice("shop", "shop", "release 2026.1.2.0.4.5")
+	for name, move := range map[string]func() string{
+		"signed":          func() string { d := s.built("main", time.Minute); key.Sign(t, s.server, path, d); return d },
+		"signed later":    func() string { return s.built("main", 2*time.Minute) },
+		"from the future": func() string { d := s.built("main", -40*time.Second); key.Sign(t, s.server, path, d); return d },
+		"after a bad one": func() string {
+			s.built("main", 4*time.Minute)
+			s.scan("shop")
+			s.clock.Step(time.Hour)
+			s.scan("shop")
+			d := s.built("main", time.Minute)
+			key.Sign(t, s.server, path, d)
+			return d
+		},
+	} {
+		digest := move()
+		p = s.scan("shop")
+		key.Sign(t, s.server, path, digest)
+		for range 3 {
+			p = s.scan("shop")
+			same(t, name+": offered while the new image is too young", tagged(p), []string(nil))
+			same(t, name+": withdrawn", taken(p), []string(nil))
+		}
+		s.clock.Step(time.Hour)
+		p = s.scan("shop")
+		if len(p.Status.Releases) != 1 || p.Status.Releases[0].Images[0].Digest != digest {
+			t.Errorf("%s: offered when it is old enough: %v", name, tagged(p))
+		}
+	}
+}
+
+// TestByTimeOfARebuildWithMinAge checks that a new image with the build time of the offered image is offered when it is old enough.
+func TestByTimeOfARebuildWithMinAge(t *testing.T) {
 	s := begin(t)
 	old := s.built("main", 3*time.Hour)
 	s.policy("shop", byTime, func(p *v1alpha1.ImagePolicySpec) { p.MinAge = "1h" })
 	p, _ := s.pass("shop")
-	same(t, "offered", tagged(p), []string{"2026.1.2.0.4.5 main"})
-	young := s.built("main", time.Hour)
-	version := atTime(s.clock.Now().Add(-time.Hour))
-	for range 3 {
-		p = s.scan("shop")
-		same(t, "offered while the new image is too young", tagged(p), []string{"2026.1.2.0.4.5 main"})
-		same(t, "digest", p.Status.Releases[0].Images[0].Digest, old)
-	}
-	s.clock.Step(time.Hour)
+	before := tagged(p)
+	rebuilt := s.server.PushImage(t, path, "main", registrytest.Image(t, "rebuilt", "linux/amd64", s.clock.Now().Add(-3*time.Hour)))
 	p = s.scan("shop")
-	same(t, "offered when it is old enough", tagged(p), []string{version + " main"})
-	same(t, "digest", p.Status.Releases[0].Images[0].Digest, young)
-	same(t, "withdrawn", taken(p), []string(nil))
-}
-
-// TestByTimeOfAMovedTagThatIsRejectedFirst checks that the version that was offered for a tag remains offered, and that
-// spec.minAge applies to the tag's new image, if that image is signed only later, or if its signature cannot be read for a while.
-func TestByTimeOfAMovedTagThatIsRejectedFirst(t *testing.T) {
-	for name, unreadable := range map[string]bool{"signed later": false, "signature unreadable": true} {
-		t.Run(name, func(t *testing.T) {
-			s := begin(t)
-			key := cosigntest.NewKey(t)
-			s.keys(map[string][]byte{"cosign.pub": key.PEM(t)})
-			old := s.built("main", 3*time.Hour)
-			key.Sign(t, s.server, path, old)
-			s.policy("shop", byTime, signed, func(p *v1alpha1.ImagePolicySpec) { p.MinAge = "1h" })
-			p, _ := s.pass("shop")
-			same(t, "offered", tagged(p), []string{"2026.1.2.0.4.5 main"})
-
-			young := s.built("main", time.Hour)
-			if unreadable {
-				key.Sign(t, s.server, path, young)
-				s.server.FailWhen(func(r *http.Request) bool { return strings.Contains(r.URL.Path, ".sig") }, -1, registrytest.Status(503, "UNAVAILABLE"))
-			}
-			for range 2 {
-				p = s.scan("shop")
-				same(t, "offered while the new image is not verified", tagged(p), []string{"2026.1.2.0.4.5 main"})
-			}
-			s.server.Heal()
-			if !unreadable {
-				key.Sign(t, s.server, path, young)
-			}
-			for range 2 {
-				p = s.scan("shop")
-				same(t, "offered while the new image is too young", tagged(p), []string{"2026.1.2.0.4.5 main"})
-			}
-			s.clock.Step(time.Hour)
-			p = s.scan("shop")
-			same(t, "digest when it is old enough", p.Status.Releases[0].Images[0].Digest, young)
-		})
+	same(t, "offered", tagged(p), before)
+	same(t, "digest while it is too young", p.Status.Releases[0].Images[0].Digest, old)
+	s.clock.Step(time.Hour)
+	for range 2 {
+		p = s.scan("shop")
 	}
+	same(t, "digest when it is old enough", p.Status.Releases[0].Images[0].Digest, rebuilt)
 }
 
-// TestByTimeOfTwoMovedTagsOverARestart checks that a restart does not offer a moved tag's new image early through another tag of the same image.
-func TestByTimeOfTwoMovedTagsOverARestart(t *testing.T) {
+// TestByTimeOfAMovedTagWhileATimeIsUnknown checks that no version gets another version's image, and that spec.minAge applies, if a tag moves
+// while the time of another tag cannot be read.
+func TestByTimeOfAMovedTagWhileATimeIsUnknown(t *testing.T) {
 	s := begin(t)
-	both := func(ago time.Duration) {
-		image := registrytest.Image(t, fmt.Sprint(ago), "linux/amd64", s.clock.Now().Add(-ago))
-		s.server.PushImage(t, path, "latest", image)
-		s.server.PushImage(t, path, "main", image)
-	}
-	both(3 * time.Hour)
+	old := s.built("b", 3*time.Hour)
 	s.policy("shop", byTime, func(p *v1alpha1.ImagePolicySpec) { p.MinAge = "1h" })
 	p, _ := s.pass("shop")
 	before := tagged(p)
-	same(t, "offered", len(before), 1)
-	s.clock.Step(2 * time.Hour) // The list is older than spec.minAge.
+	young, version := s.built("b", 2*time.Hour), atTime(s.clock.Now().Add(-2*time.Hour))
+	s.built("c", 4*time.Hour)
+	s.server.FailWhen(func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, "/manifests/c") }, -1, registrytest.Status(503, "UNAVAILABLE"))
+	p = s.scan("shop")
+	same(t, "offered while a time is not known", tagged(p), before)
+	same(t, "digest", p.Status.Releases[0].Images[0].Digest, old)
+	s.server.Heal()
 	s.scan("shop")
-	both(time.Minute)
-	same(t, "offered while the new image is too young", tagged(s.scan("shop")), before)
-	s.restart()
-	p, _ = s.pass("shop")
-	same(t, "offered after a restart", tagged(p), before)
-	same(t, "offered after a restart, later", tagged(s.scan("shop")), before)
+	s.clock.Step(2 * time.Hour)
+	for range 2 {
+		p = s.scan("shop")
+	}
+	same(t, "newest", tagged(p)[0], version+" b")
+	same(t, "digest when it is old enough", p.Status.Releases[0].Images[0].Digest, young)
 }
 
-// TestByTimeOfAMovedTagOverARestart checks that the status shows a moved tag's image that is too young, and that its age survives a restart.
-func TestByTimeOfAMovedTagOverARestart(t *testing.T) {
+// TestByTimeInsteadOfSemVerWithMinAge checks that a change of the versioning scheme does not make an image younger.
+func TestByTimeInsteadOfSemVerWithMinAge(t *testing.T) {
 	s := begin(t)
-	s.built("main", 3*time.Hour)
-	s.policy("shop", byTime, func(p *v1alpha1.ImagePolicySpec) { p.MinAge = "1h" })
-	s.pass("shop")
-	moved := s.built("main", time.Hour)
-	p := s.scan("shop")
-	seen := s.clock.Now()
-	if len(young(p)) != 1 {
-		t.Errorf("the status does not show the image that is too young: %v", p.Status.Candidates)
-	}
-	s.clock.Step(30 * time.Minute)
-	s.restart()
-	s.pass("shop")
-	s.clock.SetTime(seen.Add(time.Hour))
-	p, _ = s.pass("shop")
-	same(t, "digest when it is old enough", p.Status.Releases[0].Images[0].Digest, moved)
+	s.built("1.0.0", 3*time.Hour)
+	s.built("1.1.0", time.Hour)
+	s.policy("shop", func(p *v1alpha1.ImagePolicySpec) { p.MinAge, p.Limits.ReleasesPerGroup = "1h", 1 })
+	p, _ := s.pass("shop")
+	same(t, "offered", tagged(p), []string{"1.1.0 1.1.0"})
+	s.edit("shop", func(p *v1alpha1.ImagePolicy) { byTime(&p.Spec) })
+	p = s.scan("shop")
+	same(t, "offered after the change", tagged(p), []string{"2026.1.2.2.4.5 1.1.0"})
 }
 
 // TestByTimeWithFailures checks that a registry that answers only some or no requests withdraws nothing, and

@@ -46,11 +46,22 @@ func (seen *firstSeen) withMoved(tag, image string, at time.Time) *firstSeen {
 	if c.moved == nil {
 		c.moved = map[string]firstSeenImage{}
 	}
-	if t, ok := seen.reported[image]; ok { // the image is identified by its version, for SchemePushTime
-		at = earlier(t, at)
-	}
 	c.moved[tag] = firstSeenImage{image, at}
 	return &c
+}
+
+// movedAgain returns a copy that records the tags that moved before, and whose images have another build time
+// now. These tags need not be offered.
+func (seen *firstSeen) movedAgain(times map[string]version.Timed, at time.Time) *firstSeen {
+	if seen == nil {
+		return nil
+	}
+	for tag, m := range seen.moved {
+		if now := times[tag].Version; now != "" && now != m.image && (m.image == "" || isTime(m.image)) {
+			seen = seen.withMoved(tag, now, at)
+		}
+	}
+	return seen
 }
 
 // withoutMoved returns a copy for a tag whose image is, possibly again, the offered image. If the other image
@@ -229,9 +240,6 @@ func (s *selection) isDelayed(o *observed, a *recordReader, rel version.Release,
 	if slices.Equal(before, now) {
 		s.firstSeen = s.firstSeen.withoutMoved(rel.Tag)
 		return false
-	}
-	if o.byBuildTime() {
-		return true // rankTimed keeps the offered version while the version of the new image is too young.
 	}
 	images := ""
 	for _, x := range now {

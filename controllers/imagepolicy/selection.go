@@ -64,8 +64,6 @@ type selection struct {
 	untagged []string
 	// gone are the versions in use whose absence was proved twice.
 	gone []version.Held
-	// delayed are the versions of moved tags that are younger than spec.minAge, for SchemePushTime.
-	delayed []version.Rejection
 	// excluded contains the offered versions that the specification withdraws because of the content
 	// of their image, or because their source now marks them as pre-releases.
 	excluded []version.Held
@@ -280,7 +278,6 @@ func (s *selection) offer(o *observed, a *recordReader, ranking *version.Ranking
 		}
 	}
 	if o.github == nil {
-		s.noteDelayed()
 		return
 	}
 	if s.scanned {
