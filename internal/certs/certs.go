@@ -29,7 +29,7 @@ var ErrTooLarge = fmt.Errorf("an RSA key has more than %d bits: use one of 2048 
 
 // These errors report input without valid content.
 var (
-	errNoCertificate = errors.New("no certificate in PEM format found: a certificate begins with -----BEGIN CERTIFICATE-----")
+	errNoCertificate = errors.New("no valid certificate in PEM format found: a certificate begins with -----BEGIN CERTIFICATE-----")
 	errNoKey         = errors.New("no valid RSA private key in PEM format found")
 	errNoPair        = errors.New("the certificate and the key are not a matching pair in PEM format")
 )

@@ -45,14 +45,14 @@ func ParseKeys(secret string, data map[string][]byte) (Keys, error) {
 	}
 	keys, err := parseKeys(text)
 	if err != nil {
-		return Keys{}, fmt.Errorf("secret %q: key %q %w", secret, SecretKey, err)
+		return Keys{}, fmt.Errorf("secret %q: the content of its keys that end in .pub %w", secret, err)
 	}
 	return keys, nil
 }
 
 func parseKeys(text []byte) (Keys, error) {
 	if len(text) > maxKeyBytes {
-		return Keys{}, fmt.Errorf("has more than %d bytes: store only public keys under this key", maxKeyBytes)
+		return Keys{}, fmt.Errorf("has more than %d bytes: store only public keys there", maxKeyBytes)
 	}
 	var found []crypto.PublicKey
 	id := sha256.New()

@@ -223,7 +223,7 @@ func (s *search) byReferrers(ctx context.Context) error {
 func (s *search) take() bool {
 	s.left--
 	if s.left < 0 {
-		s.refuse("there are more signatures than the %d that are read: remove those that are not needed", maxSignatures)
+		s.refuse("there are more signatures than the %d manifests and layers that are read: remove those that are not needed", maxSignatures)
 		return false
 	}
 	return true

@@ -254,7 +254,7 @@ func TestCA(t *testing.T) {
 	}{
 		"trusted":   {ca, "HTTP 200"},
 		"untrusted": {nil, "certificate"},
-		"not PEM":   {[]byte("none"), "no certificate in PEM format found"},
+		"not PEM":   {[]byte("none"), "no valid certificate in PEM format found"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

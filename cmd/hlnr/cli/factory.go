@@ -184,9 +184,15 @@ type Scope struct {
 
 // AddScope adds the flags --all-namespaces and --selector.
 func AddScope(cmd *cobra.Command) *Scope {
+	s := AddAllNamespaces(cmd)
+	cmd.Flags().StringVarP(&s.selector, "selector", "l", "", "read only the Microservices with these labels, such as team=web,tier!=test")
+	return s
+}
+
+// AddAllNamespaces adds the flag --all-namespaces. The returned scope selects all Microservices.
+func AddAllNamespaces(cmd *cobra.Command) *Scope {
 	var s Scope
 	cmd.Flags().BoolVarP(&s.allNamespaces, "all-namespaces", "A", false, "read the objects of all namespaces, regardless of --namespace")
-	cmd.Flags().StringVarP(&s.selector, "selector", "l", "", "read only the Microservices with these labels, such as team=web,tier!=test")
 	return &s
 }
 

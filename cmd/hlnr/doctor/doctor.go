@@ -113,7 +113,7 @@ permissions that you do not have; 3 problems were found.`,
   hlnr doctor -A --report report.tar.gz`,
 		Args: cobra.NoArgs,
 	}
-	scope := cli.AddScope(cmd)
+	scope := cli.AddAllNamespaces(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&file, "report", "", "write an archive with the findings and the objects, without secrets, to this file (.tar.gz)")
 	flags.StringVar(&d.manager, "manager-namespace", "heighliner-system", "namespace of the manager")

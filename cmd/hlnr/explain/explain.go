@@ -63,8 +63,8 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 in the order of selection: the newest version first, and tags that are not versions last.
 
 For the name of an ImagePolicy in the cluster, or of a Microservice, it prints the contents of the policy's
-status: all offered versions, and the newest rejected tags, ten by default and twenty with --all. With --scan, or with a file of tags or
-credentials, the command scans the registry from this machine instead.
+status: all offered versions, and the newest rejected tags, ten by default and twenty with --all. With --scan, or with
+credentials or certificates, the command scans the registry from this machine instead. With a file of tags (--tags), it evaluates these tags.
 
 For a manifest (-f), the command runs a first scan without a cluster. The manifest is validated as an API
 server validates it. The tags come from the registry or from a file. With a file, the command does not use

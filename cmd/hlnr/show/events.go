@@ -31,8 +31,9 @@ func newEvents(f *cli.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events [MICROSERVICE]",
 		Short: "List the events of services, with the newest event last",
-		Long: `List the events of Microservices, their releases, ImagePolicies and NetworkPolicies, with
-the newest event last. The API server keeps events for an hour by default.`,
+		Long: `List the events of all objects of hlnr.io or, with the name of a Microservice, those of the Microservice, its
+releases, its ImagePolicy and its NetworkPolicies, with the newest event last. The API server keeps events for
+an hour by default.`,
 		Example: `  hlnr events
   hlnr events shop -o wide
 
@@ -42,7 +43,7 @@ the newest event last. The API server keeps events for an hour by default.`,
 		GroupID:           cli.GroupSee,
 		ValidArgsFunction: f.CompleteNames(1, microservices),
 	}
-	scope, output := cli.AddScope(cmd), cli.AddOutput(cmd, cli.FormatJSON, cli.FormatYAML, cli.FormatWide)
+	scope, output := cli.AddAllNamespaces(cmd), cli.AddOutput(cmd, cli.FormatJSON, cli.FormatYAML, cli.FormatWide)
 	var since time.Duration
 	cmd.Flags().DurationVar(&since, "since", 0, "show only events newer than this duration, such as 10m; by default all events that the API server keeps")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -208,7 +209,7 @@ func releaseFor(s view.Service, wanted string) (view.Release, error) {
 	return best, nil
 }
 
-// print prints the logs of pods, one after the other. With follow, it prints all logs at the same time.
+// print prints the logs of pods.
 func (o logOptions) print(ctx context.Context, f *cli.Factory, namespace string, pods []corev1.Pod) error {
 	config, err := f.Config()
 	if err != nil {
@@ -218,6 +219,14 @@ func (o logOptions) print(ctx context.Context, f *cli.Factory, namespace string,
 	if err != nil {
 		return fmt.Errorf("connect to the cluster: %w", err)
 	}
+	return o.copyLogs(f.Out, pods, func(pod string, options *corev1.PodLogOptions) (io.ReadCloser, error) {
+		return set.CoreV1().Pods(namespace).GetLogs(pod, options).Stream(ctx)
+	})
+}
+
+// copyLogs copies the logs of pods, one after the other. With follow, it copies all logs at the same time. If the log of
+// a pod cannot be read, it copies the logs of the other pods, and then returns an error.
+func (o logOptions) copyLogs(out io.Writer, pods []corev1.Pod, open func(pod string, options *corev1.PodLogOptions) (io.ReadCloser, error)) error {
 	options := corev1.PodLogOptions{Follow: o.follow, Previous: o.previous}
 	if o.tail >= 0 {
 		options.TailLines = &o.tail
@@ -226,28 +235,35 @@ func (o logOptions) print(ctx context.Context, f *cli.Factory, namespace string,
 		seconds := max(1, int64(o.since.Seconds()))
 		options.SinceSeconds = &seconds
 	}
-	var mu sync.Mutex
-	g, ctx := errgroup.WithContext(ctx)
+	var mu sync.Mutex // of out
+	var g errgroup.Group
 	if !o.follow {
 		g.SetLimit(1)
 	}
 	slices.SortFunc(pods, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
-	for _, pod := range pods {
+	failed := make([]error, len(pods))
+	for i, pod := range pods {
 		prefix, options := "", options
 		if len(pods) > 1 {
 			prefix = pod.Name + "  "
 		}
 		options.Container = cmp.Or(o.container, defaultContainer(pod))
 		g.Go(func() error {
-			stream, err := set.CoreV1().Pods(namespace).GetLogs(pod.Name, &options).Stream(ctx)
-			if err != nil {
-				return fmt.Errorf("read the log of pod %s: %w", pod.Name, err)
+			stream, err := open(pod.Name, &options)
+			if err == nil {
+				defer stream.Close()
+				err = copyLines(out, stream, prefix, &mu)
 			}
-			defer stream.Close()
-			return copyLines(f.Out, stream, prefix, &mu)
+			if err != nil {
+				failed[i] = fmt.Errorf("read the log of pod %s: %w", pod.Name, err)
+			}
+			return nil
 		})
 	}
-	return g.Wait()
+	if err := g.Wait(); err != nil {
+		return fmt.Errorf("read logs: %w", err)
+	}
+	return errors.Join(failed...)
 }
 
 // copyLines copies whole lines, and writes a prefix before each line.
@@ -267,7 +283,7 @@ func copyLines(out io.Writer, in io.Reader, prefix string, mu *sync.Mutex) error
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("read log: %w", err)
+			return err
 		}
 	}
 }

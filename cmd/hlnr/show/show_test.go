@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -375,6 +376,34 @@ func TestDefaultContainer(t *testing.T) {
 		pod.Annotations = map[string]string{annotationDefaultContainer: annotation}
 		if got := defaultContainer(pod); got != want {
 			t.Errorf("annotation %q: container %q, want %q", annotation, got, want)
+		}
+	}
+}
+
+// TestLogsOfSeveralPods checks that logs prints the logs of all pods that have one, although the log of another pod cannot
+// be read.
+func TestLogsOfSeveralPods(t *testing.T) {
+	t.Parallel()
+	var pods []corev1.Pod
+	for _, name := range []string{"c", "a", "b"} {
+		pods = append(pods, corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "shop"}}}})
+	}
+	for _, follow := range []bool{false, true} {
+		var out strings.Builder
+		o := logOptions{follow: follow, previous: true, tail: -1}
+		err := o.copyLogs(&out, pods, func(pod string, options *corev1.PodLogOptions) (io.ReadCloser, error) {
+			if pod == "a" || !options.Previous {
+				return nil, errors.New("previous terminated container not found")
+			}
+			return io.NopCloser(strings.NewReader("panic in " + pod)), nil
+		})
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		slices.Sort(lines)
+		if want := []string{"b  panic in b", "c  panic in c"}; !slices.Equal(lines, want) {
+			t.Errorf("follow %t: %q, want %q", follow, lines, want)
+		}
+		if err == nil || err.Error() != "read the log of pod a: previous terminated container not found" {
+			t.Errorf("follow %t: error %v", follow, err)
 		}
 	}
 }
