@@ -193,7 +193,7 @@ func (r *Reconciler) readRoutes(ctx context.Context, f *traffic.Observed) error 
 			return err
 		}
 		if err := r.Client.List(ctx, list, ownObjects(f)...); err != nil {
-			return fmt.Errorf("list %ss: %w", kind.gvk.Kind, err)
+			return fmt.Errorf("list objects of kind %s: %w", kind.gvk.Kind, err)
 		}
 		if meta.LenList(list) > 0 && traffic.OfAnother(f.Policy, kind.name) {
 			// If the kind was removed in the meantime, the cache still contains its previous
@@ -201,7 +201,7 @@ func (r *Reconciler) readRoutes(ctx context.Context, f *traffic.Observed) error 
 			if err := r.Live.List(ctx, list, labelled(f)...); meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 				continue
 			} else if err != nil {
-				return fmt.Errorf("list %ss: %w", kind.gvk.Kind, err)
+				return fmt.Errorf("list objects of kind %s: %w", kind.gvk.Kind, err)
 			}
 		}
 		if err := meta.EachListItem(list, func(o runtime.Object) error {

@@ -64,7 +64,7 @@ func (r *Reconciler) watchKind(mgr ctrl.Manager, c controller.Controller, namesp
 		filter = predicate.Funcs{}
 	}
 	if err := c.Watch(source.Kind(mgr.GetCache(), o, enqueue, filter)); err != nil {
-		return fmt.Errorf("watch %ss: %w", gvk.Kind, err)
+		return fmt.Errorf("watch objects of kind %s: %w", gvk.Kind, err)
 	}
 	return nil
 }
