@@ -212,7 +212,7 @@ func TestByTimeOfAMovedTagWithMinAge(t *testing.T) {
 		},
 	} {
 		digest := move()
-		p = s.scan("shop")
+		s.scan("shop")
 		key.Sign(t, s.server, path, digest)
 		for range 3 {
 			p = s.scan("shop")
