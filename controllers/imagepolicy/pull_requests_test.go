@@ -702,31 +702,33 @@ func TestForksNeedAnApprovalNow(t *testing.T) {
 	same(t, "after a restart", append(previews(p), taken(p)...), []string{"two-2 bbbb " + sha("b"), " in one-1: Excluded"})
 }
 
+// approves returns a change that makes a pull request a fork with one label for each approved commit.
+func approves(commits ...string) func(*v1alpha1.PullRequest) {
+	return func(pr *v1alpha1.PullRequest) {
+		pr.Fork, pr.Labels = true, nil
+		for _, commit := range commits {
+			pr.Labels = append(pr.Labels, v1alpha1.PullRequestLabel{Name: "preview:" + commit})
+		}
+	}
+}
+
 // TestApprovalThatNamesTheCommit checks that a label with a commit approves this commit, regardless of when
 // the label was added and of later pushes.
 func TestApprovalThatNamesTheCommit(t *testing.T) {
 	s := begin(t)
-	names := func(commits ...string) func(*v1alpha1.PullRequest) {
-		return func(pr *v1alpha1.PullRequest) {
-			pr.Fork, pr.Labels = true, nil
-			for _, commit := range commits {
-				pr.Labels = append(pr.Labels, v1alpha1.PullRequestLabel{Name: "preview:" + commit})
-			}
-		}
-	}
 	s.push(sha("a"), sha("b"))
-	s.opens(pull(1, "patch", sha("b"), names(sha("a")))) // the push happened after the reviewer loaded the page
+	s.opens(pull(1, "patch", sha("b"), approves(sha("a")))) // the push happened after the reviewer loaded the page
 	s.policy("shop", pulls(func(g *v1alpha1.GitHubPullRequests) {
 		g.Forks = &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "preview:{{.SHA}}"}
 	}))
 	p, _ := s.pass("shop")
 	same(t, "offered from the commit that was pushed meanwhile", previews(p), []string(nil))
-	s.changes(0, names(sha("a"), sha("b")))
+	s.changes(0, approves(sha("a"), sha("b")))
 	same(t, "offered when it is approved", previews(s.scan("shop")), []string{"patch-1 bbbb " + sha("b")})
 	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.HeadSHA = sha("c") })
 	same(t, "offered after a push", previews(s.scan("shop")), []string{"patch-1 bbbb " + sha("b")})
 	s.microservice("shop", "shop", "patch-1 "+sha("b"))
-	s.changes(0, names(sha("a")))
+	s.changes(0, approves(sha("a")))
 	p = s.scan("shop")
 	same(t, "offered when the label is removed", append(previews(p), taken(p)...), []string{" in patch-1: Excluded"})
 }
@@ -735,16 +737,8 @@ func TestApprovalThatNamesTheCommit(t *testing.T) {
 // without an image is approved at the same time, and that the other commit is offered when it has an image.
 func TestApprovalReplaced(t *testing.T) {
 	s := begin(t)
-	names := func(commits ...string) func(*v1alpha1.PullRequest) {
-		return func(pr *v1alpha1.PullRequest) {
-			pr.Fork, pr.Labels = true, nil
-			for _, commit := range commits {
-				pr.Labels = append(pr.Labels, v1alpha1.PullRequestLabel{Name: "preview:" + commit})
-			}
-		}
-	}
 	s.push(sha("a"))
-	s.opens(pull(1, "patch", sha("a"), names(sha("a"))))
+	s.opens(pull(1, "patch", sha("a"), approves(sha("a"))))
 	s.policy("shop", pulls(func(g *v1alpha1.GitHubPullRequests) {
 		g.Forks = &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "preview:{{.SHA}}"}
 	}))
@@ -752,9 +746,9 @@ func TestApprovalReplaced(t *testing.T) {
 	same(t, "offered", previews(p), []string{"patch-1 aaaa " + sha("a")})
 	s.microservice("shop", "shop", "patch-1 "+sha("a"))
 	push := func(pr *v1alpha1.PullRequest) { pr.HeadSHA = sha("b") }
-	s.changes(0, func(pr *v1alpha1.PullRequest) { push(pr); names(sha("a"), sha("b"))(pr) })
+	s.changes(0, func(pr *v1alpha1.PullRequest) { push(pr); approves(sha("a"), sha("b"))(pr) })
 	same(t, "offered while both are approved", previews(s.scan("shop")), []string{"patch-1 aaaa " + sha("a")})
-	s.changes(0, names(sha("b")))
+	s.changes(0, approves(sha("b")))
 	for range 2 {
 		p = s.scan("shop")
 		same(t, "offered after the approval was removed", append(previews(p), taken(p)...), []string{" in patch-1: Excluded"})
