@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -123,14 +124,16 @@ func (f *fleet) key(o runtime.Object, namespace, name string) (schema.GroupVersi
 func (f *fleet) entries(o client.Object) []string {
 	_, prefix := f.key(o, o.GetNamespace(), "")
 	out := []string{prefix, strings.SplitN(prefix, "/", 2)[0] + "/"} // These entries are for lists of the namespace and of all namespaces.
-	fields := map[string]client.IndexerFunc{indexPolicy: labelledPolicy}
+	ofKind := []index.Index{ofPolicy(o)}
 	if _, ok := o.(*v1alpha1.NetworkPolicy); ok {
-		fields = maps.Clone(indexes)
-		fields[index.NetworkPoliciesByMicroservice.Field] = index.NetworkPoliciesByMicroservice.Values
+		ofKind = slices.DeleteFunc(slices.Clone(indexes), func(x index.Index) bool { return reflect.TypeOf(x.Object) != reflect.TypeOf(o) })
 	}
-	for field, values := range fields {
-		for _, value := range values(o) {
-			out = append(out, prefix+field+"="+value, strings.SplitN(prefix, "/", 2)[0]+"/"+field+"="+value)
+	for _, x := range ofKind {
+		for _, value := range x.Values(o) {
+			out = append(out, prefix+x.Field+"="+value)
+			if x.AllNamespaces {
+				out = append(out, strings.SplitN(prefix, "/", 2)[0]+"/"+x.Field+"="+value)
+			}
 		}
 	}
 	return out

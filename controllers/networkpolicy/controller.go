@@ -105,18 +105,8 @@ type Options struct {
 // SetupWithManager registers the controller. If the API server does not serve a provider's kind
 // yet, policies that need the kind report this, and the check is repeated every minute.
 func SetupWithManager(mgr ctrl.Manager, opts Options) error {
-	if err := index.Add(context.Background(), mgr, index.NetworkPoliciesByMicroservice); err != nil {
-		return err
-	}
-	for field, values := range indexes {
-		if err := mgr.GetFieldIndexer().IndexField(context.Background(), &v1alpha1.NetworkPolicy{}, field, values); err != nil {
-			return fmt.Errorf("index %s: %w", field, err)
-		}
-	}
-	for _, o := range []client.Object{&corev1.Service{}, &discoveryv1.EndpointSlice{}} {
-		if err := mgr.GetFieldIndexer().IndexField(context.Background(), o, indexPolicy, labelledPolicy); err != nil {
-			return fmt.Errorf("index %T: %w", o, err)
-		}
+	if err := index.Add(context.Background(), mgr, indexes...); err != nil {
+		return fmt.Errorf("index objects of routes: %w", err)
 	}
 	if opts.Now == nil {
 		opts.Now = time.Now

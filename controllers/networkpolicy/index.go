@@ -3,6 +3,8 @@ package networkpolicy
 import (
 	"context"
 
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -21,27 +23,34 @@ const (
 	indexRoute    = "networkpolicy.route"
 )
 
-// indexes contains the index functions by index name. The indexes find the policies that refer to a
-// changed object.
-var indexes = map[string]client.IndexerFunc{
-	indexHost: func(o client.Object) []string {
+// indexes find the policies that refer to a changed object, and the objects of a policy.
+var indexes = []index.Index{
+	ofPolicy(&corev1.Service{}),
+	ofPolicy(&discoveryv1.EndpointSlice{}),
+	index.NetworkPoliciesByMicroservice,
+	{AllNamespaces: true, Object: &v1alpha1.NetworkPolicy{}, Field: indexHost, Values: func(o client.Object) []string {
 		return held(o.(*v1alpha1.NetworkPolicy))
-	},
-	indexRoute: func(o client.Object) []string {
+	}},
+	{Object: &v1alpha1.NetworkPolicy{}, Field: indexRoute, Values: func(o client.Object) []string {
 		return traffic.UserNames(o.(*v1alpha1.NetworkPolicy))
-	},
-	indexReferent: func(o client.Object) []string {
+	}},
+	{AllNamespaces: true, Object: &v1alpha1.NetworkPolicy{}, Field: indexReferent, Values: func(o client.Object) []string {
 		p := o.(*v1alpha1.NetworkPolicy)
 		var keys []string
 		for _, ref := range providers.Refers(traffic.ProviderOf(p), p) {
 			keys = append(keys, referenceKey(ref))
 		}
 		return traffic.Union(keys, nil)
-	},
+	}},
 }
 
 // indexPolicy is the index of objects that policies own, and of EndpointSlices, by policy.
 const indexPolicy = "networkpolicy.policy"
+
+// ofPolicy returns the index by policy of a kind.
+func ofPolicy(kind client.Object) index.Index {
+	return index.Index{Object: kind, Field: indexPolicy, Values: labelledPolicy}
+}
 
 // labelledPolicy returns the name of the policy in the label of an object.
 func labelledPolicy(o client.Object) []string {

@@ -4,20 +4,28 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/index"
 )
 
 func TestIndexes(t *testing.T) {
 	p := newWorld(t).Policy
 	p.Spec.MicroserviceRef = &v1alpha1.Reference{Name: "other"}
 	p.Status.Domains = []v1alpha1.DomainStatus{{Domain: "b.example.com"}, {Domain: "a.example.com"}, {Domain: "b.example.com", Path: "/x"}}
-	for field, wanted := range map[string][]string{
-		indexHost: {"a.example.com", "b.example.com"}, indexReferent: {"Gateway/infra/public"},
-	} {
-		if diff := cmp.Diff(wanted, indexes[field](p)); diff != "" {
-			t.Errorf("%s: %s", field, diff)
+	found := map[string][]string{}
+	for _, x := range indexes {
+		if _, ok := x.Object.(*v1alpha1.NetworkPolicy); ok {
+			found[x.Field] = x.Values(p)
 		}
+	}
+	wanted := map[string][]string{
+		indexHost: {"a.example.com", "b.example.com"}, indexReferent: {"Gateway/infra/public"}, indexRoute: nil,
+		index.NetworkPoliciesByMicroservice.Field: {"other"},
+	}
+	if diff := cmp.Diff(wanted, found, cmpopts.EquateEmpty()); diff != "" {
+		t.Error(diff)
 	}
 }
 

@@ -31,6 +31,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/probe"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
+	"github.com/heighliner/heighliner/internal/index"
 )
 
 // answered returns an event source that enqueues the policies whose probes succeeded. No address is
@@ -129,8 +130,8 @@ func tryList(ctx context.Context, mgr ctrl.Manager, namespaces []string, gvk sch
 // have an index by policy. A cache that has not started yet is filled later.
 func fillCache(ctx context.Context, mgr ctrl.Manager, o client.Object, written bool) error {
 	if written {
-		if err := mgr.GetFieldIndexer().IndexField(ctx, o, indexPolicy, labelledPolicy); err != nil {
-			return fmt.Errorf("index %T: %w", o, err)
+		if err := index.AddAgain(ctx, mgr.GetCache(), ofPolicy(o)); err != nil {
+			return err
 		}
 	}
 	if _, err := mgr.GetCache().GetInformer(ctx, o); err != nil {

@@ -160,8 +160,8 @@ func TestUntrimmed(t *testing.T) {
 // newFake returns the builder of a client that has the indexes of the cache.
 func newFake(scheme *runtime.Scheme) *fake.ClientBuilder {
 	b := fake.NewClientBuilder().WithScheme(scheme)
-	for _, o := range indexed() {
-		b = b.WithIndex(o, indexRelease, releaseOf)
+	for _, x := range indexes {
+		b = b.WithIndex(x.Object, x.Field, x.Values)
 	}
 	return b
 }

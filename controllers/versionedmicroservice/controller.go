@@ -47,6 +47,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/apply"
+	"github.com/heighliner/heighliner/internal/index"
 	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/internal/queue"
 	"github.com/heighliner/heighliner/internal/shard"
@@ -139,10 +140,8 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		checks:  pools,
 		clock:   opts.Clock,
 	}
-	for _, o := range indexed() {
-		if err := mgr.GetFieldIndexer().IndexField(context.Background(), o, indexRelease, releaseOf); err != nil {
-			return fmt.Errorf("index %T: %w", o, err)
-		}
+	if err := index.Add(context.Background(), mgr, indexes...); err != nil {
+		return fmt.Errorf("index objects of releases: %w", err)
 	}
 	gate := opts.Shards.Gate(mgr.GetCache(), &v1alpha1.VersionedMicroserviceList{})
 	err = ctrl.NewControllerManagedBy(mgr).

@@ -17,15 +17,18 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/analysistemplate"
+	"github.com/heighliner/heighliner/internal/index"
 )
 
 // indexRelease is the index of a release's pods, Jobs and Services. Without it, a list would read all objects of the
 // namespace, and its cost would grow with the number of services.
 const indexRelease = "versionedmicroservice.release"
 
-// indexed returns the kinds that are indexed by release.
-func indexed() []client.Object {
-	return []client.Object{&corev1.Pod{}, &batchv1.Job{}, &corev1.Service{}}
+// indexes are the indexes of the cache that this controller reads.
+var indexes = []index.Index{
+	{Object: &corev1.Pod{}, Field: indexRelease, Values: releaseOf},
+	{Object: &batchv1.Job{}, Field: indexRelease, Values: releaseOf},
+	{Object: &corev1.Service{}, Field: indexRelease, Values: releaseOf},
 }
 
 // releaseOf returns the name of the release in the label of an object.

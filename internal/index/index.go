@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
@@ -20,19 +22,21 @@ type Index struct {
 	Field string
 	// Values returns the values by which an object is found.
 	Values client.IndexerFunc
+	// AllNamespaces is true for an index that is also read without a namespace. Other indexes contain each object once, and find nothing without client.InNamespace.
+	AllNamespaces bool
 }
 
 var (
 	// MicroservicesByImagePolicy finds Microservices by the name of their ImagePolicy.
-	MicroservicesByImagePolicy = Index{&v1alpha1.Microservice{}, "microservice.imagePolicyRef", func(o client.Object) []string {
+	MicroservicesByImagePolicy = Index{Object: &v1alpha1.Microservice{}, Field: "microservice.imagePolicyRef", Values: func(o client.Object) []string {
 		return []string{o.(*v1alpha1.Microservice).Spec.ImagePolicyRef.Name}
 	}}
 	// NetworkPoliciesByMicroservice finds NetworkPolicies by the name of their Microservice.
-	NetworkPoliciesByMicroservice = Index{&v1alpha1.NetworkPolicy{}, "networkpolicy.microservice", func(o client.Object) []string {
+	NetworkPoliciesByMicroservice = Index{Object: &v1alpha1.NetworkPolicy{}, Field: "networkpolicy.microservice", Values: func(o client.Object) []string {
 		return []string{o.(*v1alpha1.NetworkPolicy).MicroserviceName()}
 	}}
 	// ImagePoliciesByRepository finds ImagePolicies by the "namespace/name" of their GitHubRepository.
-	ImagePoliciesByRepository = Index{&v1alpha1.ImagePolicy{}, "imagepolicy.repositoryRef", func(o client.Object) []string {
+	ImagePoliciesByRepository = Index{AllNamespaces: true, Object: &v1alpha1.ImagePolicy{}, Field: "imagepolicy.repositoryRef", Values: func(o client.Object) []string {
 		key, ok := o.(*v1alpha1.ImagePolicy).GitHubRepositoryKey()
 		if !ok {
 			return nil
@@ -48,16 +52,48 @@ func Add(ctx context.Context, mgr manager.Manager, indexes ...Index) error {
 		if shared.has(x) {
 			continue
 		}
-		if err := mgr.GetFieldIndexer().IndexField(ctx, x.Object, x.Field, x.Values); err != nil {
-			return fmt.Errorf("add index %s of %T: %w", x.Field, x.Object, err)
+		if err := AddAgain(ctx, mgr.GetCache(), x); err != nil {
+			return err
 		}
 		shared.note(x)
 	}
 	return nil
 }
 
+// AddAgain adds an index to a cache that may contain it already with another informer, which was removed.
+func AddAgain(ctx context.Context, c cache.Cache, x Index) error {
+	err := func() error {
+		if x.AllNamespaces {
+			return c.IndexField(ctx, x.Object, x.Field, x.Values)
+		}
+		informer, err := c.GetInformer(ctx, x.Object, cache.BlockUntilSynced(false))
+		if err != nil {
+			return err
+		}
+		return informer.AddIndexers(toolscache.Indexers{"field:" + x.Field: x.byNamespace})
+	}()
+	if err != nil {
+		return fmt.Errorf("add index %s of %T: %w", x.Field, x.Object, err)
+	}
+	return nil
+}
+
+// byNamespace returns the keys with which a cache of controller-runtime finds an object by namespace and value. IndexField also adds the keys for all
+// namespaces, which need as much memory again: about 4 KB for each Microservice with three releases.
+func (x Index) byNamespace(o any) ([]string, error) {
+	object, ok := o.(client.Object)
+	if !ok {
+		return nil, fmt.Errorf("objects of type %T cannot be indexed", o)
+	}
+	var keys []string
+	for _, value := range x.Values(object) {
+		keys = append(keys, object.GetNamespace()+"/"+value)
+	}
+	return keys, nil
+}
+
 // Once returns a manager to which Add adds each index only once. The informers of the indexed objects must not be removed from the cache, because
-// the indexes would not be added again. Other indexes are added with GetFieldIndexer, which is not affected.
+// the indexes would not be added again. Indexes of other informers are added with AddAgain, which is not affected.
 func Once(mgr manager.Manager) manager.Manager {
 	return &once{Manager: mgr, added: map[string]bool{}}
 }

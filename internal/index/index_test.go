@@ -3,86 +3,183 @@ package index
 import (
 	"context"
 	"errors"
-	"strings"
+	"net/http"
+	"reflect"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	cachetest "k8s.io/client-go/tools/cache/testing"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// fake is a manager whose cache rejects an index that it has, as the cache of controller-runtime does.
+// fake is a manager with a cache of controller-runtime whose informers read no API server. With fails, the cache returns no informers.
 type fake struct {
 	manager.Manager
-	added []string
-	fails bool
+	*informers
 }
 
-func (f *fake) GetFieldIndexer() client.FieldIndexer { return f }
+func (f fake) GetCache() cache.Cache { return f.informers }
 
-func (f *fake) IndexField(_ context.Context, obj client.Object, field string, _ client.IndexerFunc) error {
+type informers struct {
+	cache.Cache
+	ofType map[reflect.Type]toolscache.SharedIndexInformer
+	fails  bool
+}
+
+func (f *informers) GetInformer(ctx context.Context, o client.Object, opts ...cache.InformerGetOption) (cache.Informer, error) {
 	if f.fails {
-		return errors.New("no connection")
+		return nil, errors.New("no connection")
 	}
-	name := strings.TrimSpace(obj.GetObjectKind().GroupVersionKind().Kind + " " + field)
-	for _, known := range f.added {
-		if known == name {
-			return errors.New("indexer conflict")
+	return f.Cache.GetInformer(ctx, o, opts...)
+}
+
+func newFake(t *testing.T) fake {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.AddToScheme} {
+		if err := add(scheme); err != nil {
+			t.Fatal(err)
 		}
 	}
-	f.added = append(f.added, name)
-	return nil
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for gvk := range scheme.AllKnownTypes() {
+		mapper.Add(gvk, meta.RESTScopeNamespace)
+	}
+	f := fake{informers: &informers{ofType: map[reflect.Type]toolscache.SharedIndexInformer{}}}
+	var err error
+	f.Cache, err = cache.New(&rest.Config{Host: "https://127.0.0.1:1"}, cache.Options{
+		Scheme: scheme, Mapper: mapper, HTTPClient: &http.Client{},
+		NewInformer: func(_ toolscache.ListerWatcher, o runtime.Object, d time.Duration, i toolscache.Indexers) toolscache.SharedIndexInformer {
+			f.ofType[reflect.TypeOf(o)] = toolscache.NewSharedIndexInformer(cachetest.NewFakeControllerSource(), o, d, i)
+			return f.ofType[reflect.TypeOf(o)]
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// start fills the cache with objects.
+func (f *informers) start(t *testing.T, objects ...client.Object) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	stopped := make(chan error)
+	go func() { stopped <- f.Cache.Start(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
+	})
+	if !f.WaitForCacheSync(ctx) {
+		t.Fatal("the cache is not filled")
+	}
+	for _, o := range objects {
+		if err := f.ofType[reflect.TypeOf(o)].GetIndexer().Add(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestLists checks that the cache finds objects by namespace and value, and only those of other namespaces that an index contains.
+func TestLists(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	label := func(o client.Object) []string { return []string{o.GetLabels()["a"], "all"} }
+	for _, x := range []Index{{Object: &corev1.Pod{}, Field: "release", Values: label}, {Object: &corev1.Pod{}, Field: "host", Values: label, AllNamespaces: true}} {
+		if err := Add(t.Context(), f, x); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pod := func(namespace, name, value string) client.Object {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{"a": value}}}
+	}
+	f.start(t, pod("one", "a", "x"), pod("one", "b", "y"), pod("one", "c", "x"), pod("two", "d", "x"))
+	for _, test := range []struct {
+		name string
+		by   []client.ListOption
+		want []string
+	}{
+		{"a value in a namespace", []client.ListOption{client.InNamespace("one"), client.MatchingFields{"release": "x"}}, []string{"a", "c"}},
+		{"a value of each object", []client.ListOption{client.InNamespace("two"), client.MatchingFields{"release": "all"}}, []string{"d"}},
+		{"a value that no object has", []client.ListOption{client.InNamespace("one"), client.MatchingFields{"release": "z"}}, nil},
+		{"an index of all namespaces in one", []client.ListOption{client.InNamespace("two"), client.MatchingFields{"host": "x"}}, []string{"d"}},
+		{"an index of all namespaces", []client.ListOption{client.MatchingFields{"host": "x"}}, []string{"a", "c", "d"}},
+	} {
+		var list corev1.PodList
+		if err := f.List(t.Context(), &list, test.by...); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, p := range list.Items {
+			got = append(got, p.Name)
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(test.want, got); diff != "" {
+			t.Errorf("%s: %s", test.name, diff)
+		}
+	}
+	values := f.ofType[reflect.TypeOf(&corev1.Pod{})].GetIndexer().ListIndexFuncValues("field:release")
+	slices.Sort(values)
+	if diff := cmp.Diff([]string{"one/all", "one/x", "one/y", "two/all", "two/x"}, values); diff != "" {
+		t.Errorf("the index contains other values: %s", diff)
+	}
 }
 
 func TestAddOnce(t *testing.T) {
 	t.Parallel()
-	f := &fake{}
+	f := newFake(t)
 	mgr := Once(f)
 	for range 2 {
 		if err := Add(t.Context(), mgr, MicroservicesByImagePolicy, NetworkPoliciesByMicroservice); err != nil {
 			t.Fatal(err)
 		}
 	}
-	want := []string{"microservice.imagePolicyRef", "networkpolicy.microservice"}
-	if diff := cmp.Diff(want, f.added); diff != "" {
-		t.Error(diff)
-	}
 	if err := Add(t.Context(), f, MicroservicesByImagePolicy); err == nil {
 		t.Error("an index was added twice to a manager that is not shared")
 	}
 }
 
-// TestIndexerIsNotAffected checks that an index can be added again with the indexer, as after the removal of an informer.
-func TestIndexerIsNotAffected(t *testing.T) {
+// TestAddAgain checks that an index can be added again after the removal of an informer.
+func TestAddAgain(t *testing.T) {
 	t.Parallel()
-	f := &fake{}
+	f := newFake(t)
 	mgr := Once(f)
 	for range 2 {
-		if err := mgr.GetFieldIndexer().IndexField(t.Context(), &corev1.Service{}, "networkpolicy.policy", nil); err != nil {
+		if err := AddAgain(t.Context(), mgr.GetCache(), Index{Object: &corev1.Service{}, Field: "policy"}); err != nil {
 			t.Fatal(err)
 		}
-		if len(f.added) != 1 {
-			t.Fatal("the index was not added")
+		if err := f.RemoveInformer(t.Context(), &corev1.Service{}); err != nil {
+			t.Fatal(err)
 		}
-		f.added = nil // The informer and its index are removed.
 	}
 }
 
-func TestAddAgainAfterAnError(t *testing.T) {
+func TestAddAfterAnError(t *testing.T) {
 	t.Parallel()
-	f := &fake{fails: true}
+	f := newFake(t)
+	f.fails = true
 	mgr := Once(f)
-	x := Index{&corev1.Pod{}, "release", nil}
+	x := Index{Object: &corev1.Pod{}, Field: "release"}
 	if err := Add(t.Context(), mgr, x); err == nil || err.Error() != "add index release of *v1.Pod: no connection" {
 		t.Errorf("error %v", err)
 	}
 	f.fails = false
-	if err := Add(t.Context(), mgr, x); err != nil || len(f.added) != 1 {
-		t.Errorf("error %v, added %v", err, f.added)
+	if err := Add(t.Context(), mgr, x); err != nil || len(f.ofType) != 1 {
+		t.Errorf("error %v, informers %v", err, f.ofType)
 	}
 }
 

@@ -1,0 +1,104 @@
+package layout
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// everywhere are the indexes that contain objects of all namespaces (AllNamespaces of internal/index).
+var everywhere = []string{"index.ImagePoliciesByRepository.Field", "indexHost", "indexReferent"}
+
+// TestIndexesAreReadByNamespace checks that the controllers do not read an index without a namespace if it contains each object only by namespace. Such a
+// list would always be empty.
+func TestIndexesAreReadByNamespace(t *testing.T) {
+	t.Parallel()
+	lists := 0
+	err := filepath.WalkDir(filepath.Join(root, "controllers"), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		files := token.NewFileSet()
+		file, err := parser.ParseFile(files, path, nil, 0)
+		if err != nil {
+			return err
+		}
+		found, wrong := indexLists(files, file)
+		lists += found
+		for _, fault := range wrong {
+			t.Error(fault)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lists < 20 {
+		t.Errorf("only %d lists by an index were found", lists)
+	}
+}
+
+func TestIndexListsWithoutNamespace(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		text string
+		want []string
+	}{
+		"with a namespace":    {`r.List(ctx, &l, client.InNamespace(o.Namespace), client.MatchingFields{indexPolicy: o.Name})`, nil},
+		"without a namespace": {`r.List(ctx, &l, client.MatchingFields{indexPolicy: o.Name})`, []string{"a.go:2:12 reads indexPolicy without a namespace"}},
+		"of all namespaces":   {`r.requests(ctx, client.MatchingFields{indexHost: host})`, nil},
+		"options":             {`use([]client.ListOption{client.InNamespace("a"), client.MatchingFields{indexPolicy: "b"}})`, nil},
+		"only one option":     {`use([]client.ListOption{client.MatchingFields{indexPolicy: "b"}})`, []string{"a.go:2:16 reads indexPolicy without a namespace"}},
+	} {
+		files := token.NewFileSet()
+		file, err := parser.ParseFile(files, "a.go", "package a\nfunc f() { "+tc.text+" }", 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, wrong := indexLists(files, file); !cmp.Equal(tc.want, wrong) {
+			t.Errorf("%s: %q", name, wrong)
+		}
+	}
+}
+
+// indexLists counts the list options of a file that select by an index, and describes those next to which no option is a namespace.
+func indexLists(files *token.FileSet, file *ast.File) (found int, wrong []string) {
+	is := func(e ast.Expr, name string) bool { return types.ExprString(e) == name }
+	ast.Inspect(file, func(n ast.Node) bool {
+		var options []ast.Expr
+		switch n := n.(type) {
+		case *ast.CallExpr:
+			options = n.Args
+		case *ast.CompositeLit:
+			options = n.Elts
+		}
+		for _, option := range options {
+			fields, ok := option.(*ast.CompositeLit)
+			if !ok || fields.Type == nil || !is(fields.Type, "client.MatchingFields") {
+				continue
+			}
+			key := types.ExprString(fields.Elts[0].(*ast.KeyValueExpr).Key)
+			if strings.HasPrefix(key, `"`) || key == "fieldMicroservice" {
+				continue // a field selector of the API server
+			}
+			found++
+			namespace := func(e ast.Expr) bool {
+				call, ok := e.(*ast.CallExpr)
+				return ok && is(call.Fun, "client.InNamespace")
+			}
+			if !slices.Contains(everywhere, key) && !slices.ContainsFunc(options, namespace) {
+				wrong = append(wrong, files.Position(n.Pos()).String()+" reads "+key+" without a namespace")
+			}
+		}
+		return true
+	})
+	return found, wrong
+}
