@@ -103,10 +103,10 @@ func rolloutSteps(pause tree) []any {
 }
 
 func (a *argoRollouts) create(ctx context.Context, service int) error {
-	name := serviceName(service)
+	namespace, name := a.namespaceOf(service), serviceName(service)
 	objects := []client.Object{a.rollout(service)}
 	if a.peerRouting != "none" {
-		objects = append([]client.Object{serviceOf(name, name+"-stable"), serviceOf(name, name+"-canary"), ingress(name, name+"-stable")}, objects...)
+		objects = append([]client.Object{serviceOf(namespace, name, name+"-stable"), serviceOf(namespace, name, name+"-canary"), ingress(namespace, name, name+"-stable")}, objects...)
 	}
 	for _, object := range objects {
 		if err := a.plane.client.Create(ctx, object); err != nil {
@@ -130,7 +130,7 @@ func (a *argoRollouts) rollout(service int) client.Object {
 		canary["trafficRouting"] = tree{"nginx": tree{"stableIngress": name}}
 	}
 	u := &unstructured.Unstructured{Object: tree{
-		"metadata": tree{"namespace": namespace, "name": name},
+		"metadata": tree{"namespace": a.namespaceOf(service), "name": name},
 		"spec": tree{
 			"replicas": int64(2), "revisionHistoryLimit": int64(3), "progressDeadlineSeconds": int64(3600),
 			"rollbackWindow": tree{"revisions": int64(3)},
@@ -144,7 +144,7 @@ func (a *argoRollouts) rollout(service int) client.Object {
 }
 
 // serviceOf returns a Service for an application's pods.
-func serviceOf(app, name string) client.Object {
+func serviceOf(namespace, app, name string) client.Object {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": app}, Ports: []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(8080)}}},
@@ -152,7 +152,7 @@ func serviceOf(app, name string) client.Object {
 }
 
 // ingress returns an Ingress from a service's host to a Service.
-func ingress(name, service string) client.Object {
+func ingress(namespace, name, service string) client.Object {
 	class, prefix := "nginx", networkingv1.PathTypePrefix
 	return &networkingv1.Ingress{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
@@ -166,10 +166,10 @@ func ingress(name, service string) client.Object {
 	}
 }
 
-func rolloutNamed(service int) *unstructured.Unstructured {
+func (a *argoRollouts) rolloutNamed(service int) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	u.SetGroupVersionKind(rolloutKind)
-	u.SetNamespace(namespace)
+	u.SetNamespace(a.namespaceOf(service))
 	u.SetName(serviceName(service))
 	return u
 }
@@ -179,7 +179,7 @@ func (a *argoRollouts) set(version string, pause tree) func(context.Context, int
 	return func(ctx context.Context, i int) error {
 		pod := podSpec(i)
 		pod.Containers[0].Image = "app:" + version
-		return patch(ctx, a.plane.client, rolloutNamed(i), tree{"spec": tree{
+		return patch(ctx, a.plane.client, a.rolloutNamed(i), tree{"spec": tree{
 			"strategy": tree{"canary": tree{"steps": rolloutSteps(pause)}},
 			"template": tree{"spec": tree{"containers": pod.Containers}},
 		}})
@@ -188,7 +188,7 @@ func (a *argoRollouts) set(version string, pause tree) func(context.Context, int
 
 // abort has the effect of "kubectl argo rollouts abort".
 func (a *argoRollouts) abort(ctx context.Context, i int) error {
-	rollout := rolloutNamed(i)
+	rollout := a.rolloutNamed(i)
 	data := []byte(`{"status":{"abort":true}}`)
 	if err := a.plane.client.Status().Patch(ctx, rollout, client.RawPatch("application/merge-patch+json", data)); err != nil {
 		return fmt.Errorf("abort Rollout %q: %w", rollout.GetName(), err)

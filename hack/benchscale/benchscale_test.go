@@ -98,6 +98,8 @@ func TestFlags(t *testing.T) {
 	for arguments, want := range map[string]string{
 		"-n 0":                                  "-n",
 		"-upgrades 0":                           "-upgrades",
+		"-namespaces 0":                         "-namespaces",
+		"-n 5 -namespaces 6":                    "-namespaces",
 		"-source git":                           "-source",
 		"-assets= ":                             "-assets",
 		"-assets x":                             "-kwok",

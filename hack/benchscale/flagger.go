@@ -52,7 +52,7 @@ func (f *flagger) start(ctx context.Context, p *plane) (*process, error) {
 		return nil, err
 	}
 	controller, err := startProcess(p.dir, f.peerBinary, nil, append([]string{
-		"-kubeconfig=" + config, "-namespace=" + namespace, "-mesh-provider=nginx", "-port=" + port(address), "-log-level=warn",
+		"-kubeconfig=" + config, "-mesh-provider=nginx", "-port=" + port(address), "-log-level=warn",
 		"-metrics-server=http://127.0.0.1:" + port(address),
 	}, fields(f.peerArguments)...)...)
 	if err != nil {
@@ -79,7 +79,7 @@ func (f *flagger) create(ctx context.Context, service int) error {
 	pod.Containers[0].Image = "app:1.0.0"
 	labels := map[string]string{"app": name}
 	canary := &unstructured.Unstructured{Object: tree{
-		"metadata": tree{"namespace": namespace, "name": name},
+		"metadata": tree{"namespace": f.namespaceOf(service), "name": name},
 		"spec": tree{
 			"targetRef":               tree{"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
 			"ingressRef":              tree{"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "name": name},
@@ -91,13 +91,13 @@ func (f *flagger) create(ctx context.Context, service int) error {
 	canary.SetGroupVersionKind(canaryKind)
 	for _, object := range []client.Object{
 		&appsv1.Deployment{
-			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: labels},
+			ObjectMeta: metav1.ObjectMeta{Namespace: f.namespaceOf(service), Name: name, Labels: labels},
 			Spec: appsv1.DeploymentSpec{
 				Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
 				Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: pod},
 			},
 		},
-		ingress(name, name), canary,
+		ingress(f.namespaceOf(service), name, name), canary,
 	} {
 		if err := f.plane.client.Create(ctx, object); err != nil {
 			return fmt.Errorf("create %T %q: %w", object, object.GetName(), err)
@@ -110,7 +110,7 @@ func (f *flagger) set(version string) func(context.Context, int) error {
 	return func(ctx context.Context, i int) error {
 		pod := podSpec(i)
 		pod.Containers[0].Image = "app:" + version
-		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: serviceName(i)}}
+		deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: f.namespaceOf(i), Name: serviceName(i)}}
 		return patch(ctx, f.plane.client, deployment, tree{"spec": tree{"template": tree{"spec": tree{"containers": pod.Containers}}}})
 	}
 }

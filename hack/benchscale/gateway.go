@@ -62,7 +62,7 @@ func (g *gateway) start(ctx context.Context) error {
 		})
 	}
 	g.done.Go(func() {
-		follow(ctx, g.client, metav1.NamespaceAll, &gatewayv1.HTTPRouteList{}, func(o client.Object) {
+		follow(ctx, g.client, &gatewayv1.HTTPRouteList{}, func(o client.Object) {
 			select {
 			case routes <- o.(*gatewayv1.HTTPRoute):
 			case <-ctx.Done():

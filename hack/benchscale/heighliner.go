@@ -149,7 +149,7 @@ func (h *heighliner) others(versions []string) phase {
 	}}
 }
 
-// pushed pushes an image with a tag. The image must also exist if ImagePolicies contain a list of tags.
+// pushed returns a function that pushes an image with a tag. The image must exist even if ImagePolicies contain a list of tags.
 func (h *heighliner) pushed(version string) func(context.Context) error {
 	return func(context.Context) error { return h.plane.images.push(version) }
 }
@@ -166,7 +166,7 @@ func (h *heighliner) create(ctx context.Context, service int) error {
 // objects returns the objects of a service, in the order of creation.
 func (h *heighliner) objects(service int) []client.Object {
 	name := serviceName(service)
-	metadata := metav1.ObjectMeta{Namespace: namespace, Name: name}
+	metadata := metav1.ObjectMeta{Namespace: h.namespaceOf(service), Name: name}
 	images := &v1alpha1.ImagePolicy{ObjectMeta: metadata, Spec: v1alpha1.ImagePolicySpec{Image: h.plane.images.repository(name)}}
 	if h.source == "pinned" {
 		images.Spec.Source = &v1alpha1.ImageSource{Pinned: &v1alpha1.PinnedSource{Versions: []string{"1.0.0"}}}
@@ -231,12 +231,12 @@ func (h *heighliner) offer(versions []string) func(context.Context, int) error {
 		change = tree{"metadata": tree{"annotations": tree{v1alpha1.AnnotationRequestedAt: versions[len(versions)-1]}}}
 	}
 	return func(ctx context.Context, i int) error {
-		return patch(ctx, h.plane.client, &v1alpha1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: serviceName(i)}}, change)
+		return patch(ctx, h.plane.client, &v1alpha1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: h.namespaceOf(i), Name: serviceName(i)}}, change)
 	}
 }
 
-func microservice(i int) *v1alpha1.Microservice {
-	return &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: serviceName(i)}}
+func (h *heighliner) microservice(i int) *v1alpha1.Microservice {
+	return &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: h.namespaceOf(i), Name: serviceName(i)}}
 }
 
 // pauses sets the pause of each step.
@@ -246,14 +246,14 @@ func (h *heighliner) pauses(duration string) func(context.Context, int) error {
 		paused = append(paused, tree{"weight": weight, "pause": tree{"duration": duration}})
 	}
 	return func(ctx context.Context, i int) error {
-		return patch(ctx, h.plane.client, microservice(i), tree{"spec": tree{"updateStrategy": tree{"canary": tree{"steps": paused}}}})
+		return patch(ctx, h.plane.client, h.microservice(i), tree{"spec": tree{"updateStrategy": tree{"canary": tree{"steps": paused}}}})
 	}
 }
 
 // pin pins each Microservice to a previously active version.
 func (h *heighliner) pin(version string) func(context.Context, int) error {
 	return func(ctx context.Context, i int) error {
-		return patch(ctx, h.plane.client, microservice(i), tree{"spec": tree{"updateStrategy": tree{"manual": tree{"semVer": tree{"version": version}}}}})
+		return patch(ctx, h.plane.client, h.microservice(i), tree{"spec": tree{"updateStrategy": tree{"manual": tree{"semVer": tree{"version": version}}}}})
 	}
 }
 
@@ -261,7 +261,7 @@ func (h *heighliner) pin(version string) func(context.Context, int) error {
 func (h *heighliner) find(version string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		var list v1alpha1.VersionedMicroserviceList
-		if err := h.plane.client.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		if err := h.plane.client.List(ctx, &list); err != nil {
 			return fmt.Errorf("list releases: %w", err)
 		}
 		h.releases = map[string]string{}
@@ -279,7 +279,7 @@ func (h *heighliner) abort(ctx context.Context, i int) error {
 	if !ok {
 		return fmt.Errorf("abort the canary of %s: it has no release", serviceName(i))
 	}
-	release := &v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	release := &v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Namespace: h.namespaceOf(i), Name: name}}
 	return patch(ctx, h.plane.client, release, tree{
 		"metadata": tree{"annotations": tree{v1alpha1.AnnotationDecidedBy: administrator}},
 		"spec":     tree{"decision": tree{"action": v1alpha1.DecisionDeprecate, "id": "bench"}},

@@ -38,7 +38,8 @@ import (
 
 // options are the values of the flags.
 type options struct {
-	services int
+	services, namespaces int
+
 	upgrades int
 	writers  int
 	batch    int
@@ -58,6 +59,7 @@ type options struct {
 
 func (o *options) register(f *flag.FlagSet) {
 	f.IntVar(&o.services, "n", 200, "number of services")
+	f.IntVar(&o.namespaces, "namespaces", 1, "number of namespaces, across which the services are distributed evenly")
 	f.IntVar(&o.upgrades, "upgrades", 1, "number of upgrades without pauses; starting with the fourth, each upgrade removes an old release")
 	f.IntVar(&o.writers, "writers", 8, "number of objects that are written concurrently in each phase")
 	f.IntVar(&o.batch, "batch", 0, "number of services in a batch; the next batch is changed when all services of a batch have reached the goal of the phase; 0 means a single batch")
@@ -75,11 +77,11 @@ func (o *options) register(f *flag.FlagSet) {
 	f.StringVar(&o.comment, "comment", "", "text to add to the results, such as the commit")
 	f.BoolVar(&o.keep, "keep", false, "keep the folder with the logs; it is always kept after a failure")
 	f.StringVar(&o.peer, "peer", "", "product to compare with: argo-rollouts or flagger")
-	f.StringVar(&o.peerBinary, "peer-bin", "", "binary of the product of -peer")
-	f.StringVar(&o.peerCRDs, "peer-crds", "", "file or folder with the CustomResourceDefinitions of the product of -peer")
-	f.StringVar(&o.peerRouting, "peer-routing", "nginx", "traffic routing of the product of -peer: nginx, or none for Argo Rollouts")
-	f.StringVar(&o.peerArguments, "peer-arguments", "", "additional arguments of the product of -peer, separated by spaces")
-	f.BoolVar(&o.only, "only-peer", false, "measure only the product of -peer")
+	f.StringVar(&o.peerBinary, "peer-bin", "", "binary of the product that -peer selects")
+	f.StringVar(&o.peerCRDs, "peer-crds", "", "file or folder with the CustomResourceDefinitions of the product that -peer selects")
+	f.StringVar(&o.peerRouting, "peer-routing", "nginx", "traffic routing of the product that -peer selects: nginx, or none for Argo Rollouts")
+	f.StringVar(&o.peerArguments, "peer-arguments", "", "additional arguments of the product that -peer selects, separated by spaces")
+	f.BoolVar(&o.only, "only-peer", false, "measure only the product that -peer selects")
 }
 
 // validate returns an error for invalid flags, before anything is started.
@@ -87,6 +89,8 @@ func (o *options) validate() error {
 	switch {
 	case o.services < 1:
 		return fmt.Errorf("check -n: %d services: set it to at least 1", o.services)
+	case o.namespaces < 1 || o.namespaces > o.services:
+		return fmt.Errorf("check -namespaces: %d namespaces: set it to at least 1 and at most the number of services (%d)", o.namespaces, o.services)
 	case o.upgrades < 1 || o.writers < 1:
 		return fmt.Errorf("check -upgrades and -writers: %d and %d: set both to at least 1", o.upgrades, o.writers)
 	case o.batch < 0:
@@ -160,7 +164,7 @@ func run(ctx context.Context, o *options) error {
 		products = products[1:]
 	}
 	began := time.Now()
-	report := &report{Services: o.services, Began: began.UTC(), Comment: o.comment, Source: o.source}
+	report := &report{Services: o.services, Namespaces: o.namespaces, Began: began.UTC(), Comment: o.comment, Source: o.source}
 	for _, p := range products {
 		result, err := play(ctx, o, p, began)
 		if result != nil {

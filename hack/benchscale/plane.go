@@ -28,9 +28,16 @@ import (
 	"github.com/heighliner/heighliner/test/apiserver"
 )
 
-// namespace is the namespace of all services. A single namespace is the most expensive case, because listing
-// it returns all objects.
-const namespace = "bench"
+// namespaceOf returns the namespace of a service. A single namespace for all services is the most expensive case: listing it returns
+// all objects, and some controllers of kube-controller-manager do this for each change to a pod.
+func (o *options) namespaceOf(service int) string { return namespaceName(service % o.namespaces) }
+
+func namespaceName(number int) string {
+	if number == 0 {
+		return "bench"
+	}
+	return fmt.Sprintf("bench-%d", number)
+}
 
 // nodes is the number of simulated nodes, which accept any number of pods.
 const nodes = 10
@@ -203,7 +210,7 @@ func (p *plane) run(binary string, environment []string, arguments ...string) er
 }
 
 // startControllerManager starts kube-controller-manager with its default controllers, except the controller
-// that expects heartbeats from nodes, and waits until it has created the ServiceAccount of a namespace.
+// that expects heartbeats from nodes, and waits until it has created the ServiceAccounts of the services' namespaces.
 func (p *plane) startControllerManager(ctx context.Context, o *options) error {
 	config, err := p.kubeconfig("system:kube-controller-manager", "system:masters")
 	if err != nil {
@@ -217,11 +224,21 @@ func (p *plane) startControllerManager(ctx context.Context, o *options) error {
 		return err
 	}
 	manager := p.started[len(p.started)-1]
-	if err := p.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
-		return fmt.Errorf("create namespace %s: %w", namespace, err)
+	for i := range o.namespaces {
+		if err := p.createNamespace(ctx, namespaceName(i), manager); err != nil {
+			return err
+		}
 	}
-	key := client.ObjectKey{Namespace: namespace, Name: "default"}
-	err = wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, startTimeout, true, func(ctx context.Context) (bool, error) {
+	return nil
+}
+
+// createNamespace creates a namespace and waits until kube-controller-manager has created its ServiceAccount.
+func (p *plane) createNamespace(ctx context.Context, name string, manager *process) error {
+	if err := p.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
+		return fmt.Errorf("create namespace %s: %w", name, err)
+	}
+	key := client.ObjectKey{Namespace: name, Name: "default"}
+	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, startTimeout, true, func(ctx context.Context) (bool, error) {
 		if err := manager.failure(); err != nil {
 			return false, err
 		}

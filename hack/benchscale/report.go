@@ -17,11 +17,12 @@ const controllerManager = "kube-controller-manager"
 
 // report is the JSON output.
 type report struct {
-	Services int             `json:"services"`
-	Source   string          `json:"source"`
-	Comment  string          `json:"comment,omitempty"`
-	Began    time.Time       `json:"began"`
-	Products []productResult `json:"products"`
+	Services   int             `json:"services"`
+	Namespaces int             `json:"namespaces"`
+	Source     string          `json:"source"`
+	Comment    string          `json:"comment,omitempty"`
+	Began      time.Time       `json:"began"`
+	Products   []productResult `json:"products"`
 }
 
 type productResult struct {
@@ -158,7 +159,7 @@ func (r *phaseResult) per(n int) string { return fmt.Sprintf("%.1f", r.each(floa
 func (r *phaseResult) each(n float64) float64 { return n / float64(r.Services) }
 
 func (r *report) table(b *strings.Builder, p *productResult) {
-	fmt.Fprintf(b, "\n%s, %d services. Writes, reads and CPU are per service, until there were no more writes.\n\n", p.Name, r.Services)
+	fmt.Fprintf(b, "\n%s, services: %d, namespaces: %d. Writes, reads and CPU are per service, until there were no more writes.\n\n", p.Name, r.Services, r.Namespaces)
 	fmt.Fprintln(b, "| phase | seconds | after the last change | writes | refused | writes that follow | to workloads and EndpointSlices | reads | CPU ms | CPU ms until reached | memory MiB | registry |")
 	fmt.Fprintln(b, "|---|---|---|---|---|---|---|---|---|---|---|---|")
 	for _, x := range p.Phases {

@@ -16,19 +16,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// follow lists and watches objects until ctx ends. It calls changed for each new or changed object, and deleted for each
+// follow lists and watches the objects of all namespaces until ctx ends. It calls changed for each new or changed object, and deleted for each
 // deleted object unless deleted is nil. The calls are not concurrent.
-func follow(ctx context.Context, c client.WithWatch, namespace string, list client.ObjectList, changed, deleted func(client.Object)) {
-	options := func(o metav1.ListOptions) []client.ListOption {
-		return []client.ListOption{client.InNamespace(namespace), &client.ListOptions{Raw: &o}}
-	}
+func follow(ctx context.Context, c client.WithWatch, list client.ObjectList, changed, deleted func(client.Object)) {
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 			into := list.DeepCopyObject().(client.ObjectList)
-			return into, c.List(ctx, into, options(o)...)
+			return into, c.List(ctx, into, &client.ListOptions{Raw: &o})
 		},
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return c.Watch(ctx, list.DeepCopyObject().(client.ObjectList), options(o)...)
+			return c.Watch(ctx, list.DeepCopyObject().(client.ObjectList), &client.ListOptions{Raw: &o})
 		},
 	}
 	handle := func(f func(client.Object)) func(any) {
@@ -51,7 +48,7 @@ func follow(ctx context.Context, c client.WithWatch, namespace string, list clie
 	controller.RunWithContext(ctx)
 }
 
-// tracker keeps the current state of all objects of a kind in the services' namespace, and waits until they
+// tracker keeps the current state of all objects of a kind, one for each service, and waits until they
 // reach a goal.
 type tracker struct {
 	mu      sync.Mutex
@@ -64,7 +61,7 @@ type tracker struct {
 // track follows objects in the background until ctx ends.
 func track(ctx context.Context, c client.WithWatch, list client.ObjectList) *tracker {
 	t := &tracker{objects: map[string]client.Object{}, reached: map[string]bool{}}
-	go follow(ctx, c, namespace, list, t.changed, t.deleted)
+	go follow(ctx, c, list, t.changed, t.deleted)
 	return t
 }
 
@@ -167,7 +164,7 @@ type podTimes struct {
 // followPods follows the pods of all services until ctx ends.
 func followPods(ctx context.Context, c client.WithWatch) *podTimes {
 	p := &podTimes{known: map[types.UID]bool{}, waiting: map[string]chan time.Time{}}
-	go follow(ctx, c, namespace, &corev1.PodList{}, p.changed, p.deleted)
+	go follow(ctx, c, &corev1.PodList{}, p.changed, p.deleted)
 	return p
 }
 
