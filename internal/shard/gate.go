@@ -52,18 +52,22 @@ func (g *Gate) Start(_ context.Context, q queue) error {
 }
 
 // Reconciler returns a reconciler that ignores the namespaces of other replicas. If a shard is lost during a reconcile, the context of the
-// reconcile ends with the cause ErrLost.
+// reconcile ends with the cause ErrLost. A reconcile that is interrupted because a shard is lost or the manager stops is not an error.
 func (g *Gate) Reconciler(r reconcile.Reconciler) reconcile.Reconciler {
-	if g.shards == nil {
-		return r
-	}
 	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-		ctx, leave, ok := g.shards.pass(ctx, req.Namespace)
-		if !ok {
+		if g.shards != nil {
+			mine, leave, ok := g.shards.pass(ctx, req.Namespace)
+			if !ok {
+				return reconcile.Result{}, nil
+			}
+			defer leave()
+			ctx = mine
+		}
+		result, err := r.Reconcile(ctx, req)
+		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 			return reconcile.Result{}, nil
 		}
-		defer leave()
-		return r.Reconcile(ctx, req)
+		return result, err
 	})
 }
 

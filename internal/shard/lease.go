@@ -67,8 +67,8 @@ var (
 )
 
 // renew writes a Lease. The keep time starts at the beginning of the request, because other replicas measure the age of the Lease from the
-// time at which they see the write. renew never overwrites the Lease of another replica: an elector that failed to renew releases the Lease that
-// it reads next, even if another replica holds it, before it reports that it lost the Lease.
+// time at which they see the write. renew never overwrites the Lease of another replica. Without this check, an elector that could not renew its
+// Lease would read the Lease again and release it, even if another replica holds it, before the elector reports that it lost the Lease.
 func (p *patient) renew(ctx context.Context, r resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
 	switch {
 	case p.taken:

@@ -73,7 +73,7 @@ type Shards struct {
 	Options
 	// held contains the tenure of each shard.
 	held []tenure
-	// Each reconcile read-locks passes. The replica locks passes for writing when it ends.
+	// Each reconcile read-locks passes. When the replica ends, it locks passes for writing.
 	passes sync.RWMutex
 	closed atomic.Bool
 	turns  *turns

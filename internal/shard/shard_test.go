@@ -313,8 +313,8 @@ func TestTakenLease(t *testing.T) {
 	}
 }
 
-// TestSlowServer checks that a replica ends before another replica holds its shards, if its writes time out and its last read returns after the renew
-// deadline.
+// TestSlowServer covers a replica whose writes time out, and whose last read returns after the renew deadline. It checks that this replica ends before
+// another replica holds its shards.
 func TestSlowServer(t *testing.T) {
 	namespace := env.Namespace(t)
 	a := start(t, namespace, "a", 3)
@@ -374,6 +374,34 @@ func TestReleaseAfterReconciles(t *testing.T) {
 	}
 }
 
+// TestInterruptedReconciles checks that the error of a reconcile whose context has ended is ignored.
+func TestInterruptedReconciles(t *testing.T) {
+	var s *Shards
+	interrupted := fmt.Errorf("get Secret %q: %w", "github", context.Canceled)
+	for _, test := range []struct {
+		name    string
+		stopped bool
+		err     error
+		wrong   bool
+	}{
+		{"the manager stops", true, interrupted, false},
+		{"only a request was canceled", false, interrupted, true},
+		{"another error while the manager stops", true, errors.New("refused"), true},
+	} {
+		ctx, stop := context.WithCancel(t.Context())
+		if test.stopped {
+			stop()
+		}
+		r := s.Gate(nil, nil).Reconciler(reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) {
+			return reconcile.Result{}, test.err
+		}))
+		if _, err := r.Reconcile(ctx, reconcile.Request{}); (err != nil) != test.wrong {
+			t.Errorf("%s: %v", test.name, err)
+		}
+		stop()
+	}
+}
+
 // TestLossCancelsReconciles checks that the loss of a shard cancels its reconciles, and that reconciles of other shards continue.
 func TestLossCancelsReconciles(t *testing.T) {
 	s, err := New(Options{Count: 3})
@@ -390,7 +418,7 @@ func TestLossCancelsReconciles(t *testing.T) {
 	r := s.Gate(nil, nil).Reconciler(reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 		contexts <- ctx
 		<-end
-		return reconcile.Result{}, nil
+		return reconcile.Result{}, ctx.Err() // An interrupted reconcile is not an error.
 	}))
 	var running [3]context.Context
 	var all sync.WaitGroup

@@ -13,8 +13,8 @@ import (
 // continues within this time after the cause has ended.
 const MaxBackoff = 20 * time.Second
 
-// RateLimiter limits the rate of retries of an object, up to MaxBackoff, and of all retries of a
-// controller.
+// RateLimiter limits the rate of the retries of an object, with a back-off of up to MaxBackoff, and the
+// rate of all retries of a controller.
 func RateLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedMaxOfRateLimiter(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, MaxBackoff),
@@ -36,8 +36,9 @@ func (w *Requeues) Start(_ context.Context, queue workqueue.TypedRateLimitingInt
 	return nil
 }
 
-// Again ends a reconcile in the same way as the function Again. The object is reconciled after requeue at the
-// latest, regardless of the back-off for err. If requeue is 0, only the back-off and events requeue the object.
+// Again ends a reconcile in the same way as the function Again. The object is reconciled again no later than after
+// the duration requeue, regardless of the back-off for err. If requeue is 0, only the back-off and events requeue the
+// object.
 func (w *Requeues) Again(ctx context.Context, req reconcile.Request, requeue time.Duration, err error) (reconcile.Result, error) {
 	if err == nil {
 		return reconcile.Result{RequeueAfter: requeue}, nil

@@ -1,6 +1,6 @@
-// Package status defines how all controllers write status. It contains conditions in the form that kstatus reads, a single
-// status write per reconcile that is skipped if nothing differs, classified errors, and events on
-// transitions.
+// Package status defines how all controllers write status. It contains conditions in the form that kstatus reads, the only
+// status write of a reconcile, classified errors, and events on transitions. The status write is skipped if nothing
+// differs.
 //
 //	conditions.go  conditions and their messages
 //	errors.go      classes of errors
@@ -46,7 +46,7 @@ func Short(version string) string {
 	return version
 }
 
-// LineOf is like Line, with a different limit of at least 4 bytes.
+// LineOf is like Line, but has another limit, which must be at least 4 bytes.
 func LineOf(text string, limit int) string {
 	clean := strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || (r < ' ' && r != '\t' && r != '\n' && r != '\r') || r == 0x7f {

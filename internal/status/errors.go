@@ -32,7 +32,7 @@ const (
 type Error struct {
 	// Class is the class of the error.
 	Class Class
-	// Reason is the reason for a condition, which is one CamelCase word.
+	// Reason is the reason for a condition. It is one CamelCase word.
 	Reason string
 	// After is when to check again without an event. 0 means never.
 	After time.Duration
@@ -128,14 +128,10 @@ func namespaceGone(err error) bool {
 // afterConflict is how long a reconcile waits for the cache after a conflict.
 const afterConflict = 200 * time.Millisecond
 
-// Again ends a failed reconcile, which is retried with back-off. A conflict, or an object that this
-// reconciler created before, is not an error: the cache is outdated, and the
-// reconcile is retried shortly, without a report. A reconcile that is interrupted because the
-// manager stops is not an error either.
+// Again ends a failed reconcile, which is retried with back-off. A conflict is not an error, and neither is the
+// response that an object to create already exists: the cache is outdated, and the reconcile is retried after
+// afterConflict, without a report.
 func Again(ctx context.Context, err error) (reconcile.Result, error) {
-	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		return reconcile.Result{}, nil
-	}
 	if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 		return reconcile.Result{}, err
 	}

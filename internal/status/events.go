@@ -49,9 +49,9 @@ type TransitionRule struct {
 	Good metav1.ConditionStatus
 	// Worry omits the first event of a condition whose first status is Good.
 	Worry bool
-	// Passing contains reasons, for a status other than Good, that end without an intervention. A condition that
-	// starts with such a reason is not recorded, and neither is the end of such a reason. A change from Good to such a
-	// reason is recorded.
+	// Passing contains reasons of temporary problems: a status other than Good with such a reason ends without an
+	// intervention. A condition that starts with such a reason is not recorded, and neither is a change from such a reason
+	// to Good. A change from Good to such a reason is recorded.
 	Passing []string
 }
 

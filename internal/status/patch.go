@@ -19,7 +19,8 @@ const (
 	// changed since it was read, the API server returns a conflict, and nothing is written.
 	AtResourceVersion Option = iota
 	// KnownFields makes the API server reject a status with fields that its CustomResourceDefinition
-	// does not have, because the definition is older than the manager. By default, the API server drops such fields without an error.
+	// does not have, for example if the definition is older than the manager. By default, the API server drops such fields
+	// without an error.
 	KnownFields
 )
 
