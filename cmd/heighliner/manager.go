@@ -90,7 +90,7 @@ VersionedMicroservices, NetworkPolicies, Freezes and NotificationPolicies of the
 becomes a release next to the active one, receives traffic step by step, and is rolled
 back if it fails.
 
-It connects to the cluster that KUBECONFIG, --kubeconfig or the pod's service account defines.`,
+heighliner connects to the cluster that KUBECONFIG, --kubeconfig or the pod's service account defines.`,
 		Version:       version,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
@@ -183,8 +183,8 @@ func (o options) identity(allowed *outbound.Policy) (registry.Identity, error) {
 // podNamespace is the path of the file that contains the namespace of a pod.
 const podNamespace = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-// ownNamespace returns the namespace of the manager. It is empty if the manager runs outside the cluster and the flag
-// is not set.
+// ownNamespace returns the namespace of the manager. It is empty if the manager runs outside the cluster and
+// --leader-election-namespace is not set.
 func (o options) ownNamespace() string {
 	if o.leaderNamespace != "" {
 		return o.leaderNamespace
@@ -216,6 +216,9 @@ func run(ctx context.Context, o options, logger logr.Logger) error {
 		if err := mgr.Add(later); err != nil {
 			return fmt.Errorf("set up the check of permissions: %w", err)
 		}
+	}
+	if err := mgr.Add(newIdleMemory()); err != nil {
+		return fmt.Errorf("set up the return of memory: %w", err)
 	}
 	if o.ownNamespace() == "" {
 		logger.Info("the list of domains is not read, and every namespace may use every host; set --leader-election-namespace to the namespace of the list")
@@ -274,7 +277,7 @@ func managerOptions(o options) ctrl.Options {
 		LeaderElection:          o.leaderElect,
 		LeaderElectionID:        leaseName,
 		LeaderElectionNamespace: o.leaderNamespace,
-		// The process exits with the manager, so that it can release the Lease immediately.
+		// The process exits when the manager stops, so the manager can release the Lease immediately.
 		LeaderElectionReleaseOnCancel: true,
 		GracefulShutdownTimeout:       &release,
 		Cache:                         cacheOptions(o),

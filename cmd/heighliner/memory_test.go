@@ -1,11 +1,15 @@
 package main
 
 import (
+	"context"
 	"math"
 	"os"
 	"path/filepath"
 	"runtime/debug"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestMemoryLimit tests that the limit of the garbage collector is nine tenths of the container's limit.
@@ -53,3 +57,44 @@ func TestGarbageCollection(t *testing.T) {
 		}
 	}
 }
+
+// TestIdleMemory checks that memory is returned once each time the manager becomes idle.
+func TestIdleMemory(t *testing.T) {
+	t.Parallel()
+	ticks, totals, ended := make(chan time.Time), make(chan uint64), make(chan error)
+	interval := -1
+	var released []int
+	ctx, stop := context.WithCancel(t.Context())
+	go func() {
+		ended <- idleMemory{
+			ticks:     ticks,
+			allocated: func() uint64 { interval++; return <-totals },
+			release:   func() { released = append(released, interval) },
+		}.Start(ctx)
+	}()
+	total := uint64(1 << 30)
+	totals <- total
+	for _, allocated := range []uint64{100 << 20, 1 << 20, 0, 1 << 20, 10 << 20, idleBytes, idleBytes - 1, 0} {
+		total += allocated
+		ticks <- time.Time{}
+		totals <- total
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]int{2, 7}, released); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestAllocatedBytes(t *testing.T) {
+	t.Parallel()
+	before := allocatedBytes()
+	garbage = make([]byte, 1<<20)
+	if grown := allocatedBytes() - before; grown < 1<<20 {
+		t.Errorf("%d bytes were allocated", grown)
+	}
+}
+
+var garbage []byte
