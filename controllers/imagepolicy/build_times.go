@@ -74,7 +74,7 @@ func (a *recordReader) BuildTime(tag, platform string) (buildTime, error) {
 	return b, err
 }
 
-// withoutErrors returns the times without errors, which the next scan need not request again.
+// withoutErrors returns the times that were read without an error. The next scan need not request them again.
 func withoutErrors(times map[string]answer[buildTime]) map[string]answer[buildTime] {
 	kept := make(map[string]answer[buildTime], len(times))
 	for tag, x := range times {
@@ -169,10 +169,10 @@ func (s *selection) buildTimeOf(o *observed, a *recordReader, tag string) versio
 	s.readable = true
 	switch {
 	case b.at.IsZero():
-		return version.Timed{Reason: "not a version: the image has no build time, or the constant one of a reproducible build: set SOURCE_DATE_EPOCH for its build, or the annotation org.opencontainers.image.created"}
+		return version.Timed{Reason: "not a version: the image has no build time, or the constant build time of a reproducible build: set SOURCE_DATE_EPOCH for its build, or the annotation org.opencontainers.image.created"}
 	case b.at.After(a.clock.Now()):
 		s.offerAt(b.at)
-		return version.Timed{Reason: fmt.Sprintf("not a version: the build time %s of the image is in the future: fix the clock of the build", formatTime(b.at))}
+		return version.Timed{Reason: fmt.Sprintf("not a version: the build time %s of the image is in the future: fix the clock of the machine that builds the image", formatTime(b.at))}
 	}
 	return version.Timed{Version: atTime(b.at)}
 }

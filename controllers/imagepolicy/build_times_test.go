@@ -64,7 +64,7 @@ func TestByTime(t *testing.T) {
 		"reproducible": "set SOURCE_DATE_EPOCH", "soon": "the build time 2026-01-02T03:04:35Z of the image is in the future: fix the clock", "2026.1.2.2.4.5": `the same version as tag "same"`,
 	} {
 		if !strings.Contains(reasons[tag], want) {
-			t.Errorf("%s is refused because %q, want %q", tag, reasons[tag], want)
+			t.Errorf("%s is rejected because of %q, want %q", tag, reasons[tag], want)
 		}
 	}
 	if next > 30*time.Second {
@@ -156,7 +156,7 @@ func TestByTimeOfMovingTags(t *testing.T) {
 	same(t, "withdrawn", taken(p), []string(nil))
 	for _, e := range s.reported() {
 		if strings.Contains(e, "TagMoved") {
-			t.Errorf("reported %q, which is another version", e)
+			t.Errorf("reported %q, although the image has another version", e)
 		}
 	}
 
@@ -227,7 +227,8 @@ func TestByTimeOfAMovedTagWithMinAge(t *testing.T) {
 	}
 }
 
-// TestByTimeOfARebuildWithMinAge checks that a new image with the build time of the offered image is offered when it is old enough.
+// TestByTimeOfARebuildWithMinAge checks that a new image with the build time of the offered image is offered when the new image is
+// old enough.
 func TestByTimeOfARebuildWithMinAge(t *testing.T) {
 	s := begin(t)
 	old := s.built("main", 3*time.Hour)
@@ -400,7 +401,8 @@ func TestExplainTimesOfManyImages(t *testing.T) {
 		scanner := registry.New(registry.Options{Outbound: registrytest.Outbound(), PerSecond: 1e6, Burst: 1e6})
 		return Explain(ctx, policy, scanner, registry.Credential{}, registry.TLS{}, "linux/amd64", progress)
 	}
-	// bounded checks the number of requests that were made since before, for a number of images.
+	// bounded checks that the number of requests is not too high for the number of images. before is the number of earlier
+	// requests.
 	bounded := func(t *testing.T, before, images int) {
 		t.Helper()
 		if n := server.Total() - before; n > 3*images+50 { // digest, manifest, and configuration of each image; the list, and failed attempts

@@ -14,7 +14,7 @@ import (
 // times in images, because they can be forged.
 type firstSeen struct {
 	origin origin
-	// time is the time of the last list, and list its sorted tags. The slice is shared with the list.
+	// time is the time of the last list, and list contains its sorted tags. The slice is shared with the list.
 	time time.Time
 	list []string
 	// first contains the times of tags that were not in the first list.
@@ -50,8 +50,8 @@ func (seen *firstSeen) withMoved(tag, image string, at time.Time) *firstSeen {
 	return &c
 }
 
-// movedAgain returns a copy that records the tags that moved before, and whose images have another build time
-// now. These tags need not be offered.
+// movedAgain returns a copy that records the tags that moved before and whose images now have another build
+// time. These tags need not be offered.
 func (seen *firstSeen) movedAgain(times map[string]version.Timed, at time.Time) *firstSeen {
 	if seen == nil {
 		return nil
@@ -64,8 +64,8 @@ func (seen *firstSeen) movedAgain(times map[string]version.Timed, at time.Time) 
 	return seen
 }
 
-// withoutMoved returns a copy for a tag whose image is, possibly again, the offered image. If the other image
-// returns later, it counts as new.
+// withoutMoved returns a copy without the record of a tag that moved. The image of the tag is the offered image,
+// possibly again. If the other image returns later, it counts as new.
 func (seen *firstSeen) withoutMoved(tag string) *firstSeen {
 	if _, moved := seen.moved[tag]; !moved {
 		return seen

@@ -48,14 +48,14 @@ type github struct {
 	// known reports whether GitHub was polled at least once.
 	known bool
 	// current reports whether the last poll used the current specification and succeeded.
-	// Otherwise filters do not withdraw pull requests.
+	// Otherwise, filters do not withdraw pull requests.
 	current bool
-	// id is the ID of the repository that the pull requests are from, as in status.repositoryID; empty for
-	// other sources, or if the ID is not known.
+	// id is the ID of the repository that the pull requests are from, as in status.repositoryID. It is
+	// empty for other sources, and if the ID is not known.
 	id string
 	// url is the URL of the repository.
 	url string
-	// names are the names of releases or tags, and details their details by name.
+	// names are the names of releases or tags, and details contains their details by name.
 	names   []version.Name
 	details map[string]detail
 	// pulls are the pull requests.
@@ -179,8 +179,8 @@ func (g *github) link(words ...string) string {
 	return link
 }
 
-// idOf returns an identifier of a repository on a server that does not change if the repository is renamed.
-// It returns "" if the ID is not known.
+// idOf returns an identifier of a repository on a server. The identifier does not change if the repository is
+// renamed. idOf returns "" if the ID is not known.
 func idOf(base string, number int64) string {
 	server, err := url.Parse(base)
 	if number == 0 || err != nil {

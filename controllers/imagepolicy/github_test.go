@@ -68,7 +68,7 @@ func named(from, to string) func(*v1alpha1.ImagePolicySpec) {
 	}
 }
 
-// build pushes an image with labels and a build time; zero means no build time.
+// build pushes an image with labels and a build time. If created is zero, the image has no build time.
 func (s *story) build(at, tag string, created time.Time, labels map[string]string) string {
 	s.Helper()
 	image := registrytest.Image(s, at+":"+tag, "linux/amd64", created)
@@ -142,8 +142,8 @@ func TestReleasesOfGitHub(t *testing.T) {
 	}
 }
 
-// TestPrereleasesOfGitHub checks that a release that GitHub marks as a pre-release, even if only later, has
-// the level Candidate.
+// TestPrereleasesOfGitHub checks that a release that GitHub marks as a pre-release has the level Candidate, even
+// if GitHub marks the release only later.
 func TestPrereleasesOfGitHub(t *testing.T) {
 	s := begin(t)
 	s.repository("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
@@ -434,7 +434,7 @@ func TestSteps(t *testing.T) {
 		pullSecret("shop", path)
 		s.policy("shop", further, func(p *v1alpha1.ImagePolicySpec) { p.ImagePullSecrets = []v1alpha1.Reference{{Name: "shop"}} })
 		p, _ := s.pass("shop")
-		same(t, "Ready", condition(p, "Ready"), fmt.Sprintf("False NoCredential: spec.imagePullSecrets: none of the Secrets has an entry for %q: add one, or remove the list for anonymous access", s.server.Repository("team/migrate")))
+		same(t, "Ready", condition(p, "Ready"), fmt.Sprintf("False NoCredential: spec.imagePullSecrets: none of the Secrets has an entry for %q: add an entry, or remove the list to use anonymous access", s.server.Repository("team/migrate")))
 		pullSecret("migrate", "team/migrate")
 		s.edit("shop", func(p *v1alpha1.ImagePolicy) {
 			p.Spec.ImagePullSecrets = append(p.Spec.ImagePullSecrets, v1alpha1.Reference{Name: "migrate"})
@@ -516,7 +516,7 @@ func TestLabelsThatAreAskedForLater(t *testing.T) {
 		same(t, "withdrawn", taken(p), []string{"1.1.0 in release: Excluded"})
 		same(t, "generation", p.Status.ObservedGeneration, p.Generation)
 	}
-	// A tag that moves to an image without the label keeps the image with the label.
+	// If a tag moves to an image without the label, the image with the label remains offered.
 	before := p.Status.Releases[0].Images
 	s.build(path, "1.0.0", time.Time{}, map[string]string{"team": "c"})
 	same(t, "image", s.scan("shop").Status.Releases[0].Images, before)

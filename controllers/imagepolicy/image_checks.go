@@ -127,7 +127,7 @@ func (s *selection) exists(o *observed, a *recordReader, i int, tag string) (reg
 	return image, nil
 }
 
-// readsAnother reports whether the registry returns an image that is already offered. If it returns one,
+// readsAnother reports whether the registry returns an image that is already offered. If it returns such an image,
 // neither the registry nor the credential is the cause of a tag's error.
 func (a *recordReader) readsAnother(o *observed, than string) bool {
 	for i := range o.policy.Status.Releases {

@@ -30,8 +30,8 @@ func TestLimitOfTagsCountsAdmittedTags(t *testing.T) {
 	same(t, "Truncated without a filter", condition(p, "Truncated"), "True TooManyTags: only 1000 tags were read: increase spec.limits.tags, select tags with spec.tagFilter, or delete old ones")
 }
 
-// TestDeletedTagOfAnImageThatRemains checks that condition Ready reports a deleted tag whose image remains, and
-// that its version is withdrawn after two scans if spec.untagged is Withdraw.
+// TestDeletedTagOfAnImageThatRemains checks that the condition Ready reports a deleted tag whose image remains,
+// and that the version of the tag is withdrawn after two scans if spec.untagged is Withdraw.
 func TestDeletedTagOfAnImageThatRemains(t *testing.T) {
 	for _, untagged := range []v1alpha1.UntaggedPolicy{"", v1alpha1.UntaggedKeep, v1alpha1.UntaggedWithdraw} {
 		t.Run("untagged: "+string(untagged), func(t *testing.T) {

@@ -136,7 +136,7 @@ func (s *story) create(obj client.Object) {
 	}
 }
 
-// microservice creates a Microservice that refers to the policy and uses versions in the form "group version".
+// microservice creates a Microservice that refers to the policy and uses the versions in held, in the form "group version".
 func (s *story) microservice(name, policy string, held ...string) {
 	s.Helper()
 	ms := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name}}
@@ -231,7 +231,8 @@ func (s *story) scan(name string) *v1alpha1.ImagePolicy {
 	return p
 }
 
-// offered returns the offered versions with their group, in the form "1.0.0 in 1-x", and "held" if they are offered because they are in use.
+// offered returns the offered versions with their groups, in the form "1.0.0 in 1-x". The form is "1.0.0 in 1-x held" if a version is
+// offered only because it is in use.
 func offered(p *v1alpha1.ImagePolicy) []string {
 	var out []string
 	for _, r := range p.Status.Releases {

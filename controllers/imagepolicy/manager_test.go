@@ -55,7 +55,7 @@ func (s *story) run() {
 	})
 }
 
-// TestSlowRegistryDoesNotBlockOthers checks that policies at a registry that sends a byte now and then block
+// TestSlowRegistryDoesNotBlockOthers checks that policies at a registry that sends its response very slowly block
 // neither another registry in their namespace nor changes to the policies, even if there are more policies
 // than workers.
 func TestSlowRegistryDoesNotBlockOthers(t *testing.T) {
@@ -148,7 +148,7 @@ func TestWatches(t *testing.T) {
 	s.hold("shop", "release 1.0.0")
 	eventually("1.3.0 in release", "1.1.0 in release held", "1.0.0 in release held")
 	same(t, "lists because of events", s.server.Requests(registrytest.List), lists)
-	same(t, "digests because of events: only the unknown one", manifests(s.server), heads+1)
+	same(t, "digests because of events: only the unknown digest", manifests(s.server), heads+1)
 
 	s.push("1.4.0")
 	s.edit("shop", func(p *v1alpha1.ImagePolicy) {

@@ -19,7 +19,7 @@ import (
 //	heighliner_scan_duration_seconds
 //	    duration of one scan, excluding the time in the queue
 //	heighliner_registry_scans{state}
-//	    scans that are Waiting in the queue, and that are Running
+//	    scans that are Waiting in the queue, and scans that are Running
 type metrics struct {
 	lookups *prometheus.CounterVec
 	seconds prometheus.Histogram

@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry"
 )
 
-// answers reports whether the scan is for this query, and the next scan is not due yet.
+// answers reports whether the scan is for this query and the next scan is not due yet.
 func (l *scanRecord) answers(q query, now time.Time) bool {
 	return l != nil && l.query == q && now.Before(l.due)
 }
@@ -23,11 +23,11 @@ const (
 
 // finish sets the time at which the next scan is due. Normally, this is one interval after the list was
 // requested, so that policies that share the list scan at the same time, and no list is older than the
-// interval. The scan is due up to 10% earlier so that not all scans happen in the same second, later while
-// nothing changes, and earlier for pull requests without an image. After a scan that failed because of a
-// rate limit, the next scan is due when requests are allowed again. After any other failure, it is due after
-// the interval, or earlier if the failure is transient. The completion of an earlier scan never makes the
-// next scan due later.
+// interval. The scan is due up to 10% earlier, so that not all scans happen in the same second. It is due later
+// while nothing changes, and earlier if there are pull requests without an image. After a scan that failed
+// because of a rate limit, the next scan is due when requests are allowed again. After any other failure, it is
+// due after the interval, or earlier if the failure is transient. The completion of an earlier scan never makes
+// the next scan due later.
 func (l *scanRecord) finish(err error, now time.Time) {
 	interval, due := l.query.interval, now
 	var e *registry.Error

@@ -37,7 +37,8 @@ func TestRefusedVersionsDoNotDelayOthers(t *testing.T) {
 	}
 }
 
-// TestRefusedImageDelaysNoOtherByTime checks that one blocked image does not permanently block versions by build time.
+// TestRefusedImageDelaysNoOtherByTime checks that, with scheme PushTime, one blocked image does not permanently
+// keep other images from being offered.
 func TestRefusedImageDelaysNoOtherByTime(t *testing.T) {
 	s := begin(t)
 	s.built("a", 3*time.Hour)
@@ -146,7 +147,8 @@ func TestImageThatIsMissingForASecond(t *testing.T) {
 	same(t, "withdrawn within a second", taken(p), []string(nil))
 }
 
-// TestMinAgeThatIsRaised checks that a version that is 15 minutes old is not offered after spec.minAge is increased to a day together with a change to the range.
+// TestMinAgeThatIsRaised checks that a version that is 15 minutes old is not offered after an edit that
+// increases spec.minAge to a day and also changes the range.
 func TestMinAgeThatIsRaised(t *testing.T) {
 	s := begin(t)
 	s.push("1.0.0")
@@ -183,8 +185,8 @@ func TestMinAgeOfAMovedTagOverAnOutage(t *testing.T) {
 	same(t, "image 17 minutes after it was first seen, with minAge 10m", p.Status.Releases[0].Images[0].Digest, moved)
 }
 
-// TestRefusedHeadAlone checks that one head commit whose image a registry refuses, while the other previews
-// are known and require no request, does not count as a failure of the source.
+// TestRefusedHeadAlone checks that the source does not count as failed if the registry rejects the image of
+// one head commit while the other previews are known and require no request.
 func TestRefusedHeadAlone(t *testing.T) {
 	s := begin(t)
 	var all []v1alpha1.PullRequest

@@ -3,7 +3,6 @@ package imagepolicy
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -49,7 +48,7 @@ type observed struct {
 	recheck bool
 	// unverified disables the verification of signatures.
 	unverified bool
-	// problem is an error that must end, or that a user must fix, before a scan can start; nil if there is none.
+	// problem is an error that must be resolved, possibly by a user, before a scan can start; nil if there is none.
 	problem *status.Error
 	// stale is the reason why the content of a GitHub source may be outdated, or nil.
 	stale *status.Error
@@ -259,7 +258,7 @@ func (r *Reconciler) observeCredentials(ctx context.Context, o *observed) error 
 		case err != nil:
 			o.addProblem(status.NewTerminal("InvalidSecret", fmt.Errorf("spec.imagePullSecrets: %w", err)))
 		default:
-			o.addProblem(status.NewTerminal("NoCredential", fmt.Errorf("spec.imagePullSecrets: none of the Secrets has an entry for %q: add one, or remove the list for anonymous access", repository)))
+			o.addProblem(status.NewTerminal("NoCredential", fmt.Errorf("spec.imagePullSecrets: none of the Secrets has an entry for %q: add an entry, or remove the list to use anonymous access", repository)))
 		}
 	}
 	return nil
@@ -307,24 +306,10 @@ func (r *Reconciler) observeKeys(ctx context.Context, o *observed) error {
 	if s == nil {
 		return err
 	}
-	if o.access.keys, err = cosign.ParseKeys(s.Name, publicKeys(s.Data)); err != nil {
+	if o.access.keys, err = cosign.ParseKeys(s.Name, s.Data); err != nil {
 		o.addProblem(status.NewTerminal("InvalidSecret", fmt.Errorf("%s: %w", field, err)))
 	}
 	return nil
-}
-
-// publicKeys concatenates the values of all keys of a Secret that end in ".pub".
-func publicKeys(data map[string][]byte) map[string][]byte {
-	var all []byte
-	for _, name := range slices.Sorted(maps.Keys(data)) {
-		if strings.HasSuffix(name, ".pub") {
-			all = append(append(all, data[name]...), '\n')
-		}
-	}
-	if all == nil {
-		return nil
-	}
-	return map[string][]byte{cosign.SecretKey: all}
 }
 
 // addProblem keeps the first problem.

@@ -7,7 +7,8 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// TestPackages checks that a delivery about a package starts scans of the ImagePolicies that read its repository.
+// TestPackages checks that a delivery about a package starts scans of the ImagePolicies that read the
+// package's repository.
 func TestPackages(t *testing.T) {
 	s := begin(t)
 	s.opens(pull(1, "one", sha("1")))

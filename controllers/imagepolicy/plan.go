@@ -35,7 +35,7 @@ type plan struct {
 	withdrawn  []v1alpha1.Withdrawal
 	rejected   []v1alpha1.RejectedCount
 	candidates []v1alpha1.RefusedCandidate
-	// truncated reports whether not all releases fit into the status.
+	// truncated reports whether some releases do not fit into the status.
 	truncated bool
 }
 
@@ -125,7 +125,7 @@ func fit[T any](items []T, n, bytes int) []T {
 
 // withdraw returns the withdrawn versions that are in use: versions that the rules reject, and versions that
 // were withdrawn earlier for a reason that can no longer be observed. A withdrawal remains, with its time,
-// until the version is offered again or no longer in use.
+// until the version is offered again or is no longer in use.
 func withdraw(o *observed, s selection, now time.Time) []v1alpha1.Withdrawal {
 	gone, excluded := s.gone, notListed(o)
 	for _, h := range s.excluded {
@@ -242,8 +242,8 @@ func count(releases []v1alpha1.OfferedRelease) string {
 const firstReportDelay = 10 * time.Second
 
 // reportable reports whether the status must be updated: because the selection is complete, because the rules
-// withdraw a version, which never waits for a registry, or because the first scan is slow. For pull requests,
-// partial results are reported, because one scan covers only some of the pull requests.
+// withdraw a version, or because the first scan is slow. A withdrawal by the rules never waits for a registry.
+// For pull requests, partial results are reported, because one scan covers only some of the pull requests.
 func reportable(o *observed, s selection, out plan, known cacheEntry, now time.Time) bool {
 	return !s.incomplete || s.pulled != nil && s.scanned || out.decided && withdraws(o.policy.Status.Releases, out.releases) ||
 		neverReported(o) && known.task != nil && now.Sub(known.task.since) >= firstReportDelay

@@ -19,12 +19,12 @@ import (
 
 // Bounds on scans for pull requests.
 const (
-	// maxHeads is the maximum number of head commits that one scan requests. The next scan continues.
+	// maxHeads is the maximum number of head commits that one scan requests. The next scan continues with other head commits.
 	maxHeads = 50
 	// defaultPulls is the default for spec.limits.groups.
 	defaultPulls = 256
 	// headFirst and headMost bound the delay until the next request for a head commit without an
-	// image. The delay doubles each time, and always ends with the next regular scan.
+	// image. The delay doubles each time, and ends no later than the next regular scan.
 	headFirst = 10 * time.Second
 	headMost  = 5 * time.Minute
 )
@@ -32,10 +32,10 @@ const (
 // head is the result for the head commit of one pull request. It is immutable.
 type head struct {
 	sha string
-	// images are the images of the commit. If there are none, refusal is the reason.
+	// images are the images of the commit. If there are no images, refusal is the reason.
 	images  []v1alpha1.ReleaseImage
 	refusal *version.Refusal
-	// tries is the number of requests without an image, and next the time of the next request. Both
+	// tries is the number of requests without an image, and next is the time of the next request. Both
 	// are zero if there are images.
 	tries int
 	next  time.Time
@@ -49,7 +49,7 @@ type pullRequests struct {
 	releases []v1alpha1.OfferedRelease
 	// otherRepository contains the slugs of groups from a previous repository.
 	otherRepository map[string]bool
-	// excluded contains the numbers of pull requests that the filters reject, and closed the closed
+	// excluded contains the numbers of pull requests that the filters reject, and closed contains the closed
 	// pull requests with the time at which they were closed.
 	excluded map[int64]bool
 	closed   map[int64]time.Time

@@ -155,7 +155,7 @@ func TestLifeOfAPullRequest(t *testing.T) {
 	same(t, "offered and withdrawn at the end", append(previews(p), taken(p)...), []string(nil))
 }
 
-// TestWaitForAnImage checks that the wait for an image grows, and restarts with a push or a request.
+// TestWaitForAnImage checks that the wait for an image grows, and that a push or a requested scan resets the wait.
 func TestWaitForAnImage(t *testing.T) {
 	s := begin(t)
 	s.opens(pull(1, "fix", sha("a")))
@@ -300,8 +300,8 @@ func TestForks(t *testing.T) {
 	same(t, "withdrawn", append(previews(p), taken(p)...), []string{" in patch-1: Excluded"})
 }
 
-// TestTwoHundredPullRequests checks that all of two hundred pull requests are found, with a limited number in
-// each scan, and that no pull request is lost because of an outage, a failing page, or a restart.
+// TestTwoHundredPullRequests checks that all two hundred pull requests are found, a limited number in each
+// scan, and that no pull request is lost because of an outage, a failing page, or a restart.
 func TestTwoHundredPullRequests(t *testing.T) {
 	s := begin(t)
 	var all []v1alpha1.PullRequest
@@ -319,7 +319,7 @@ func TestTwoHundredPullRequests(t *testing.T) {
 	s.policy("shop", pulls(nil), func(p *v1alpha1.ImagePolicySpec) {
 		p.Match = &v1alpha1.Match{Candidates: []string{"pr-{{.Number}}-{{.SHA7}}", "{{.SHA}}"}}
 	})
-	// Each scan requests a bounded number of head commits.
+	// Each scan requests the images of a bounded number of head commits.
 	for i := 1; ; i++ {
 		before := manifests(s.server)
 		p, _ := s.once("shop")
@@ -446,7 +446,8 @@ func TestPullRequestsInAnyOrder(t *testing.T) {
 	})
 }
 
-// TestLimitOfPullRequests checks that the newest pushes are selected up to the limit, and that previews in use remain.
+// TestLimitOfPullRequests checks that the pull requests with the newest pushes are selected up to the limit, and
+// that previews in use remain.
 func TestLimitOfPullRequests(t *testing.T) {
 	s := begin(t)
 	now := s.clock.Now()
@@ -602,8 +603,8 @@ func TestIDOfARepository(t *testing.T) {
 	}
 }
 
-// TestRenamedBranchAndNewPolicy checks that the group of a pull request whose branch was renamed is found by
-// the pull request's number, even by an ImagePolicy that was deleted and created again.
+// TestRenamedBranchAndNewPolicy checks that an ImagePolicy uses the pull request's number to find the group of
+// a pull request whose branch was renamed, even after the ImagePolicy was deleted and created again.
 func TestRenamedBranchAndNewPolicy(t *testing.T) {
 	s := begin(t)
 	s.opens(pull(12, "old", sha("1")))
@@ -636,7 +637,7 @@ func approvedForks(g *v1alpha1.GitHubPullRequests) {
 	g.Forks = &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "ok"}
 }
 
-// approvedAt returns an edit for a fork's pull request whose commit is approved.
+// approvedAt returns an edit that makes a pull request come from a fork, and approves a commit.
 func approvedAt(commit string) func(*v1alpha1.PullRequest) {
 	return func(pr *v1alpha1.PullRequest) {
 		pr.Fork, pr.Labels = true, []v1alpha1.PullRequestLabel{{Name: "ok", SHA: commit}}
@@ -667,8 +668,8 @@ func TestForkOverwritesItsTag(t *testing.T) {
 }
 
 // TestForkWithTheSameDigits checks two commits with the same first seven digits, which can be created within
-// seconds. CI builds a commit from a fork that was not approved, and pushes the image with the tag of the
-// approved commit.
+// seconds. CI builds a fork's commit that was not approved, and pushes the image with the tag of the approved
+// commit.
 func TestForkWithTheSameDigits(t *testing.T) {
 	s := begin(t)
 	good, evil := "4c1a2b3"+strings.Repeat("0", 33), "4c1a2b3"+strings.Repeat("f", 33)
@@ -684,8 +685,8 @@ func TestForkWithTheSameDigits(t *testing.T) {
 	same(t, "offered by the full commit SHA", previews(s.scan("shop")), []string{"ours-14 4c1a sha-4c1a2b3", "nice-12 4c1a " + good})
 }
 
-// TestForksNeedAnApprovalNow checks that previews for pull requests from forks that were offered without an approval
-// are withdrawn when an approval becomes required, unless their tag contains the approved commit.
+// TestForksNeedAnApprovalNow checks that previews of forks are withdrawn if they were offered without an approval
+// and an approval becomes required, unless the tag of the preview contains the approved commit.
 func TestForksNeedAnApprovalNow(t *testing.T) {
 	s := begin(t)
 	s.opens(pull(2, "two", sha("b"), approvedAt(sha("b"))), pull(1, "one", sha("a"), approvedAt(sha("a"))))
@@ -702,7 +703,7 @@ func TestForksNeedAnApprovalNow(t *testing.T) {
 	same(t, "after a restart", append(previews(p), taken(p)...), []string{"two-2 bbbb " + sha("b"), " in one-1: Excluded"})
 }
 
-// approves returns a change that makes a pull request a fork with one label for each approved commit.
+// approves returns an edit that makes a pull request come from a fork, with one label for each approved commit.
 func approves(commits ...string) func(*v1alpha1.PullRequest) {
 	return func(pr *v1alpha1.PullRequest) {
 		pr.Fork, pr.Labels = true, nil
@@ -759,8 +760,8 @@ func TestApprovalReplaced(t *testing.T) {
 }
 
 // TestImageOfThePushBefore checks that the trial merge of the previous push does not count for the new head
-// commit, and that an image of an earlier head commit that was offered by its trial merge is not offered
-// again.
+// commit, and that an image that was offered for an earlier head commit because of its trial merge is not
+// offered for the new head commit.
 func TestImageOfThePushBefore(t *testing.T) {
 	s := begin(t)
 	pushed := s.clock.Now()

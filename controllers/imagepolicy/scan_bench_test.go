@@ -75,8 +75,8 @@ func observedShelf(t testing.TB, spec v1alpha1.ImagePolicySpec, n int) *observed
 // TestMemoryOfAScan checks that a scan of the maximum number of tags, together with the reconcile that
 // reports it, never uses more than 64 MiB that the garbage collector cannot free. Sixteen concurrent scans
 // therefore require at most 1 GiB. Any further memory depends on the garbage collector (GOGC,
-// GOMEMLIMIT). The list is not included, because it belongs to the registry and is shared. No other test runs
-// at the same time.
+// GOMEMLIMIT). The list of tags is not included, because it belongs to the registry and is shared. No other
+// test runs at the same time.
 func TestMemoryOfAScan(t *testing.T) {
 	const n, needs = 100_000, 64 << 20
 	defer debug.SetGCPercent(debug.SetGCPercent(50))
@@ -159,7 +159,7 @@ func BenchmarkScan(b *testing.B) {
 					s = selectReleases(o, &recordReader{scanRecord: l, clock: clock}, map[string]time.Time{}, nil)
 					out := newPlan(o, s, now)
 					if o.policy.Status.Releases = out.releases; len(out.releases) == 0 || s.incomplete {
-						b.Fatalf("policy %d offers %d, unasked: %v", i, len(out.releases), s.incomplete)
+						b.Fatalf("policy %d offers %d versions, incomplete: %v", i, len(out.releases), s.incomplete)
 					}
 				}
 			}

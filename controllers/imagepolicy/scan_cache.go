@@ -47,7 +47,7 @@ type cacheEntry struct {
 	record *scanRecord
 	// task is the queued or running scan; nil if there is none.
 	task *scanTask
-	// stale reports whether there may be changes since the last scan started.
+	// stale reports whether there may have been changes since the last scan started.
 	stale bool
 	// absentSince contains the time of the first scan that proved that a tag is absent. Only
 	// reconciles of the policy, which are sequential, access it.
@@ -64,7 +64,7 @@ type scanTask struct {
 	work   func(context.Context, *scanRecord)
 	since  time.Time
 	cancel context.CancelFunc // nil while the scan is queued
-	// previous is a canceled task of the policy that is still running, or nil. done is closed when the
+	// previous is a canceled task that is still running for the policy, or nil. done is closed when the
 	// current task returns.
 	previous *scanTask
 	done     chan struct{}
@@ -80,9 +80,9 @@ type slot struct {
 }
 
 // slotsOf returns a scan's slots. A namespace gets at most a quarter of all scans, and an eighth at one
-// registry. Therefore, neither a slow registry nor many policies in one namespace can block other namespaces,
-// the namespace's other registries, or other policies at the same registry with the same credential, which
-// may be anonymous.
+// registry. Therefore, neither a slow registry nor many policies in one namespace can block other namespaces
+// or the other registries of the namespace. Many policies in one namespace also cannot block another
+// namespace's policies that use the same registry with the same credential or with anonymous access.
 func slotsOf(policy types.NamespacedName, l *scanRecord) []slot {
 	namespace, host := policy.Namespace, registry.Host(l.query.repository)
 	return []slot{
@@ -129,7 +129,7 @@ func (ls *scanCache) setFirstSeen(policy types.NamespacedName, seen *firstSeen) 
 	ls.ensure(policy).firstSeen = seen
 }
 
-// markStale marks the last scan of a policy as stale; markScanned reverts it.
+// markStale marks the last scan of a policy as stale; markScanned removes this mark.
 func (ls *scanCache) markStale(policy types.NamespacedName) { ls.setStale(policy, true) }
 
 func (ls *scanCache) markScanned(policy types.NamespacedName) { ls.setStale(policy, false) }
@@ -186,7 +186,7 @@ func (ls *scanCache) cancel(m *cacheEntry) {
 	ls.waiting = slices.DeleteFunc(ls.waiting, func(x *scanTask) bool { return x == t })
 }
 
-// admit starts queued scans with free slots, in order.
+// admit starts the queued scans for which slots are free, in order.
 func (ls *scanCache) admit() {
 	if ls.ctx == nil {
 		return
@@ -279,7 +279,7 @@ func (ls *scanCache) shed(keep types.NamespacedName) {
 	}
 }
 
-// size returns the number of queued and of running scans.
+// size returns the number of queued scans and the number of running scans.
 func (ls *scanCache) size() (waiting, running int) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

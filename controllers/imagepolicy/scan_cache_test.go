@@ -49,7 +49,7 @@ func (c *crowd) begin(namespace, name, image, user string) {
 	})
 }
 
-// size waits until the given numbers of scans wait and run.
+// size waits until the given numbers of scans are waiting and running.
 func (c *crowd) size(waiting, running int) {
 	c.Helper()
 	await.Nil(c, func(context.Context) error {

@@ -13,8 +13,8 @@ import (
 	"github.com/heighliner/heighliner/internal/registry"
 )
 
-// TestListsAreBounded checks that, if a tenant has many policies, not all of their lists are kept, but the
-// lists of other tenants and all other policy state are.
+// TestListsAreBounded checks that, if a tenant has many policies, not all lists of these policies are kept, and
+// that the lists of other tenants and all other state of policies are kept.
 func TestListsAreBounded(t *testing.T) {
 	t.Parallel()
 	clock := testingclock.NewFakeClock(time.Now())
@@ -37,7 +37,7 @@ func TestListsAreBounded(t *testing.T) {
 	}
 	scan("careful", "shop", long[:1<<20])
 	shared := []string{long, long, long, long, long}
-	for n := range 3 { // one list of three policies
+	for n := range 3 { // three policies share one list
 		scan("shared", fmt.Sprint("shop-", n), shared...)
 	}
 	for n := range 20 {

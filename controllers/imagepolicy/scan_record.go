@@ -41,7 +41,7 @@ type query struct {
 }
 
 // isSame reports whether two queries differ at most in the items of the GitHubRepository and in the request
-// for a scan. If they do, a scan in progress is completed and then followed by another scan.
+// for a scan. If only these differ, a scan in progress is completed and then followed by another scan.
 func (q query) isSame(other query) bool {
 	q.listed, q.requested = other.listed, other.requested
 	return q == other
@@ -86,7 +86,7 @@ type scanRecord struct {
 	due time.Time
 	// pace is the pace of scans, which are less frequent while nothing changes.
 	pace registry.Pace
-	// previousChecksum is the checksum of the previous scan's results, and checksum that of this scan's results.
+	// previousChecksum and checksum are the checksums of the results of the previous scan and of this scan.
 	previousChecksum, checksum string
 	// failed is the first error of a scan for pull requests.
 	failed error
@@ -101,7 +101,7 @@ type scanRecord struct {
 	// heads are the results for head commits of pull requests, by number.
 	heads map[int64]head
 	// times are the build times of images by tag, if the policy orders tags by build time. untimed
-	// reports that there are more tags than one scan requests.
+	// reports whether more build times are unknown than one scan requests.
 	times   map[string]answer[buildTime]
 	untimed bool
 }
@@ -165,7 +165,7 @@ func (l *scanRecord) clone() *scanRecord {
 	return &c
 }
 
-// recordReader reads a record, and requests answers that are missing from the record from the registry.
+// recordReader reads a record, and requests from the registry the answers that the record lacks.
 type recordReader struct {
 	*scanRecord
 	clock clock.PassiveClock
@@ -198,7 +198,7 @@ func (a *recordReader) progressed(change func(*Progress)) {
 	}
 }
 
-// cached returns the answer in the record, or requests and records it.
+// cached returns the answer in the record. If the record lacks the answer, cached requests and records it.
 func cached[K comparable, T any](a *recordReader, answers map[K]answer[T], key K, image int, request func(registry.Request) (T, error)) (T, error) {
 	if known, ok := answers[key]; ok {
 		return known.value, known.err
@@ -225,8 +225,8 @@ func (a *recordReader) request(image int) registry.Request {
 	}
 }
 
-// List requests the tags once per scan. For sources other than a registry it only returns
-// the time.
+// List requests the tags once per scan. For sources other than a registry, it requests nothing
+// and returns only the time.
 func (a *recordReader) List() (registry.Scan, error) {
 	known := map[struct{}]answer[registry.Scan]{}
 	if a.tags != nil {
@@ -253,8 +253,9 @@ func (a *recordReader) List() (registry.Scan, error) {
 // shareHead is the maximum age of a digest that policies share for the same tag of a pull request's image.
 const shareHead = 5 * time.Second
 
-// Resolve requests a tag's image once per scan. Policies that share the list share the answers to all
-// requests made since the list. Policies with other sources share answers within their interval.
+// Resolve requests a tag's image once per scan. Policies that share the list also share the answers to
+// all requests that follow the request for the list. Policies for pull requests share answers that are not
+// older than shareHead, and policies with other sources share answers that are not older than their interval.
 func (a *recordReader) Resolve(image int, tag string) (registry.Image, error) {
 	return cached(a, a.images, ref{image, tag}, image, func(r registry.Request) (registry.Image, error) {
 		r.MaxAge = a.clock.Since(a.time) + 1

@@ -15,8 +15,8 @@ import (
 
 // Bounds on one scan.
 const (
-	// maxRejections is the maximum number of requested new tags that do not exist or do not
-	// support the platform.
+	// maxRejections is the maximum number of requested tags that are rejected, for example because they
+	// do not exist or because their images do not support the platform.
 	maxRejections = 100
 	// maxFailures is the number of registry failures after which the scan ends.
 	maxFailures = 3
@@ -28,10 +28,10 @@ const (
 
 // selection contains the registry's answers and the offered releases.
 type selection struct {
-	// incomplete reports whether not all requests were made yet.
+	// incomplete reports whether some requests have not been made yet.
 	incomplete bool
-	// requested is the request for a scan that was handled, if requestHandled reports that there
-	// was a scan.
+	// requested is the value of the annotation that requested the scan. It is set only if requestHandled
+	// reports that there was a scan.
 	requestHandled bool
 	requested      string
 	// scanned reports whether the registry answered.
@@ -62,13 +62,13 @@ type selection struct {
 	missing map[string]bool
 	// untagged are the versions whose tags were deleted while their images remain.
 	untagged []string
-	// gone are the versions in use whose absence was proved twice.
+	// gone are the offered versions whose absence was proved twice.
 	gone []version.Held
 	// excluded contains the offered versions that the specification withdraws because of the content
 	// of their image, or because their source now marks them as pre-releases.
 	excluded []version.Held
 	// keys identifies the keys of spec.verify in the scan; empty if there are none. keysChanged
-	// reports that the offered versions were verified with other keys, and must be verified again.
+	// reports whether the offered versions were verified with other keys, and must be verified again.
 	keys        string
 	keysChanged bool
 	// undecided reports whether the check of an offered version is not complete. The policy is not
@@ -84,7 +84,7 @@ type registryErrors struct {
 	// failures is the number of registry failures.
 	failures int
 	// unreadable is the number of images that the registry refused or failed to return, and unreadableErr
-	// the first of these errors. readable reports whether the registry returned an image.
+	// is the first error for such an image. readable reports whether the registry returned an image.
 	unreadable    int
 	unreadableErr error
 	readable      bool
@@ -242,8 +242,8 @@ func (s *selection) list(o *observed, a *recordReader) []version.Name {
 	return nil
 }
 
-// offer selects releases until each of them has images or is rejected. A new tag beyond maxRejections is
-// neither requested nor offered.
+// offer selects releases until each selected release has images or is rejected. After maxRejections
+// rejections, no further new tag is requested or offered.
 func (s *selection) offer(o *observed, a *recordReader, ranking *version.Ranking, before map[string]v1alpha1.OfferedRelease, refused map[string]version.Refusal) {
 	now, useless := a.clock.Now(), 0
 	for more := true; more; {
@@ -290,10 +290,11 @@ func (s *selection) offer(o *observed, a *recordReader, ranking *version.Ranking
 	}
 }
 
-// resolve finds a tag's images. A new tag that does not exist, or does not support the
-// platform, is rejected. An offered tag keeps its images if the registry has no new images for it, or
-// if the tag moved in only some of several repositories, unless its images are checked again and
-// rejected. A tag without results yet has no images.
+// resolve finds a tag's images. A new tag is rejected if it does not exist, or if its image does not
+// support the platform. An offered tag keeps its images if the registry has no usable new images for it, if
+// the new images are too young, or if the tag moved in some repositories but not in others. If the kept
+// images are checked again and rejected, the tag is rejected. A tag whose images are not known yet gets no
+// images.
 func (s *selection) resolve(o *observed, a *recordReader, rel version.Release, before v1alpha1.OfferedRelease) *version.Refusal {
 	images, refusal := s.findImages(o, a, rel.Tag, o.vars(rel))
 	switch {
@@ -345,8 +346,9 @@ func (o *observed) vars(rel version.Release) preview.Vars {
 // behind.
 const goneAfter = 30 * time.Second
 
-// proveGone checks whether tags that are no longer listed are gone. A tag is gone if, in two scans, tag
-// and digest return 404 while another image of the repository exists (protocol rule 4).
+// proveGone checks whether tags that are no longer listed are gone. A tag is gone if, in two scans, the
+// requests for the tag and for its digest return 404 while another image of the repository exists (protocol
+// rule 4).
 func (s *selection) proveGone(o *observed, a *recordReader, absent map[string]time.Time, before map[string]v1alpha1.OfferedRelease) {
 	maps.DeleteFunc(absent, func(tag string, _ time.Time) bool { return !s.missing[tag] })
 	witness := s.witness()

@@ -46,7 +46,7 @@ func setConditions(o *observed, s selection, out plan) {
 		if s.err != nil {
 			reason, message = reasonOf(s.err)
 		}
-		status.Reconciling(conds, gen, reason, message+"; offered versions remain offered, and are checked by this specification as soon as possible")
+		status.Reconciling(conds, gen, reason, message+"; offered versions remain offered, and are checked against this specification as soon as possible")
 	case s.incomplete && len(out.releases) == 0:
 		status.Reconciling(conds, gen, reasonScanning, "the scan of the registry is not complete: scans of the same namespace or registry are queued, or the registry is slow")
 	case len(out.releases) == 0 && s.err != nil:
@@ -100,8 +100,8 @@ func noVersions(s selection, out plan) string {
 	return message
 }
 
-// lastRefused returns a candidate that was rejected by the last filter with rejections. Such a candidate
-// requires the fewest changes to be offered.
+// lastRefused returns a candidate that was rejected by the last filter with rejections. Fewer changes are
+// necessary to offer such a candidate than to offer others.
 func lastRefused(out plan) (last v1alpha1.RefusedCandidate, ok bool) {
 	for _, count := range slices.Backward(out.rejected) {
 		for _, c := range out.candidates {

@@ -50,7 +50,7 @@ func TestCertificatesOfARegistry(t *testing.T) {
 }
 
 // TestHugeKeyIsAFault checks that a key whose verification would take minutes of processor time is reported
-// as an error in the Secret. A reconcile therefore ends with its context, whatever the Secret contains.
+// as an error in the Secret. A reconcile therefore ends when its context ends, whatever the Secret contains.
 func TestHugeKeyIsAFault(t *testing.T) {
 	s := begin(t)
 	s.push("1.0.0")

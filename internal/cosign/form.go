@@ -21,7 +21,7 @@ const maxEnvelope = 8
 // statementTypes contains the types of in-toto statements.
 var statementTypes = map[string]bool{"https://in-toto.io/Statement/v1": true, "https://in-toto.io/Statement/v0.1": true}
 
-// refuseKey rejects a signature that was made with another key.
+// refuseKey rejects a signature that was made with none of the keys.
 func (s *search) refuseKey(certificate bool) {
 	if certificate {
 		s.refuse("the image is signed with a certificate (keyless), which is not supported: sign it with a key")
@@ -30,11 +30,11 @@ func (s *search) refuseKey(certificate bool) {
 	s.refuse("the image is signed with another key")
 }
 
-// simpleSigning checks a payload. Its signature is an annotation of its layer.
+// simpleSigning checks the payload of a simple signature. The signature itself is an annotation of the layer.
 func (s *search) simpleSigning(layer v1.Descriptor, payload []byte) {
 	signature, err := base64.StdEncoding.DecodeString(layer.Annotations[annotationSignature])
 	if err != nil || len(signature) == 0 {
-		s.refuse("a signature lacks the annotation %s in base64", annotationSignature)
+		s.refuse("a signature lacks the annotation %s with a base64 value", annotationSignature)
 		return
 	}
 	if !s.keys.signed(payload, signature) {
@@ -64,7 +64,7 @@ func (s *search) simpleSigning(layer v1.Descriptor, payload []byte) {
 	}
 }
 
-// bundle is a Sigstore bundle, reduced to the fields of the signature of an image.
+// bundle contains the fields of a Sigstore bundle that are needed to verify the signature of an image.
 type bundle struct {
 	Material struct {
 		Certificate *struct{} `json:"certificate"`
@@ -89,8 +89,8 @@ type statement struct {
 	PredicateType string `json:"predicateType"`
 }
 
-// bundle checks a Sigstore bundle. It reads the type of the statement before it checks the signature, to skip attestations. The type counts only after
-// the check.
+// bundle checks a Sigstore bundle. To skip attestations, it reads the type of the statement before it checks the signature. The type is not trusted
+// before the signature is checked.
 func (s *search) bundle(_ v1.Descriptor, content []byte) {
 	var b bundle
 	if err := json.Unmarshal(content, &b); err != nil {

@@ -12,12 +12,15 @@ import (
 	"encoding/hex"
 	"encoding/pem"
 	"fmt"
+	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/heighliner/heighliner/internal/certs"
 )
 
-// SecretKey is the key of the public key in a Secret. It is the name that cosign uses.
+// SecretKey is the usual name of an entry with a public key in a Secret. It is the name that cosign uses.
 const SecretKey = "cosign.pub"
 
 // These are the limits for the public keys of a Secret.
@@ -32,30 +35,42 @@ type Keys struct {
 	id   string
 }
 
-// ID identifies the keys and their order. It is the SHA-256 of their encodings in hexadecimal, or empty if there are no keys. It is not a secret.
+// ID identifies the keys and their order. It is the SHA-256 hash of their encodings, written in hexadecimal, or empty if there are no keys. It is not a secret.
 func (k Keys) ID() string { return k.id }
 
-// ParseKeys reads the public keys of a Secret. The Secret contains one key in PEM format, as written by cosign
-// generate-key-pair, or up to 8 keys. A signature by any of these keys counts, so that a key can be replaced while
-// both keys are in use. The error contains the name of the Secret, its key and the fix, but no content.
+// ParseKeys reads the public keys of a Secret: the entries whose names end in .pub, in the order of their names. Each entry contains one or more keys
+// in PEM format, as written by cosign generate-key-pair. All entries together contain at most 8 keys. A signature by any of these keys counts, so
+// that a key can be replaced while the old key and the new key are both in use. The error contains the name of the Secret, the name of the invalid
+// entry, and the fix, but no content.
 func ParseKeys(secret string, data map[string][]byte) (Keys, error) {
-	text, ok := data[SecretKey]
-	if !ok {
+	var all Keys
+	id, size := sha256.New(), 0
+	for _, name := range slices.Sorted(maps.Keys(data)) {
+		if !strings.HasSuffix(name, ".pub") {
+			continue
+		}
+		if size += len(data[name]); size > maxKeyBytes {
+			return Keys{}, fmt.Errorf("secret %q: the entries whose names end in .pub have more than %d bytes in total: store only public keys in these entries", secret, maxKeyBytes)
+		}
+		keys, err := parseKeys(data[name], id)
+		if err != nil {
+			return Keys{}, fmt.Errorf("secret %q: the content of the key %q %w", secret, name, err)
+		}
+		all.keys = append(all.keys, keys...)
+	}
+	switch {
+	case len(all.keys) == 0:
 		return Keys{}, fmt.Errorf("secret %q does not have the key %q: store the public key of cosign under this key", secret, SecretKey)
+	case len(all.keys) > maxKeys:
+		return Keys{}, fmt.Errorf("secret %q contains %d public keys: keep at most %d", secret, len(all.keys), maxKeys)
 	}
-	keys, err := parseKeys(text)
-	if err != nil {
-		return Keys{}, fmt.Errorf("secret %q: the content of its keys that end in .pub %w", secret, err)
-	}
-	return keys, nil
+	all.id = hex.EncodeToString(id.Sum(nil))
+	return all, nil
 }
 
-func parseKeys(text []byte) (Keys, error) {
-	if len(text) > maxKeyBytes {
-		return Keys{}, fmt.Errorf("has more than %d bytes: store only public keys there", maxKeyBytes)
-	}
+// parseKeys reads the public keys of an entry, and adds them to the hash id. The entry must contain at least one key.
+func parseKeys(text []byte, id io.Writer) ([]crypto.PublicKey, error) {
 	var found []crypto.PublicKey
-	id := sha256.New()
 	for rest := text; ; {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil {
@@ -63,20 +78,20 @@ func parseKeys(text []byte) (Keys, error) {
 		}
 		key, err := parseKey(block)
 		if err != nil {
-			return Keys{}, err
+			return nil, err
 		}
 		found = append(found, key)
 		fmt.Fprintf(id, "%d:%s", len(block.Bytes), block.Bytes)
 	}
-	switch {
-	case len(found) == 0 && bytes.Contains(text, []byte("PRIVATE KEY")):
-		return Keys{}, errPrivate
+	switch begun := bytes.Count(text, []byte("-----BEGIN ")); {
+	case len(found) < begun && bytes.Contains(text, []byte("PRIVATE KEY")):
+		return nil, errPrivate
 	case len(found) == 0:
-		return Keys{}, fmt.Errorf("contains no public key in PEM format: a public key begins with -----BEGIN PUBLIC KEY-----")
-	case len(found) > maxKeys:
-		return Keys{}, fmt.Errorf("contains %d public keys: keep at most %d", len(found), maxKeys)
+		return nil, fmt.Errorf("contains no public key in PEM format: a public key begins with -----BEGIN PUBLIC KEY-----")
+	case len(found) < begun:
+		return nil, fmt.Errorf("contains a public key that is incomplete or damaged: replace it with the file that cosign wrote")
 	}
-	return Keys{found, hex.EncodeToString(id.Sum(nil))}, nil
+	return found, nil
 }
 
 var errPrivate = fmt.Errorf("contains a private key: store the public key instead, and generate a new key pair, because others could have read the private key")
@@ -121,7 +136,8 @@ func (k Keys) signed(message, signature []byte) bool {
 	return false
 }
 
-// verify checks a signature with the hash that cosign uses for the kind of key. For P-384, cosign changed the hash from SHA-256 to SHA-384.
+// verify checks a signature with the hash that cosign uses for the kind of key. For P-384, both SHA-256 and SHA-384 are accepted, because cosign
+// changed the hash.
 func verify(key crypto.PublicKey, message, signature []byte) bool {
 	switch key := key.(type) {
 	case *ecdsa.PublicKey:

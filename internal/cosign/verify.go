@@ -33,8 +33,8 @@ type Result struct {
 	Verdict Verdict
 	// Reason explains in one line why the image is not Verified. It is empty for an image that is Verified.
 	Reason string
-	// Reference is the signed name of the image, "registry/path" with an optional tag. It is not compared with any other name. It is set only for
-	// Verified, and only if the signature contains a name.
+	// Reference is the signed name of the image, "registry/path" with an optional tag. It is not compared with any other name. It is set only if the
+	// image is Verified and the signature contains a name.
 	Reference string
 }
 
@@ -65,9 +65,9 @@ const (
 	annotationPredicate   = "dev.sigstore.bundle.predicateType"
 )
 
-// Verifier verifies images. It is safe for concurrent use. It caches which images are Verified, because that does not change. It also caches that an
-// image is not Verified, but only for a limited time, which grows with the time for which the image has not been Verified. Create a Verifier with New;
-// the zero value is not usable.
+// Verifier verifies images. It is safe for concurrent use. It caches which images are Verified, because this result does not change. It also caches
+// which images are not Verified, but only for a limited time: the longer an image has not been Verified, the longer this result is cached. Create a
+// Verifier with New; the zero value is not usable.
 type Verifier struct {
 	registry Registry
 	clock    clock.PassiveClock
@@ -81,7 +81,7 @@ type refusal struct {
 	first, last time.Time // first and last check of its signatures
 }
 
-// A refusal is cached for a fraction of the time since it was first found, up to a maximum of one hour.
+// After each check, a refusal is cached for a fraction of the time since it was first found, up to a maximum of one hour.
 const (
 	refusalPart = 4
 	maxRefusal  = time.Hour
@@ -92,7 +92,7 @@ func (r refusal) holds(now time.Time) bool {
 	return now.Sub(r.last) < min(r.last.Sub(r.first)/refusalPart, maxRefusal)
 }
 
-// memory is the key of a cached result. The key of the request separates different users of the registry.
+// memory is the key of a cached result. request is the key of the request, which separates different users of the registry.
 type memory struct{ request, digest, keys string }
 
 // New returns a Verifier.
@@ -100,11 +100,12 @@ func New(r Registry, c clock.PassiveClock) *Verifier {
 	return &Verifier{registry: r, clock: c, verified: lru.New(maxVerified), refused: lru.New(maxVerified)}
 }
 
-// Verify reports whether one of the keys has signed the image with the digest, which is the digest of an index or a manifest in the repository of r.
-// r.Timeout limits the whole call. If r.MaxAge is 0, a cached refusal is not used.
+// Verify reports whether one of the keys has signed the image that digest identifies. digest is the digest of an index or a manifest in the
+// repository of r. r.Timeout limits the whole call. If r.MaxAge is 0, a cached refusal is not used.
 //
-// An error is not a result. It means that the registry did not respond, or rejected the credential (registry.KindOf distinguishes these cases), or that
-// the digest or the keys are invalid. Repeat the call later. Until then, assume neither that the image is signed nor that it is not signed.
+// If there is an error, there is no result: the registry did not respond, the registry rejected the credential (registry.KindOf distinguishes these
+// cases), or the digest or the keys are invalid. Repeat the call later. Until then, assume neither that the image is signed nor that it is not
+// signed.
 func (v *Verifier) Verify(ctx context.Context, r registry.Request, digest string, keys Keys) (Result, error) {
 	hash, err := v1.NewHash(digest)
 	if err != nil {
@@ -223,7 +224,7 @@ func (s *search) byReferrers(ctx context.Context) error {
 func (s *search) take() bool {
 	s.left--
 	if s.left < 0 {
-		s.refuse("there are more signatures than the %d manifests and layers that are read: remove those that are not needed", maxSignatures)
+		s.refuse("there are more signatures than the %d manifests and layers that are checked: remove the signatures that are not needed", maxSignatures)
 		return false
 	}
 	return true
@@ -265,7 +266,7 @@ func (s *search) layer(ctx context.Context, layer v1.Descriptor) error {
 		return nil
 	}
 	if layer.Size > limit {
-		s.refuse("a signature has %d bytes, more than the %d that are read", layer.Size, limit)
+		s.refuse("a signature has %d bytes, more than the limit of %d bytes", layer.Size, limit)
 		return nil
 	}
 	content, err := s.registry.Blob(ctx, s.request, layer.Digest.String(), limit)

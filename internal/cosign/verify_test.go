@@ -152,7 +152,7 @@ func TestVerify(t *testing.T) {
 		}, want: Invalid, reason: "another key"},
 		"large payload": {sign: func(s *registrytest.Server, digest string) {
 			pushSigned(t, s, digest, key.Layer(t, append(payload(digest), bytes.Repeat([]byte(" "), maxPayload)...)))
-		}, want: Invalid, reason: "more than the 65536 that are read"},
+		}, want: Invalid, reason: "more than the limit of 65536 bytes"},
 		"many signatures": {sign: func(s *registrytest.Server, digest string) {
 			var layers []mutate.Addendum
 			for i := range maxSignatures {

@@ -44,7 +44,7 @@ type Key struct {
 // NewKey creates a key of the kind that cosign creates, which is ECDSA P-256.
 func NewKey(t testing.TB) Key { return NewKeyOn(t, elliptic.P256(), crypto.SHA256) }
 
-// NewKeyOn creates an ECDSA key on the given curve, which signs the given hash.
+// NewKeyOn creates an ECDSA key that is on the given curve and signs hashes of the given kind.
 func NewKeyOn(t testing.TB, curve elliptic.Curve, hash crypto.Hash) Key {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(curve, rand.Reader)
@@ -89,7 +89,7 @@ func (k Key) Bytes(t testing.TB, message []byte) []byte {
 	return signature
 }
 
-// Sign signs the image with the given digest. The signature is found by its tag.
+// Sign signs the image that has the given digest. The signature is found by its tag.
 func (k Key) Sign(t testing.TB, s *registrytest.Server, path, digest string) {
 	t.Helper()
 	s.PushImage(t, path, Tag(digest), Artifact(t, "", k.Layer(t, Payload(s.Repository(path), digest))))
@@ -98,13 +98,13 @@ func (k Key) Sign(t testing.TB, s *registrytest.Server, path, digest string) {
 // Tag returns the tag for the signatures of a digest.
 func Tag(digest string) string { return strings.Replace(digest, ":", "-", 1) + ".sig" }
 
-// SignAsReferrer signs the image with the given digest. The signature is found by its subject.
+// SignAsReferrer signs the image that has the given digest. The signature is found by its subject.
 func (k Key) SignAsReferrer(t testing.TB, s *registrytest.Server, path, digest string) {
 	t.Helper()
 	s.PushReferrer(t, path, digest, Artifact(t, Signature, k.Layer(t, Payload(s.Repository(path), digest))))
 }
 
-// SignAsBundle signs the image with the given digest, in a Sigstore bundle. The bundle is found by its subject.
+// SignAsBundle signs the image that has the given digest. The signature is in a Sigstore bundle, which is found by its subject.
 func (k Key) SignAsBundle(t testing.TB, s *registrytest.Server, path, digest string) {
 	t.Helper()
 	s.PushReferrer(t, path, digest, Artifact(t, Bundle, k.BundleLayer(t, Statement(s.Repository(path), digest, PredicateSign))))
@@ -163,7 +163,7 @@ func BundleOf(content []byte) mutate.Addendum {
 	return mutate.Addendum{Layer: static.NewLayer(content, Bundle), MediaType: Bundle}
 }
 
-// Artifact returns a manifest with layers. Its configuration has the artifact's type as its media type, as is usual
+// Artifact returns a manifest with layers. The media type of its configuration is the type of the artifact, as is usual
 // for artifacts that are not images.
 func Artifact(t testing.TB, artifactType types.MediaType, layers ...mutate.Addendum) v1.Image {
 	t.Helper()
