@@ -39,7 +39,7 @@ type result struct {
 // applied is the result of a task.
 type applied struct {
 	access *access
-	// found contains the new records of Deployments that had none. It is set only if searched is true.
+	// found contains the new records of Deployments that had no record. It is set only if searched is true.
 	found    []v1alpha1.FeedbackRecord
 	searched bool
 	results  []result
@@ -48,9 +48,12 @@ type applied struct {
 }
 
 // access returns the access to a repository. It returns last, the access that was used before, if the Secret
-// was deleted together with the repository.
+// was deleted together with the GitHubRepository.
 func (r *Reconciler) access(ctx context.Context, ghr *v1alpha1.GitHubRepository, repo github.Repo, last *access) (*access, error) {
-	if last != nil {
+	switch {
+	case ghr.DeletionTimestamp.IsZero():
+		last = nil
+	case last != nil:
 		last = &access{client: last.client, repo: repo}
 	}
 	ref := ghr.Spec.CredentialsSecretRef

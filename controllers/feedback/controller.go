@@ -14,7 +14,7 @@
 //	apply.go              writes to GitHub
 //	status.go             records of writes, and the condition
 //	task_queue.go         runs writes in the background
-//	github_repository.go  the previous repository, if a GitHubRepository refers to another one now
+//	github_repository.go  the previous repository of a GitHubRepository that now refers to another repository
 //	comment.go            text of comments, and names of environments
 //	delete.go             cleanup and the finalizer
 //	events.go             constructors of events
@@ -212,9 +212,9 @@ func (r *Reconciler) reconcileFeedback(ctx context.Context, ghr *v1alpha1.GitHub
 	return ctrl.Result{RequeueAfter: wait}, nil
 }
 
-// needsSearch reports whether to search for existing Deployments. It does so if there are no records, either
-// because no Deployment was ever created or because the status was lost. The search costs one request after
-// each start of the manager.
+// needsSearch reports whether to search for existing Deployments. The search is necessary if there are no records,
+// either because no Deployment was ever created or because the status was lost. The search costs one request
+// after each start of the manager.
 func needsSearch(ghr *v1alpha1.GitHubRepository) bool {
 	if f := ghr.Spec.Feedback; f != nil && !enabled(f.Deployments.PullRequests) && !f.Deployments.Releases {
 		return false // credentials that permit comments may not permit listing Deployments

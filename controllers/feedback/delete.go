@@ -23,8 +23,8 @@ func (r *Reconciler) untilDeadline(ghr *v1alpha1.GitHubRepository) time.Duration
 	return max(time.Second, ghr.DeletionTimestamp.Add(cleanupDeadline).Sub(r.clock.Now())+time.Second)
 }
 
-// skipsCleanup reports whether to delete a GitHubRepository without removing feedback: after the
-// deadline, together with its namespace, or while it is suspended.
+// skipsCleanup reports whether to delete a GitHubRepository without removing feedback. This is the case after the
+// deadline, while the GitHubRepository is suspended, and if its namespace is also being deleted.
 func (r *Reconciler) skipsCleanup(ctx context.Context, ghr *v1alpha1.GitHubRepository) (bool, error) {
 	if !controllerutil.ContainsFinalizer(ghr, v1alpha1.FinalizerFeedback) {
 		return true, nil

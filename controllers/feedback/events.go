@@ -11,7 +11,7 @@ import (
 
 func cleanupTimedOutEvent() status.Event {
 	return status.WarningEvent("FeedbackNotRemoved", "Delete",
-		fmt.Sprintf("feedback was not removed from GitHub within %s: deleting the GitHubRepository without removing it", cleanupDeadline))
+		fmt.Sprintf("feedback was not removed from GitHub within %s: the GitHubRepository is deleted, and the feedback remains", cleanupDeadline))
 }
 
 func cleanupSuspendedEvent() status.Event {

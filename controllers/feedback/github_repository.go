@@ -29,8 +29,8 @@ func repositoryOfComment(c *v1alpha1.CommentRecord) githubRepository {
 	return githubRepository{c.RepositoryID, c.Repository}
 }
 
-// same reports whether both are the same repository, even if it was renamed. Feedback that was
-// written before the first poll is in the current repository.
+// same reports whether s and other are the same repository, even if the repository was renamed. Feedback that
+// was written before the first poll is in the current repository.
 func (s githubRepository) same(other githubRepository) bool {
 	switch {
 	case s.id != 0 && other.id != 0:
@@ -41,7 +41,7 @@ func (s githubRepository) same(other githubRepository) bool {
 	return strings.EqualFold(s.name, other.name)
 }
 
-// resolve returns s with the name and ID of the current repository (today) if both are the same repository.
+// resolve returns s with the name and ID of the current repository (today) if s is the current repository.
 func (s githubRepository) resolve(today githubRepository) githubRepository {
 	if !s.same(today) {
 		return s

@@ -103,7 +103,7 @@ func TestRenamed(t *testing.T) {
 	s.repo.Rename("acme/store")
 	heir := s.server.AddRepository("acme/shop")
 	heir.Open(feature())
-	// There was no poll since the rename: the name belongs to another repository.
+	// There has been no poll since the rename, and the previous name now belongs to another repository.
 	s.route(groupName, sha, false)
 	s.settle()
 	s.expect("renamed", envName+" "+short(sha)+": success in_progress")
@@ -157,7 +157,7 @@ func TestPreviousRepositoryWithoutAccess(t *testing.T) {
 		wait = s.settle()
 	}
 	if diff := cmp.Diff([]string{here}, s.recorded()); diff != "" {
-		t.Errorf("records after it was abandoned (-want +got):\n%s", diff)
+		t.Errorf("records after the previous repository was abandoned (-want +got):\n%s", diff)
 	}
 	if got := s.condition(); got != allWritten {
 		t.Errorf("condition %q", got)

@@ -166,7 +166,7 @@ func (s *story) restart() {
 		Client: s.client, live: env.Client, clock: s.clock, metrics: m, tasks: newTaskQueue(s.clock, defaultTasks),
 		pool: github.NewPool(github.Options{Outbound: allowed, Clock: s.clock}), events: status.Recorder{Events: s},
 	}
-	s.reconciler.tasks.run(s.Context(), func(types.NamespacedName) {}) // settle polls whether it is done
+	s.reconciler.tasks.run(s.Context(), func(types.NamespacedName) {}) // settle polls whether the task is done
 }
 
 func (s *story) create(obj client.Object) {

@@ -82,7 +82,7 @@ func TestEventsWithoutTimers(t *testing.T) {
 	s.route(groupName, sha, true)
 	s.eventually(line + " queued in_progress success")
 
-	// An ImagePolicy in another namespace counts once the namespace is allowed.
+	// An ImagePolicy in another namespace counts as soon as the namespace is allowed.
 	s.create(&v1alpha1.ImagePolicy{
 		ObjectMeta: metav1.ObjectMeta{Namespace: other, Name: "api"},
 		Spec: v1alpha1.ImagePolicySpec{Image: "registry.example.com/api", Source: &v1alpha1.ImageSource{GitHub: &v1alpha1.GitHubSource{

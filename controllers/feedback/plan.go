@@ -24,7 +24,7 @@ type observed struct {
 	// repository is the current repository. Feedback in another repository is removed
 	// from that repository.
 	repository githubRepository
-	// abandoned are the keys of writes to other repositories that are no longer tried.
+	// abandoned are the keys of those writes to other repositories that are no longer tried.
 	abandoned map[string]bool
 	// locked are the keys of comments that cannot be written because their conversation is
 	// locked.
@@ -80,7 +80,7 @@ type write struct {
 	// checksum is the checksum of the content to write.
 	checksum string
 
-	// deployment is the record of the Deployment, and want the state to write. deployment is nil for
+	// deployment is the record of the Deployment, and want is the state to write. deployment is nil for
 	// a comment.
 	deployment *v1alpha1.FeedbackRecord
 	want       releaseState
@@ -88,7 +88,7 @@ type write struct {
 	// deleted reports whether GitHub has not found the Deployment for so long that it counts as deleted.
 	deleted bool
 
-	// comment is the record of the comment, and text the text to write. comment is nil for a
+	// comment is the record of the comment, and text is the text to write. comment is nil for a
 	// Deployment.
 	comment *v1alpha1.CommentRecord
 	text    string
@@ -222,8 +222,8 @@ func (p *planner) planReleases() {
 	}
 }
 
-// commitOf returns a release's commit: the revision of its image, or the commit of the tag with the same
-// name. It returns "" if the commit is not known.
+// commitOf returns a release's commit: the revision that its ImagePolicy offers, or the commit of the tag for the
+// version. It returns "" if the commit is not known.
 func (p *planner) commitOf(s *service, slug, version string) string {
 	for _, offered := range s.policy.Status.Releases {
 		if offered.Group == slug && offered.SemVer.Version == version && isCommit(offered.Revision) {
@@ -282,8 +282,8 @@ func (p *planner) planDeployments() {
 	p.boundRecords()
 }
 
-// keepRecord keeps a record, and adds the write that it requires. Inactive records are dropped
-// if feedback is not configured, and for other repositories.
+// keepRecord keeps a record, and adds the write that the record requires. It drops an inactive record if
+// feedback is not configured, or if the record is for another repository.
 func (p *planner) keepRecord(r v1alpha1.FeedbackRecord, v releaseState) {
 	sum := checksum(string(v.state), v.description, v.url)
 	over := v.state == v1alpha1.DeploymentInactive && r.State == v1alpha1.DeploymentInactive
@@ -299,7 +299,8 @@ func (p *planner) keepRecord(r v1alpha1.FeedbackRecord, v releaseState) {
 	p.out.writes = append(p.out.writes, write{key: t.key(), otherRepository: t.otherRepository, checksum: sum, deployment: &r, want: v})
 }
 
-// abandons reports whether the cleanup of another repository is abandoned, and records it.
+// abandons reports whether the cleanup of another repository is abandoned. If it is, abandons adds the
+// repository to the plan.
 func (p *planner) abandons(from, key, name string) bool {
 	if from == "" || !p.abandoned[key] {
 		return false
@@ -389,7 +390,7 @@ func (p *planner) pullRequest(number int64) *v1alpha1.PullRequest {
 }
 
 // boundRecords drops records beyond the limit: first the oldest inactive records, and then new
-// records, which are added later.
+// records. A later plan adds the new records again.
 func (p *planner) boundRecords() {
 	excess := len(p.out.records) - maxRecords
 	if excess <= 0 {

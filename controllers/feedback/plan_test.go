@@ -350,7 +350,7 @@ func TestEnvironment(t *testing.T) {
 	long := environmentOf("{{.Namespace}}{{.Branch}}", s, "", &pr)
 	pr.HeadRef += "x"
 	if other := environmentOf("{{.Namespace}}{{.Branch}}", s, "", &pr); len(long) > maxEnvironment || len(other) > maxEnvironment || other == long {
-		t.Errorf("%d bytes, and %q like another", len(long), other)
+		t.Errorf("%d bytes; the name of another environment is %q", len(long), other)
 	}
 }
 
@@ -429,9 +429,9 @@ func carryOutAll(f *observed, p plan, next int64) {
 }
 
 // TestPlanProperties checks random histories: a plan is the same for the same input, writes each
-// Deployment and comment once, reports success only for releases that are ready and routed, and
-// leaves at most one Deployment of an environment active in addition to the head. After a plan is
-// carried out, the next plan contains no writes.
+// Deployment and comment once, and reports success only for releases that are ready and routed. After
+// a few plans are carried out, the next plan contains no writes, and each environment has at most one
+// successful Deployment.
 func TestPlanProperties(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(120) {
@@ -528,8 +528,8 @@ func ready(f *observed, r *v1alpha1.FeedbackRecord) bool {
 	return false
 }
 
-// alone checks that no environment has two successful Deployments, and that no closed pull
-// request has one.
+// alone checks that no environment has two successful Deployments, and that all Deployments of
+// closed, missing and draft pull requests are inactive.
 func alone(t *testing.T, seed uint64, f *observed) {
 	t.Helper()
 	success := map[string]int{}

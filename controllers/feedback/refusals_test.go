@@ -64,7 +64,8 @@ func TestLockedConversation(t *testing.T) {
 	s.commented("unlocked", 7, "no longer reported")
 }
 
-// TestSuspendedCredential checks that an error that affects all writes is retried with one write only.
+// TestSuspendedCredential checks that the condition reports an error that affects all writes, and that
+// all feedback is written when the error no longer occurs.
 func TestSuspendedCredential(t *testing.T) {
 	s := begin(t)
 	for n := range 8 {

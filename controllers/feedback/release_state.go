@@ -36,7 +36,7 @@ type releaseState struct {
 	unstable bool
 }
 
-// reasonMaxAge is the reason in a group's target if the preview is too old, and reasonNoSlot if it waits for a preview slot.
+// reasonMaxAge and reasonNoSlot are reasons in a group's target: the preview is too old, or waits for a preview slot.
 const reasonMaxAge, reasonNoSlot = "MaxAge", "NoSlot"
 
 // severity orders states. An environment with several Microservices has the most severe of their states.
@@ -45,7 +45,7 @@ var severity = map[v1alpha1.DeploymentState]int{
 	v1alpha1.DeploymentInProgress: 4, v1alpha1.DeploymentFailure: 5,
 }
 
-// merge returns the more severe state: an environment is a success only if all its Microservices are.
+// merge returns the more severe state: an environment is a success only if all of its Microservices are successes.
 func (v releaseState) merge(other releaseState) releaseState {
 	out := v
 	if severity[other.state] > severity[v.state] {
@@ -175,7 +175,7 @@ func (s *service) offersVersion(version string) bool {
 }
 
 // routedState returns a success if all domains of a group are programmed and route to the
-// release. Without domains an available release is a success.
+// release. Without domains, an available release is a success.
 func (s *service) routedState(slug, release string) releaseState {
 	success := releaseState{state: v1alpha1.DeploymentSuccess, description: "The release is available."}
 	for i := range s.routes {
@@ -269,9 +269,9 @@ func (s *service) chooser() *preview.Chooser {
 	return c
 }
 
-// previewCommit returns the commit of a pull request that gets a preview, whether or not its
-// image exists, or "" if there is none. It is the head commit or, if the fork received a push
-// after its approval, the approved commit as long as it is offered.
+// previewCommit returns the commit that the preview of a pull request runs, or "" if the pull request gets no
+// preview. The image of the commit need not exist. The commit is the head commit or, if the fork received a push
+// after the approval, the approved commit as long as the approved commit is offered.
 func (s *service) previewCommit(chooser *preview.Chooser, pr *v1alpha1.PullRequest) string {
 	if pr.State != v1alpha1.PullRequestOpen {
 		return ""

@@ -80,7 +80,7 @@ func recordComment(ghr *v1alpha1.GitHubRepository, res *result) {
 }
 
 // setCondition sets FeedbackReady: False until each failed write is repeated
-// successfully, True if everything is written.
+// successfully, and True if everything is written.
 func setCondition(ghr *v1alpha1.GitHubRepository, p *plan, known *repositoryEntry, search bool) {
 	set := func(value metav1.ConditionStatus, reason, message string) {
 		status.Set(&ghr.Status.Conditions, ghr.Generation, v1alpha1.ConditionFeedbackReady, value, reason, message)
@@ -98,11 +98,11 @@ func setCondition(ghr *v1alpha1.GitHubRepository, p *plan, known *repositoryEntr
 	case ghr.Spec.Feedback == nil:
 		status.Remove(&ghr.Status.Conditions, v1alpha1.ConditionFeedbackReady)
 	case p.omitted > 0:
-		set(metav1.ConditionFalse, reasonTooMany, fmt.Sprintf("%d deployments on GitHub or comments are not written, because the limit is %d deployments and %d comments: select fewer pull requests", p.omitted, maxRecords, maxComments))
+		set(metav1.ConditionFalse, reasonTooMany, fmt.Sprintf("%d deployments or comments on GitHub are not written, because the limit is %d deployments and %d comments: select fewer pull requests", p.omitted, maxRecords, maxComments))
 	case len(locked) > 0:
 		set(metav1.ConditionTrue, status.ReasonSucceeded, "comments not written because the conversation is locked: "+status.LineOf(strings.Join(locked, ", "), maxLocked))
 	case p.unknownCommits > 0:
-		set(metav1.ConditionTrue, status.ReasonSucceeded, fmt.Sprintf("releases without a deployment on GitHub, because their commit is unknown: %d; add the label org.opencontainers.image.revision to their images", p.unknownCommits))
+		set(metav1.ConditionTrue, status.ReasonSucceeded, fmt.Sprintf("releases without a deployment on GitHub, because their commit is unknown: %d; the commit of a release is the commit of its tag in status.tags", p.unknownCommits))
 	default:
 		set(metav1.ConditionTrue, status.ReasonSucceeded, "GitHub is up to date")
 	}

@@ -105,7 +105,7 @@ func TestLifeOfAPreview(t *testing.T) {
 	}
 }
 
-// TestReopened checks that the Deployment of the same commit is used again.
+// TestReopened checks that the Deployment of the commit is used again after the pull request is reopened.
 func TestReopened(t *testing.T) {
 	s := begin(t)
 	sha := s.open(feature())
@@ -122,7 +122,7 @@ func TestReopened(t *testing.T) {
 }
 
 // TestThreePushes checks that each commit has one Deployment, and that the previous Deployment remains active
-// until the new one is active.
+// until the new Deployment is active.
 func TestThreePushes(t *testing.T) {
 	s := begin(t)
 	one := s.open(feature())
@@ -406,6 +406,23 @@ func TestSecrets(t *testing.T) {
 	}
 }
 
+// TestDeletedSecret checks that the credential of a deleted Secret is no longer used.
+func TestDeletedSecret(t *testing.T) {
+	s := begin(t)
+	sha := s.open(feature())
+	s.settle()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: s.get().Spec.CredentialsSecretRef.Name}}
+	if err := env.Client.Delete(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	written := len(s.repo.Deployments())
+	s.rolloutState(1, groupName, sha+" +active")
+	s.settle()
+	if got := s.condition(); !strings.HasPrefix(got, "False SecretNotFound: ") || len(s.repo.Deployments()) != written {
+		t.Errorf("condition %q, %d Deployments, previously %d", got, len(s.repo.Deployments()), written)
+	}
+}
+
 // TestEnds checks that all feedback is removed if the GitHubRepository or its spec.feedback is deleted.
 func TestEnds(t *testing.T) {
 	for name, end := range map[string]func(*story){
@@ -602,8 +619,8 @@ func TestTwoWriters(t *testing.T) {
 	}
 }
 
-// TestManyPullRequests checks that many pull requests are written in batches, at the rate that GitHub
-// accepts, and that each is written exactly once.
+// TestManyPullRequests checks that the feedback for many pull requests is written in batches, at the rate
+// that GitHub accepts, and that the feedback for each pull request is written exactly once.
 func TestManyPullRequests(t *testing.T) {
 	s := begin(t)
 	for i := range 16 {

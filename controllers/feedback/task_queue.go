@@ -17,7 +17,7 @@ const (
 	// defaultTasks is the number of repositories that are written to concurrently.
 	defaultTasks = 16
 	// maxBatch is the maximum number of Deployments and comments that one task writes. After each
-	// task the writes are planned again.
+	// task, the writes are planned again.
 	maxBatch = 8
 	// maxTask is the timeout of one task.
 	maxTask = time.Minute
@@ -29,7 +29,7 @@ const (
 	// deletedAfter is how long a Deployment must be missing on GitHub before it counts as deleted.
 	deletedAfter = time.Minute
 	// maxAbandonTries is the number of attempts to clean up another repository while GitHub
-	// reports that it does not exist, or denies access.
+	// reports that the repository does not exist, or denies access.
 	maxAbandonTries = 10
 )
 
@@ -50,7 +50,7 @@ type repositoryEntry struct {
 	task *task
 	// outcome is a task result that is not in the status yet.
 	outcome *applied
-	// searched reports whether Deployments without a record were searched.
+	// searched reports whether Deployments without a record were searched for.
 	searched bool
 	// access is the access that was last used.
 	access   *access

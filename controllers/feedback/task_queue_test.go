@@ -13,8 +13,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestSlowHostDoesNotBlockOthers checks that repositories at a host that does not respond leave slots for
-// other repositories, however many of them there are, in however many namespaces.
+// TestSlowHostDoesNotBlockOthers checks that any number of repositories at a host that does not respond,
+// in any number of namespaces, leave slots for other repositories.
 func TestSlowHostDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	w := newTaskQueue(testingclock.NewFakeClock(time.Now()), 8)
@@ -78,7 +78,7 @@ func TestBackoff(t *testing.T) {
 	}
 }
 
-// BenchmarkPlan plans 500 open pull requests that have all been written.
+// BenchmarkPlan makes plans for 500 open pull requests whose feedback has been written.
 func BenchmarkPlan(b *testing.B) {
 	var prs []v1alpha1.PullRequest
 	var groups []v1alpha1.ReleaseGroup

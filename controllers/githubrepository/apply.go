@@ -9,7 +9,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// writeStatus writes the status if it differs, and records events. The write fails if the
+// writeStatus writes the status if it has changed, and records events. The write fails if the
 // object has changed since it was read.
 func (r *Reconciler) writeStatus(ctx context.Context, o *observed, known cacheEntry) error {
 	repository := o.repository

@@ -41,7 +41,7 @@ func TestApproval(t *testing.T) {
 	n := s.stranger()
 	s.repo.Label(n, "ok")
 	if pr := pull(t, s.poll("shop"), n); !takes(t, pr) {
-		t.Errorf("the approved commit is not approved: %+v", pr.Labels)
+		t.Errorf("the commit is not approved after the label was added: %+v", pr.Labels)
 	}
 	s.restart()
 	if pr := pull(t, s.poll("shop"), n); !takes(t, pr) {
@@ -55,7 +55,7 @@ func TestApproval(t *testing.T) {
 	s.poll("shop")
 	s.repo.Label(n, "ok")
 	if pr := pull(t, s.poll("shop"), n); !takes(t, pr) {
-		t.Errorf("the commit that was approved again is not approved: %+v", pr.Labels)
+		t.Errorf("the later commit is not approved after the label was added again: %+v", pr.Labels)
 	}
 }
 
@@ -184,11 +184,11 @@ func TestApprovalThatWasRevoked(t *testing.T) {
 	known := merge(nil, at(sha(1)), mergeContext{})
 	known = merge(known, at(sha(1), "ok"), mergeContext{})
 	if !takes(t, known[0]) {
-		t.Fatalf("the approved commit is not approved: %v", known[0].Labels)
+		t.Fatalf("the commit is not approved after the label was added: %v", known[0].Labels)
 	}
 	for _, p := range []*pullRequests{at(sha(1)), at(sha(2), "ok"), at(sha(1), "ok")} {
 		if known = merge(known, p, mergeContext{}); takes(t, known[0]) {
-			t.Errorf("the revoked commit is approved again: %v", known[0].Labels)
+			t.Errorf("a commit is approved although the approval was revoked: %v", known[0].Labels)
 		}
 	}
 }
@@ -208,6 +208,19 @@ func TestApprovalAmongManyLabels(t *testing.T) {
 	known = merge(known, poll, mergeContext{wanted: map[string]bool{"ok": true}}) // an ImagePolicy refers to the label now
 	if takes(t, known[0]) {
 		t.Errorf("the commit is approved: %v", known[0].Labels)
+	}
+	// A reviewer adds the label again while ImagePolicies refer to it.
+	seen := mergeContext{wanted: map[string]bool{"ok": true}, wantedBefore: map[string]bool{"ok": true}}
+	g.Labels = g.Labels[1:]
+	known = merge(known, &pullRequests{time: epoch, listed: []github.PullRequest{g}}, seen)
+	g.Labels = append(g.Labels, "ok")
+	approved := &pullRequests{time: epoch, listed: []github.PullRequest{g}}
+	if again := merge(known, approved, seen); !takes(t, again[0]) {
+		t.Errorf("the commit is not approved: %v", again[0].Labels)
+	}
+	seen.gap = true
+	if again := merge(known, approved, seen); takes(t, again[0]) {
+		t.Errorf("the commit is approved after a gap in polling: %v", again[0].Labels)
 	}
 }
 

@@ -182,7 +182,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	// The next poll depends on the reported results of the last one.
+	// The next poll depends on the reported results of the last poll.
 	if known := r.polls.entry(req.NamespacedName); known.unreported(o.query) {
 		if err := r.writeStatus(ctx, o, known); err != nil {
 			return status.Again(ctx, err)

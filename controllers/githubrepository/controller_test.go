@@ -2,6 +2,7 @@ package githubrepository
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -55,7 +56,8 @@ func (s *story) many(n int) []int64 {
 	return all
 }
 
-// TestLosesNone checks that all pull requests of three pages are in the status, and that no failure loses one.
+// TestLosesNone checks that all pull requests of three pages are in the status, and that no pull request is lost after
+// a failure.
 func TestLosesNone(t *testing.T) {
 	s := begin(t)
 	all := s.many(201)
@@ -143,8 +145,8 @@ func TestSteadyStateCostsNothing(t *testing.T) {
 	same(t, "version after a restart", s.poll("shop").ResourceVersion, version)
 }
 
-// TestClosed checks that only an answer for its number closes a pull request, that a closed pull request is kept
-// for a day, and that it can be opened again.
+// TestClosed checks that a pull request counts as closed only after an answer for its number, that a closed pull
+// request is kept for a day, and that it can be opened again.
 func TestClosed(t *testing.T) {
 	s := begin(t)
 	s.many(2)
@@ -300,8 +302,8 @@ func TestClosedWhileItWasMadeAgain(t *testing.T) {
 	same(t, "requests by number", s.github.Count(routePull, 200), 1)
 }
 
-// TestBranchWithoutAName checks that a pull request does not affect other pull requests if the name of its
-// branch is displayed as a space, which Git allows.
+// TestBranchWithoutAName checks that a pull request whose branch name is displayed as a space does not affect
+// other pull requests. Git allows such names.
 func TestBranchWithoutAName(t *testing.T) {
 	s := begin(t)
 	s.many(2)
@@ -380,6 +382,43 @@ func TestAnotherRepository(t *testing.T) {
 	same(t, "open", numbers(r, v1alpha1.PullRequestOpen), []int64{1})
 	same(t, "closed", numbers(r, v1alpha1.PullRequestClosed), []int64{3, 2})
 	same(t, "head", pull(t, r, 1).HeadSHA, other.PullRequest(1).HeadSHA)
+	for _, line := range s.reported() {
+		if strings.Contains(line, "Renamed") {
+			t.Errorf("reported %q", line)
+		}
+	}
+}
+
+// TestCommitsOfReleases checks that, for releases, tags are read only if the commits of the releases are needed. The tags contain these
+// commits.
+func TestCommitsOfReleases(t *testing.T) {
+	for name, test := range map[string]struct {
+		labels   []v1alpha1.LabelMatch
+		feedback *v1alpha1.Feedback
+		want     []string
+	}{
+		"not needed":      {[]v1alpha1.LabelMatch{{Name: "a", Value: "{{.Tag}}"}}, &v1alpha1.Feedback{}, nil},
+		"for a label":     {[]v1alpha1.LabelMatch{{Name: "a", Value: "{{.SHA}}"}}, nil, []string{"v1.0.0"}},
+		"for deployments": {nil, &v1alpha1.Feedback{Deployments: v1alpha1.FeedbackDeployments{Releases: true}}, []string{"v1.0.0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t)
+			s.repo.Tag("v1.0.0")
+			s.repo.Tag("other")
+			s.repo.Publish(githubtest.Release{Tag: "v1.0.0"})
+			s.repository("shop", func(r *v1alpha1.GitHubRepositorySpec) { r.Feedback = test.feedback })
+			s.policy("releases", "shop", ofReleases, func(p *v1alpha1.ImagePolicy) {
+				p.Spec.Match = &v1alpha1.Match{Labels: test.labels, Name: &v1alpha1.NameMatch{From: `^v(.*)$`, To: "$1"}}
+			})
+			r := s.poll("shop")
+			var tags []string
+			for _, tag := range r.Status.Tags {
+				tags = append(tags, tag.Name)
+			}
+			same(t, "tags", tags, test.want)
+			same(t, "releases", len(r.Status.Releases), 1)
+		})
+	}
 }
 
 // TestRenamedWithTheSpecification checks that a repository that is renamed both on GitHub and in the

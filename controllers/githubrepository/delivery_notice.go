@@ -77,7 +77,7 @@ func (l *poll) isBehind(q query) bool {
 }
 
 // includes reports whether the responses for a pull request are at least as new as a delivery.
-// It returns true for a pull request that cannot be in the list because it is closed, beyond the
+// It returns true for a pull request that cannot be in the list because it is closed, is beyond the
 // limits, or cannot be read.
 func (p *pullRequests) includes(number int64, what notice) bool {
 	if pr, ok := p.asked[number]; ok {

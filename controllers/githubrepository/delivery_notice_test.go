@@ -35,7 +35,7 @@ func (d *door) until(next, over time.Duration) (r *v1alpha1.GitHubRepository) {
 	return r
 }
 
-// reads returns the number of requests for the list since the counts were reset, with any answer.
+// reads returns the number of requests for the list since the counts were reset, regardless of the answers.
 func (d *door) reads() (n int) {
 	for request, times := range d.github.Counts() {
 		if request.Route == routePulls {
@@ -46,7 +46,7 @@ func (d *door) reads() (n int) {
 }
 
 // TestReadAgainWhileReplicasLag checks that, after a delivery about a change that GitHub's replicas do not
-// know about yet, requests are repeated without waiting for the interval until an answer contains the change.
+// know about yet, requests are repeated until an answer contains the change, before the end of the interval.
 func TestReadAgainWhileReplicasLag(t *testing.T) {
 	const lag = 20 * time.Second
 	for name, test := range map[string]struct {

@@ -24,7 +24,7 @@ func (r *Reconciler) recordEvents(repository, before *v1alpha1.GitHubRepository)
 		status.TransitionRule{Kind: v1alpha1.ConditionTruncated, Good: metav1.ConditionFalse, Worry: true},
 		status.TransitionRule{Kind: v1alpha1.ConditionWebhookReady, Good: metav1.ConditionTrue, Worry: true},
 	)
-	if was.Repository != "" && was.Repository != is.Repository {
+	if was.Repository != "" && was.Repository != is.Repository && was.RepositoryID == is.RepositoryID {
 		r.events.Record(repository, renamedEvent(was.Repository, is.Repository))
 	}
 }

@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(apiserver.Run(m, apiserver.Options{}, &env))
 }
 
-// Routes of GitHub's API reference whose requests tests count or make fail.
+// Routes in GitHub's API reference. Tests count the requests to these routes, or make them fail.
 const (
 	routePulls = "GET /repos/{owner}/{repo}/pulls"
 	routePull  = "GET /repos/{owner}/{repo}/pulls/{pull_number}"

@@ -48,7 +48,7 @@ func TestAnswersAreBounded(t *testing.T) {
 	if requests != 20 {
 		t.Errorf("%d requests, want 20", requests)
 	}
-	s.forget() // the last request may not have removed old answers yet
+	s.forget() // the last request might not have removed old answers yet
 	size := 0
 	for _, a := range s.answers {
 		size += a.size()

@@ -18,14 +18,14 @@ import (
 //	heighliner_github_poll_duration_seconds
 //	    duration of one poll, excluding the time in the queue
 //	heighliner_github_polls{state}
-//	    polls that are Waiting in the queue, and that are Running
+//	    polls that are Waiting in the queue, and polls that are Running
 //	heighliner_github_rate_limit_remaining{host}
-//	    remaining requests in this hour, for the credential with the fewest
+//	    remaining requests in this hour, for the credential with the fewest remaining requests
 //	heighliner_github_requests_total{code}
 //	    requests that were sent, including requests of feedback, by status code; none if there
 //	    was no answer
 //	heighliner_github_paused_credentials{host}
-//	    credentials that GitHub currently rate limits
+//	    credentials whose requests GitHub currently limits
 //	heighliner_webhook_total{result}
 //	    deliveries of webhooks: Accepted, Ignored, Duplicate, Unknown, Unauthorized,
 //	    MethodNotAllowed, TooLarge, UnsupportedMediaType, Malformed, TooMany or Failed
@@ -88,8 +88,8 @@ func counted[T any](m *metrics, operation string, request func(context.Context) 
 type budgets struct{ pool *github.Pool }
 
 var (
-	remaining = prometheus.NewDesc("heighliner_github_rate_limit_remaining", "Remaining requests in this hour, for the credential with the fewest, by host.", []string{"host"}, nil)
-	paused    = prometheus.NewDesc("heighliner_github_paused_credentials", "Number of credentials that GitHub currently rate limits, by host.", []string{"host"}, nil)
+	remaining = prometheus.NewDesc("heighliner_github_rate_limit_remaining", "Number of requests that remain in the current hour for the credential with the fewest remaining requests, by host.", []string{"host"}, nil)
+	paused    = prometheus.NewDesc("heighliner_github_paused_credentials", "Number of credentials whose requests GitHub currently limits, by host.", []string{"host"}, nil)
 )
 
 var requests = prometheus.NewDesc("heighliner_github_requests_total", "Number of requests to GitHub, by status code.", []string{"code"}, nil)

@@ -94,13 +94,13 @@ func (r *Reconciler) observeReaders(ctx context.Context, o *observed) error {
 			nameLabels(labels, from.PullRequests)
 		case from.Releases != nil:
 			w.releases = true
+			if needsCommits(o.repository, p) {
+				w.tags = true
+				names = append(names, nameOf(p))
+			}
 		case from.Tags != nil:
 			w.tags = true
-			name := "" // all tags
-			if p.Spec.Match != nil && p.Spec.Match.Name != nil {
-				name = p.Spec.Match.Name.From
-			}
-			names = append(names, name)
+			names = append(names, nameOf(p))
 		}
 		for _, offered := range p.Status.Releases {
 			o.offered[offered.PullRequest] = true
@@ -110,6 +110,22 @@ func (r *Reconciler) observeReaders(ctx context.Context, o *observed) error {
 	o.query.wanted.names = strings.Join(slices.Compact(names), separator)
 	o.query.wanted.labels = strings.Join(slices.Sorted(maps.Keys(labels)), separator)
 	return nil
+}
+
+// needsCommits reports whether the commits of releases are needed. GitHub lists these commits only with the tags.
+func needsCommits(repository *v1alpha1.GitHubRepository, p *v1alpha1.ImagePolicy) bool {
+	if f := repository.Spec.Feedback; f != nil && f.Deployments.Releases {
+		return true
+	}
+	return p.Spec.Match != nil && slices.ContainsFunc(p.Spec.Match.Labels, func(l v1alpha1.LabelMatch) bool { return strings.Contains(l.Value, "{{.SHA}}") })
+}
+
+// nameOf returns the expression that selects tags by name, or "" if all tags are selected.
+func nameOf(p *v1alpha1.ImagePolicy) string {
+	if p.Spec.Match == nil || p.Spec.Match.Name == nil {
+		return ""
+	}
+	return p.Spec.Match.Name.From
 }
 
 // nameLabels adds the labels that a selection of pull requests refers to, in lower case.

@@ -47,9 +47,9 @@ type query struct {
 	requested string
 }
 
-// isSame reports whether two queries differ at most in the request for a poll. If they do, a poll in progress
-// is completed and then followed by another poll. If it was canceled instead, frequent requests would cancel
-// every poll.
+// isSame reports whether two queries differ at most in the request for a poll. If only the request differs, a poll
+// in progress is completed and then followed by another poll. If the poll in progress were canceled instead,
+// frequent requests would cancel every poll.
 func (q query) isSame(other query) bool {
 	q.requested = other.requested
 	return q == other
@@ -115,7 +115,7 @@ func newPoll(q query, known cacheEntry, immediate bool, now time.Time) *poll {
 	return l
 }
 
-// answers reports whether the poll is for this query, and the next poll is not due yet.
+// answers reports whether the poll is for this query and the next poll is not due yet.
 func (l *poll) answers(q query, now time.Time) bool {
 	return l != nil && l.query == q && now.Before(l.due)
 }
@@ -184,7 +184,7 @@ func (a *poller) resolveName(after time.Time) (github.Repository, error) {
 // Another user may have taken the name. A user must decide whether the change is intended.
 func repositoryReplaced(known *v1alpha1.GitHubRepositoryStatus, now *github.Repository) error {
 	return status.NewTerminal("RepositoryReplaced", fmt.Errorf("spec.owner, spec.repo: %s is now another repository: its ID is %d, and was %d (%s); it is not read, and the status remains; "+
-		"correct the names if the repository was moved, or delete and recreate this GitHubRepository to use the new one",
+		"correct the names if the repository was moved, or delete and recreate this GitHubRepository to use the new repository",
 		known.ResolvedFrom, now.ID, known.RepositoryID, known.Repository))
 }
 

@@ -45,6 +45,8 @@ type cacheEntry struct {
 	// lastPoll and pushes have the same meaning as in mergeContext.
 	lastPoll time.Time
 	pushes   map[string]time.Time
+	// lastLabels are the wanted labels of the query of lastPoll.
+	lastLabels string
 }
 
 // task is a queued or running poll.
@@ -159,12 +161,12 @@ func (ls *pollCache) markReported(key types.NamespacedName, l *poll, known map[s
 	}
 	m.reported, m.poll = true, l.withoutAnswers()
 	if l.pulls != nil {
-		m.lastPoll, m.pushes = l.pulls.time, known
+		m.lastPoll, m.pushes, m.lastLabels = l.pulls.time, known, l.query.wanted.labels
 	}
 }
 
 // withoutAnswers returns a copy of a poll without the answers from which its results were computed. It is
-// called when the results are in the status, because a list of pull requests may have megabytes.
+// called when the results are in the status, because a list of pull requests may need several megabytes.
 func (l *poll) withoutAnswers() *poll {
 	short := *l
 	short.releases, short.tags = nil, nil
@@ -200,7 +202,7 @@ func (ls *pollCache) cancel(m *cacheEntry) {
 	}
 }
 
-// size returns the number of queued and of running polls.
+// size returns the number of queued polls and the number of running polls.
 func (ls *pollCache) size() (waiting, running int) {
 	running = ls.slots.Taken()
 	ls.mu.Lock()

@@ -53,8 +53,9 @@ type mergeContext struct {
 	// gap reports whether there was no poll for some time. A head commit may therefore have changed and changed
 	// back.
 	gap bool
-	// wanted contains the labels to which ImagePolicies refer.
-	wanted map[string]bool
+	// wanted contains the labels to which ImagePolicies refer, and wantedBefore contains the labels to which they
+	// referred at lastPoll.
+	wanted, wantedBefore map[string]bool
 	// lastPoll is the time of the poll that the previous state is from; zero if an earlier process made this
 	// poll.
 	lastPoll time.Time
@@ -64,7 +65,7 @@ type mergeContext struct {
 }
 
 // merge merges a poll into the known pull requests, highest number first. It is pure and
-// idempotent. Only an answer for its number can close or remove a pull request.
+// idempotent. A pull request is closed or removed only by the answer to a request for its number.
 func merge(known []v1alpha1.PullRequest, p *pullRequests, m mergeContext) []v1alpha1.PullRequest {
 	merged := map[int64]v1alpha1.PullRequest{}
 	before := map[int64]v1alpha1.PullRequest{}
@@ -220,7 +221,7 @@ func headTime(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *pullReq
 	return timestamp(date)
 }
 
-// notPushedBefore returns a time before which the head commit was not pushed; zero if it is not known.
+// notPushedBefore returns a time before which the head commit was not pushed; zero if no such time is known.
 func notPushedBefore(g github.PullRequest, k v1alpha1.PullRequest, was bool, m mergeContext) time.Time {
 	switch {
 	case !was:
@@ -256,17 +257,20 @@ func pushTimes(known []v1alpha1.PullRequest, p *pullRequests, m mergeContext) ma
 // then other labels by name. Each label has the head commit at which it was added, because a
 // reviewer who approves a commit with a label has not seen later commits. A label's commit is
 // empty if it is not known, because the label appeared together with another head commit. For a pull
-// request from a fork, the commit is also unknown if the pull request is new or was reopened, after a
-// gap in polling, or if the known labels were truncated. Other pull requests require no approval.
+// request from a fork, the commit is also unknown if the pull request is new or was reopened, if there was a
+// gap in polling, or if the label could have been truncated before. Other pull requests require no approval.
 func labels(g github.PullRequest, k v1alpha1.PullRequest, was bool, m mergeContext) []v1alpha1.PullRequestLabel {
 	sha := g.HeadSHA
-	unseen := !was || m.gap || k.State == v1alpha1.PullRequestClosed || len(k.Labels) >= someLabels
+	unseen := !was || m.gap || k.State == v1alpha1.PullRequestClosed
 	if was && k.HeadSHA != g.HeadSHA || g.Fork && unseen {
 		sha = ""
 	}
 	var result []v1alpha1.PullRequestLabel
 	for _, name := range g.Labels {
 		label := v1alpha1.PullRequestLabel{Name: cut(name, maxLabel), SHA: sha}
+		if g.Fork && m.truncated(k.Labels, label.Name) {
+			label.SHA = ""
+		}
 		if i := slices.IndexFunc(k.Labels, func(l v1alpha1.PullRequestLabel) bool { return l.Name == label.Name }); i >= 0 {
 			label = k.Labels[i]
 		}
@@ -276,10 +280,10 @@ func labels(g github.PullRequest, k v1alpha1.PullRequest, was bool, m mergeConte
 	slices.SortFunc(result, byName)
 	result = slices.CompactFunc(result, func(a, b v1alpha1.PullRequestLabel) bool { return a.Name == b.Name })
 	slices.SortStableFunc(result, func(a, b v1alpha1.PullRequestLabel) int {
-		return cmp.Compare(m.rank(a.Name), m.rank(b.Name))
+		return cmp.Compare(rank(m.wanted, a.Name), rank(m.wanted, b.Name))
 	})
 	named := 0
-	for named < len(result) && m.rank(result[named].Name) == 0 {
+	for named < len(result) && refersTo(m.wanted, result[named].Name) {
 		named++
 	}
 	result = result[:min(len(result), max(someLabels, named), maxLabels)]
@@ -287,14 +291,25 @@ func labels(g github.PullRequest, k v1alpha1.PullRequest, was bool, m mergeConte
 	return result
 }
 
-// rank returns a label's rank, which is 0 if an ImagePolicy refers to the label. The comparison
-// ignores case, as GitHub does, and accepts any commit for {{.SHA}}.
-func (m mergeContext) rank(label string) int {
-	label = strings.ToLower(label)
-	if m.wanted[label] || m.wanted[wholeCommit.ReplaceAllString(label, "{{.sha}}")] {
+// truncated reports whether a pull request may have had a label that is not among the known labels, because the known
+// labels are truncated. Labels to which ImagePolicies refer are not truncated.
+func (m mergeContext) truncated(known []v1alpha1.PullRequestLabel, label string) bool {
+	return len(known) >= maxLabels || len(known) >= someLabels && !refersTo(m.wantedBefore, label)
+}
+
+// rank returns 0 for a label to which ImagePolicies refer, and 1 for other labels.
+func rank(wanted map[string]bool, label string) int {
+	if refersTo(wanted, label) {
 		return 0
 	}
 	return 1
+}
+
+// refersTo reports whether a label is wanted. The comparison ignores case, as GitHub does, and accepts any
+// commit for {{.SHA}}.
+func refersTo(wanted map[string]bool, label string) bool {
+	label = strings.ToLower(label)
+	return wanted[label] || wanted[wholeCommit.ReplaceAllString(label, "{{.sha}}")]
 }
 
 var wholeCommit = regexp.MustCompile(`[0-9a-f]{40}`)
@@ -387,11 +402,10 @@ const (
 )
 
 // retainPullRequests drops closed pull requests that are no longer offered. It then drops more pull requests
-// until the rest fits into the given number of bytes of JSON, and returns how many these were. It first drops
-// closed pull requests, then pull requests from forks, which anyone can open, then other pull requests, then
-// offered pull requests, and finally closed pull requests that are still offered, because
-// ImagePolicies have not observed the change yet. Within each of these classes, it drops the oldest pushes
-// first.
+// until the rest fits into the given number of bytes of JSON, and returns the number of pull requests that it drops
+// for this reason. It first drops closed pull requests, then pull requests from forks, which anyone can open, then
+// other pull requests, then offered pull requests, and finally closed pull requests that are still offered, because
+// ImagePolicies have not observed the change yet. Within each of these classes, it drops the oldest pushes first.
 func retainPullRequests(all []v1alpha1.PullRequest, held map[int64]bool, now time.Time, room int) ([]v1alpha1.PullRequest, int) {
 	const (
 		ended = iota

@@ -100,7 +100,7 @@ func TestMergeProperties(t *testing.T) {
 		}
 
 		if !slices.IsSortedFunc(merged, func(a, b v1alpha1.PullRequest) int { return int(b.Number - a.Number) }) || len(after) != len(merged) {
-			t.Fatalf("not in order, or twice: %v", merged)
+			t.Fatalf("pull requests are not in order, or occur twice: %v", merged)
 		}
 		for n, k := range before {
 			pr, there := after[n]
@@ -125,7 +125,7 @@ func TestMergeProperties(t *testing.T) {
 				t.Fatalf("pull request %d is %s since %v", n, pr.State, pr.ClosedTime)
 			}
 			if was && k.HeadSHA == pr.HeadSHA && k.HeadTime != nil && !pr.HeadTime.Equal(k.HeadTime) {
-				t.Fatalf("the time of the head of pull request %d moved", n)
+				t.Fatalf("the time of the head of pull request %d changed", n)
 			}
 			if pushed := was && k.HeadSHA != pr.HeadSHA; pushed && pr.HeadTime != nil && pr.HeadTime.Time.Before(m.lastPoll) {
 				t.Fatalf("pull request %d was pushed before the poll that saw another head", n)
@@ -149,7 +149,7 @@ func TestMergeProperties(t *testing.T) {
 				case was && k.HeadSHA != pr.HeadSHA && !pr.PushTime.Equal(timestamp(epoch)):
 					t.Fatalf("the new head of pull request %d was pushed at %s", n, pr.PushTime)
 				case was && k.HeadSHA == pr.HeadSHA && k.HeadTime != nil && !pr.PushTime.Equal(k.PushTime):
-					t.Fatalf("the push of pull request %d moved to %s", n, pr.PushTime)
+					t.Fatalf("the push time of pull request %d changed to %s", n, pr.PushTime)
 				}
 				if pr.HeadTime != nil && pr.HeadTime.After(epoch) {
 					t.Fatalf("the head of pull request %d is from %s, after the poll", n, pr.HeadTime)
@@ -187,7 +187,7 @@ func TestRetainProperties(t *testing.T) {
 		}
 		shuffled := rapid.Permutation(known).Draw(t, "order")
 		if again, _ := retainPullRequests(shuffled, held, now, room); fmt.Sprint(again) != fmt.Sprint(kept) {
-			t.Fatalf("with another order it keeps %v, was %v", again, kept)
+			t.Fatalf("with another order, %v are kept, want %v", again, kept)
 		}
 		all, none := retainPullRequests(known, held, now, maxBytes)
 		if none != 0 {
@@ -205,7 +205,7 @@ func TestRetainProperties(t *testing.T) {
 			if _, ok := there[pr.Number]; !ok && pr.State == v1alpha1.PullRequestClosed && held[pr.Number] {
 				for _, k := range kept {
 					if k.State == v1alpha1.PullRequestOpen {
-						t.Fatalf("pull request %d, which was just closed, was dropped before %d", pr.Number, k.Number)
+						t.Fatalf("pull request %d, which is closed and in use, was dropped before the open pull request %d", pr.Number, k.Number)
 					}
 				}
 			}
@@ -239,7 +239,7 @@ func TestRetainBounds(t *testing.T) {
 	oldest := slices.MinFunc(kept, func(a, b v1alpha1.PullRequest) int { return a.HeadTime.Compare(b.HeadTime.Time) })
 	for _, pr := range all {
 		if _, ok := byNumber(kept)[pr.Number]; !ok && pr.HeadTime.After(oldest.HeadTime.Time) {
-			t.Fatalf("pull request %d of %s was omitted, but %d of %s was kept", pr.Number, pr.HeadTime, oldest.Number, oldest.HeadTime)
+			t.Fatalf("pull request %d with head time %s was omitted, but %d with head time %s was kept", pr.Number, pr.HeadTime, oldest.Number, oldest.HeadTime)
 		}
 	}
 	for n := range all {

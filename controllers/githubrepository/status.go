@@ -86,10 +86,7 @@ const maxGap = 5 * time.Minute
 func applyPullRequests(o *observed, known cacheEntry, now time.Time, cut *truncation) map[string]time.Time {
 	st, p := &o.repository.Status, known.poll.pulls
 	q := &known.poll.query
-	m := mergeContext{gap: known.lastPoll.IsZero() || p.time.Sub(known.lastPoll) > q.interval+maxGap, wanted: map[string]bool{}, lastPoll: known.lastPoll, pushes: known.pushes}
-	for name := range strings.SplitSeq(q.wanted.labels, separator) {
-		m.wanted[name] = true
-	}
+	m := mergeContext{gap: known.lastPoll.IsZero() || p.time.Sub(known.lastPoll) > q.interval+maxGap, wanted: labelSet(q.wanted.labels), wantedBefore: labelSet(known.lastLabels), lastPoll: known.lastPoll, pushes: known.pushes}
 	late := pushTimes(st.PullRequests, p, m)
 	merged := merge(st.PullRequests, p, m)
 	held := maps.Clone(o.offered)
@@ -109,6 +106,15 @@ func applyPullRequests(o *observed, known cacheEntry, now time.Time, cut *trunca
 	st.PullRequests, left = retainPullRequests(merged, held, now, max(minPullBytes, maxBytes-sizeOf(st)))
 	cut.add(reasonTooManyPulls, "pull requests", left, p.more)
 	return late
+}
+
+// labelSet returns the labels of a query.
+func labelSet(joined string) map[string]bool {
+	set := map[string]bool{}
+	for name := range strings.SplitSeq(joined, separator) {
+		set[name] = true
+	}
+	return set
 }
 
 // pullsWereCut reports whether the last poll omitted open pull requests.
@@ -135,7 +141,7 @@ func (c *truncation) add(reason, what string, left int, more bool) {
 	case left == 0:
 		c.parts = append(c.parts, fmt.Sprintf("only the first 2000 %s are read", what))
 	case more:
-		c.parts = append(c.parts, fmt.Sprintf("%d %s of the first 2000 do not fit into the status, and the rest is not read", left, what))
+		c.parts = append(c.parts, fmt.Sprintf("%d of the first 2000 %s do not fit into the status, and only the first 2000 are read", left, what))
 	default:
 		c.parts = append(c.parts, fmt.Sprintf("%d %s do not fit into the status", left, what))
 	}

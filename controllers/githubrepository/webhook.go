@@ -29,18 +29,18 @@ import (
 const (
 	// maxPayload is the maximum size of a delivery in bytes.
 	maxPayload = github.MaxPayload
-	// maxDeliveries is the maximum number of deliveries that are read concurrently, and maxDeliveriesFrom the
-	// maximum from one address, which may be that of a proxy. A slow body occupies a slot for ten seconds.
-	// There is no limit per repository, because anyone can send deliveries whose signature is not verified
-	// yet.
+	// maxDeliveries is the maximum number of deliveries that are read concurrently, and maxDeliveriesFrom is the
+	// maximum number from one address, which may be the address of a proxy. A slow body occupies a slot for ten
+	// seconds. There is no limit per repository, because anyone can send deliveries whose signature is not
+	// verified yet.
 	maxDeliveries     = 64
 	maxDeliveriesFrom = 32
 	// secretAge is how long a Secret is cached, so that unverified deliveries cause few reads.
 	// maxSecrets is the maximum number of cached Secrets.
 	secretAge  = 5 * time.Second
 	maxSecrets = 1024
-	// rememberedFor is how long duplicates of a delivery are detected, among the last
-	// maxRemembered deliveries. GitHub sends a delivery again only when a user requests it.
+	// rememberedFor is how long duplicates of a delivery are detected. Only the last maxRemembered deliveries
+	// are remembered. GitHub sends a delivery again only when a user requests this.
 	rememberedFor = 10 * time.Minute
 	maxRemembered = 4096
 	// maxSources is the maximum number of repositories whose rates are tracked.
@@ -96,7 +96,7 @@ type webhookHandler struct {
 	sources *lru.Cache // *incoming by repository
 }
 
-// cachedSecret is the secret of a webhook at a time.
+// cachedSecret is the secret of a webhook with the time at which it was read.
 type cachedSecret struct {
 	at     time.Time
 	secret []byte // nil if there is no secret
@@ -202,12 +202,12 @@ func (h *webhookHandler) receive(r *http.Request) (code int, result, text string
 	if !h.stateOf(key).deliveries.AllowN(h.clock.Now(), 1) {
 		return http.StatusTooManyRequests, resultTooMany, "too many deliveries"
 	}
-	if h.isDuplicate(key, event.Delivery) {
-		return http.StatusAccepted, resultDuplicate, "duplicate delivery"
-	}
 	about, err := h.repositoriesOf(r.Context(), repository, event)
 	if err != nil {
 		return h.internalError(r, "list GitHubRepositories", err)
+	}
+	if h.isDuplicate(key, event.Delivery) {
+		return http.StatusAccepted, resultDuplicate, "duplicate delivery"
 	}
 	followed := false
 	for _, one := range about {
@@ -261,8 +261,8 @@ func (h *webhookHandler) repositoriesOf(ctx context.Context, at *v1alpha1.GitHub
 	return about, nil
 }
 
-// isAbout reports whether an event concerns a repository. It compares the ID, which does not change
-// when a repository is renamed, or the name.
+// isAbout reports whether an event concerns a repository. It compares the ID, which does not change when a
+// repository is renamed, and the names. An event without a repository concerns every repository.
 func isAbout(e github.Event, repository *v1alpha1.GitHubRepository) bool {
 	return e.Repository == "" ||
 		e.RepositoryID != 0 && e.RepositoryID == repository.Status.RepositoryID ||

@@ -158,7 +158,7 @@ func TestDeliveriesThatAreRefused(t *testing.T) {
 		d.mu.Unlock()
 		if test.result == "Unknown" && test.want == 401 || name == "another secret" {
 			if none != "" && none != string(text) {
-				t.Errorf("%s: answers %q, others of 401 %q", name, text, none)
+				t.Errorf("%s: the response is %q, but other responses with status 401 are %q", name, text, none)
 			}
 			none = string(text)
 		}
@@ -171,6 +171,28 @@ func TestDeliveriesThatAreRefused(t *testing.T) {
 
 func body(r *http.Request, text []byte) {
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
+}
+
+// TestDeliveryAfterAnError checks that a delivery that could not be processed is processed when GitHub sends it again.
+func TestDeliveryAfterAnError(t *testing.T) {
+	d := serve(t)
+	n := d.repo.Open(githubtest.PullRequest{HeadRef: "x"})
+	delivery := d.repo.PullRequestEvent(n, "edited")
+	working := d.hooks.repositories
+	d.hooks.repositories = unlisted{working}
+	same(t, "answer after an error", d.send(delivery, "signs"), 503)
+	d.hooks.repositories = working
+	same(t, "answer to the same delivery", d.send(delivery, "signs"), 202)
+	same(t, "hints", d.after(time.Minute), []string{fmt.Sprintf("shop [%d]", n)})
+	same(t, "answer to a duplicate", d.send(delivery, "signs"), 202)
+	same(t, "hints of a duplicate", d.after(time.Minute), nil)
+}
+
+// unlisted is a client that cannot list objects.
+type unlisted struct{ client.Reader }
+
+func (unlisted) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return errors.New("the cache has not started")
 }
 
 // TestHints checks that deliveries within a second are combined into one hint, and that a repeated delivery is
