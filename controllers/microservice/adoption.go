@@ -28,7 +28,8 @@ const (
 	reasonAdopted                = "Adopted"
 )
 
-// requeueDeployment is the interval at which a missing Deployment is read, because Deployments are not watched.
+// requeueDeployment is the interval at which a Deployment that is missing or cannot be adopted is read again,
+// because Deployments are not watched.
 const requeueDeployment = time.Minute
 
 // adoption is the progress of the takeover from a Deployment.
@@ -39,7 +40,7 @@ type adoption struct {
 	scale *appsv1.Deployment
 	// replicas is the previous number of replicas of the Deployment, if scale is set.
 	replicas int32
-	// requeue is the time of the next reconcile; zero if only a change requires one.
+	// requeue is the time of the next reconcile; zero if no reconcile is necessary until something changes.
 	requeue time.Time
 }
 
@@ -62,9 +63,9 @@ func (r *Reconciler) observeDeployment(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// adopt decides whether to scale the previous Deployment to zero. It does so when a release is active and
-// available, each Service that a policy adopts routes to the release, and requests in flight to the previous
-// pods have had time to end. It is pure.
+// adopt decides whether to scale the previous Deployment to zero. The Deployment is scaled to zero when a
+// release is active and available, each Service that a policy adopts routes to the release, and requests in
+// flight to the previous pods have had time to end. The function is pure.
 func adopt(o *observed, now time.Time) *adoption {
 	name, d := o.ms.Spec.AdoptFrom.DeploymentName, o.deployment
 	say := func(reason, format string, args ...any) *adoption {
@@ -72,7 +73,7 @@ func adopt(o *observed, now time.Time) *adoption {
 	}
 	switch {
 	case d == nil:
-		a := say(reasonDeploymentNotFound, "spec.adoptFrom.deploymentName: Deployment %q does not exist: create it, or delete and re-create this Microservice, because the field is immutable; releases start in the meantime", name)
+		a := say(reasonDeploymentNotFound, "spec.adoptFrom.deploymentName: Deployment %q does not exist: create it, or delete this Microservice and create it again with the correct value, because the field is immutable; releases start in the meantime", name)
 		a.requeue = now.Add(requeueDeployment)
 		return a
 	case metav1.GetControllerOf(d) != nil:
@@ -122,7 +123,7 @@ func adopt(o *observed, now time.Time) *adoption {
 	return a
 }
 
-// adoptedReplicas returns the replicas that the Deployment had before it was scaled to zero.
+// adoptedReplicas returns the number of replicas that the Deployment had before it was scaled to zero.
 func adoptedReplicas(d *appsv1.Deployment) (int32, bool) {
 	n, err := strconv.ParseInt(d.Annotations[v1alpha1.AnnotationAdoptedReplicas], 10, 32)
 	return int32(n), err == nil && n >= 0

@@ -131,7 +131,8 @@ func TestAdoptionScalesThePreviousDeploymentLast(t *testing.T) {
 	s.play()
 	same(t, "writes in a stable state", s.writes[writes:], []string{})
 
-	// The takeover is reverted: first the pods, then the Service, then the drain, and then the releases are deleted.
+	// The takeover is reverted: the previous pods start, the Service returns, the drain passes, and the releases
+	// are deleted.
 	s.remove()
 	s.pass()
 	same(t, "replicas when it is deleted", s.previousReplicas(), int32(3))
@@ -152,8 +153,8 @@ func TestAdoptionScalesThePreviousDeploymentLast(t *testing.T) {
 	same(t, "annotations", len(d.Annotations), 0)
 }
 
-// TestReleasesOutliveTheRoutes checks a policy that is deleted together with the Microservice and whose
-// routes target the releases until then. The releases must be deleted only after the policy and the drain.
+// TestReleasesOutliveTheRoutes checks a policy that is deleted together with the Microservice and whose routes
+// still target the releases. The releases must be deleted only after the policy is gone and the drain has ended.
 func TestReleasesOutliveTheRoutes(t *testing.T) {
 	t.Parallel()
 	s := begin(t, adopts(v1alpha1.DeletionRestore))
@@ -175,7 +176,7 @@ func TestReleasesOutliveTheRoutes(t *testing.T) {
 	s.remove()
 	s.pass()
 	s.run(3)
-	s.routesTo("") // its Service is restored, and its routes still exist
+	s.routesTo("") // The Service is restored, and the routes of the policy still exist.
 	for range 3 {
 		s.clock.Step(31 * time.Second)
 		s.pass()
@@ -233,7 +234,7 @@ func TestDeletionEndsDespiteFailures(t *testing.T) {
 	s.offer("1.0.0")
 	s.play(func() bool { return s.previousReplicas() == 0 })
 	s.remove()
-	s.run(0) // Its pods never become available.
+	s.run(0) // The previous pods never become available.
 	start := s.clock.Now()
 	for !s.removed() {
 		result, err := s.pass()
@@ -246,7 +247,7 @@ func TestDeletionEndsDespiteFailures(t *testing.T) {
 		}
 	}
 	if !strings.Contains(strings.Join(s.events, "\n"), "DeletionPolicyNotDone") {
-		t.Errorf("no Microservice is reported: %q", s.events)
+		t.Errorf("no event reports DeletionPolicyNotDone: %q", s.events)
 	}
 }
 
@@ -310,7 +311,7 @@ func TestRestoreWithoutTheAnnotation(t *testing.T) {
 	s.play()
 	var d appsv1.Deployment
 	s.get("web", &d)
-	d.Annotations = nil // as a tool does that applies its manifest
+	d.Annotations = nil // as a tool that applies its manifest does
 	if err := env.Client.Update(t.Context(), &d); err != nil {
 		t.Fatal(err)
 	}

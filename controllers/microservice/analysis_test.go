@@ -26,8 +26,8 @@ func TestAnalysisThatIsNotCEL(t *testing.T) {
 }
 
 // TestAnalysisTemplate checks that no release starts without the template, that a release starts when the
-// template is created, and that the canary waits in its step both for the measurements and while the template
-// does not exist.
+// template is created, and that the canary waits in its step for the measurements, even while the template does
+// not exist.
 func TestAnalysisTemplate(t *testing.T) {
 	t.Parallel()
 	s := begin(t)

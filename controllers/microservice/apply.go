@@ -28,12 +28,12 @@ type pass struct {
 
 // applied is the result of applying a plan.
 type applied struct {
-	// unwritable contains the releases to which the API server rejected a write in this reconcile.
+	// unwritable contains, by release, the error of a write that the API server rejected in this reconcile.
 	unwritable map[string]error
 }
 
-// planAndCreate computes the plan, and applies the writes that precede the rollout state. A revived
-// release must be stamped before the rollout state refers to it (protocol rule 2). If the API server
+// planAndCreate computes the plan, and applies the writes that precede the write of the rollout state. A
+// revived release must be stamped before the rollout state refers to it (protocol rule 2). If the API server
 // rejects the stamp, the plan is computed again without the revival, so that a release that fails or
 // that a user aborts still loses its traffic.
 //
@@ -62,12 +62,12 @@ func (r *Reconciler) planAndCreate(ctx context.Context, w *pass) (refused, err e
 	return refused, nil
 }
 
-// ensureReleases creates, revives and scales up releases. These are all writes that may precede the
-// write of the rollout state.
+// ensureReleases creates, revives and scales up releases. No other write of a release may precede
+// the write of the rollout state.
 //
 // refused is the error of releases that could not be created, scaled up, or given their disruption
 // budget or autoscaler. It does not block other writes: the planner counts the existing pods, and a
-// canary that fails must lose its weight even if the API server rejects the write of any release.
+// canary that fails must lose its weight even if the API server rejects the writes of releases.
 // Releases that could not be stamped are recorded as unwritable, and the plan must be computed again.
 // err is the error that ends the reconcile: a plan based on outdated facts is dropped.
 func (r *Reconciler) ensureReleases(ctx context.Context, w *pass) (refused, err error) {
@@ -114,7 +114,7 @@ func (r *Reconciler) ensureReleases(ctx context.Context, w *pass) (refused, err 
 	return refused, nil
 }
 
-// unchanged returns an error if an object changed since it was read. A rejected write does not show
+// unchanged returns an error if an object has changed since it was read. A rejected write does not show
 // such a change, and the decision about the object may be outdated.
 func (r *Reconciler) unchanged(ctx context.Context, object *v1alpha1.VersionedMicroservice) error {
 	var live v1alpha1.VersionedMicroservice
@@ -122,7 +122,7 @@ func (r *Reconciler) unchanged(ctx context.Context, object *v1alpha1.VersionedMi
 		return fmt.Errorf("get release %q: %w", object.Name, err)
 	}
 	if live.UID != object.UID || live.ResourceVersion != object.ResourceVersion {
-		return conflict(object, "it was changed since it was read")
+		return conflict(object, "it has changed since it was read")
 	}
 	return nil
 }
@@ -215,7 +215,7 @@ func (r *Reconciler) resize(ctx context.Context, w *pass, name string, replicas 
 	return nil
 }
 
-// mark sets or removes the mark of releases that were never active.
+// mark marks the object of a release that was never active, and otherwise removes the mark.
 func mark(plan release.Result, object *v1alpha1.VersionedMicroservice) {
 	if slices.Contains(plan.NeverActive, object.Name) {
 		metav1.SetMetaDataAnnotation(&object.ObjectMeta, v1alpha1.AnnotationNeverActive, "true")
@@ -224,7 +224,7 @@ func mark(plan release.Result, object *v1alpha1.VersionedMicroservice) {
 	delete(object.Annotations, v1alpha1.AnnotationNeverActive)
 }
 
-// applyEnds applies the writes that follow the rollout state.
+// applyEnds applies the writes that follow the write of the rollout state.
 func (r *Reconciler) applyEnds(ctx context.Context, w *pass) error {
 	if err := r.retire(ctx, w); err != nil {
 		return err
@@ -235,8 +235,8 @@ func (r *Reconciler) applyEnds(ctx context.Context, w *pass) error {
 	return nil
 }
 
-// retire scales down and deletes releases. These are all writes that must follow the write of the
-// rollout state. After a conflict with a newer object the plan is dropped.
+// retire scales down and deletes releases. These writes must follow the write of the rollout
+// state. After a conflict with a newer object, the plan is dropped.
 func (r *Reconciler) retire(ctx context.Context, w *pass) error {
 	var errs []error
 	for _, x := range w.plan.Retire {

@@ -87,7 +87,7 @@ func TestAbortedCanaryKeepsItsAutoscaler(t *testing.T) {
 }
 
 // TestReplacedReleaseKeepsItsAutoscaler checks that, on promotion, the previous active release keeps the pods
-// that its autoscaler added, because it has half of the traffic until the routes follow.
+// that its autoscaler added, because this release has half of the traffic until the routes change.
 func TestReplacedReleaseKeepsItsAutoscaler(t *testing.T) {
 	t.Parallel()
 	s := half(t)
@@ -270,7 +270,7 @@ func TestRefusedWriteOnOldFacts(t *testing.T) {
 		t.Errorf("a plan with outdated facts is not dropped: %v", err)
 	}
 	if got := s.rolloutState(); !strings.Contains(got, "1.1.0 canary 50%") {
-		t.Errorf("a removed decision was applied:\n%s", got)
+		t.Errorf("a replaced decision was applied:\n%s", got)
 	}
 }
 

@@ -44,7 +44,7 @@ func setConditions(w *pass, problem *status.Error) {
 	setReady(w, problem)
 }
 
-// state is the reason and message of a condition that is True; empty if it is not True.
+// state is the reason and message of a condition that is True; empty if the condition is not True.
 type state struct{ reason, message string }
 
 // setFromPlan sets a condition from the plan's states, most severe first, and from further states. The
@@ -97,7 +97,7 @@ func setReady(w *pass, problem *status.Error) {
 	ready, reason, message := serves(w)
 	switch {
 	case ready && w.facts.SourceStale && !w.sourceFresh:
-		status.Reconciling(conds, gen, "SourcePending", "the ImagePolicy has not completed a scan with its current specification yet")
+		status.Reconciling(conds, gen, reasonSourcePending, sourcePending)
 	case ready:
 		status.Ready(conds, gen, status.ReasonSucceeded, message)
 	case reason == "ReleaseFailed":
@@ -106,6 +106,12 @@ func setReady(w *pass, problem *status.Error) {
 		status.Reconciling(conds, gen, reason, message)
 	}
 }
+
+// reasonSourcePending is the reason while new versions of an ImagePolicy are ignored, because they do not belong to its current specification.
+const (
+	reasonSourcePending = "SourcePending"
+	sourcePending       = "the ImagePolicy has not completed a scan with its current specification yet"
+)
 
 // withoutReplicas reports whether a release should have no pods.
 func withoutReplicas(w *pass, row *v1alpha1.Release) bool {
@@ -129,6 +135,8 @@ func serves(w *pass) (ok bool, reason, message string) {
 		return false, string(release.GroupEnded), fmt.Sprintf("%s does not start: spec.endedGroups names its group %s", o.SemVer.Version, o.SemVer.Name)
 	case o != nil && w.ms.Spec.Paused:
 		return false, string(release.Paused), fmt.Sprintf("%s does not start: spec.paused is set", o.SemVer.Version)
+	case o != nil && w.facts.SourceStale:
+		return false, reasonSourcePending, sourcePending
 	default:
 		return false, "NoVersions", fmt.Sprintf("ImagePolicy %q offers no version yet", w.ms.Spec.ImagePolicyRef.Name)
 	}
@@ -156,7 +164,7 @@ func serves(w *pass) (ok bool, reason, message string) {
 		case !row.Available:
 			return false, "ActiveUnavailable", fmt.Sprintf("active release %s of group %s has fewer available replicas than desired", row.SemVer.Version, g.Name)
 		case !programmed(w.facts.Policies, g.Slug):
-			return false, "NotProgrammed", fmt.Sprintf("no networkpolicies.hlnr.io has programmed group %s yet", g.Name)
+			return false, "NotProgrammed", fmt.Sprintf("no networkpolicies.hlnr.io object has programmed group %s yet", g.Name)
 		}
 		lines = append(lines, fmt.Sprintf("%s in group %s", row.SemVer.Version, g.Name))
 	}
@@ -201,7 +209,7 @@ func blocked(w *pass, slug string) string {
 	return ""
 }
 
-// programmed reports whether a policy routes to the group, or there are no policies.
+// programmed reports whether a policy routes to the group. It returns true if there are no policies.
 func programmed(policies []release.Policy, slug string) bool {
 	if len(policies) == 0 {
 		return true
@@ -216,13 +224,14 @@ func programmed(policies []release.Policy, slug string) bool {
 	return false
 }
 
-// noNetworkPolicy returns the state for canary steps without routes: they have no effect (protocol rule 18) unless they split pods (rule 46).
+// noNetworkPolicy returns the state for canary steps without routes: such steps have no effect
+// (protocol rule 18), unless they split pods (rule 46).
 func noNetworkPolicy(w *pass) state {
 	split := slices.ContainsFunc(w.facts.State.Groups, func(g release.Group) bool { return !release.ByPods(&w.facts, &g) })
 	if w.ms.Spec.UpdateStrategy.Canary == nil || len(w.facts.Policies) > 0 || !split {
 		return state{}
 	}
-	return state{reasonNoNetworkPolicy, "no networkpolicies.hlnr.io routes to this Microservice: weights have no effect, and steps do not shift traffic"}
+	return state{reasonNoNetworkPolicy, "no networkpolicies.hlnr.io object routes to this Microservice: weights have no effect, and steps do not shift traffic"}
 }
 
 // weightsNotSupported returns the state for groups whose traffic no policy can split. The weights of steps
@@ -250,7 +259,7 @@ func weightsNotSupported(w *pass) state {
 		return state{}
 	}
 	return state{reasonWeightsNotSupported, fmt.Sprintf(
-		"the traffic of group %s moves as a whole on promotion, and steps do not shift traffic: set spec.domains of its networkpolicies.hlnr.io, and a spec.provider that splits traffic by weight", strings.Join(whole, ", "))}
+		"the traffic of group %s moves as a whole on promotion, and steps do not shift traffic: set spec.domains of the networkpolicies.hlnr.io object, and a spec.provider that splits traffic by weight", strings.Join(whole, ", "))}
 }
 
 // failed returns the state for versions that failed.
@@ -303,8 +312,8 @@ var waits = map[release.Reason]string{
 }
 
 // progressOf returns the reason for condition Progressing of a note, or "". A freeze is not a reason while the
-// same group waits for something that does not end with the freeze: for a pause, or for pods of an unhealthy
-// release.
+// same group waits for something that does not end with the freeze: for the end of a pause, or for pods of an
+// unhealthy release.
 func progressOf(notes []release.Note, n release.Note) string {
 	first := func(x release.Note) bool {
 		return x.Slug == n.Slug && !x.Event && (x.Reason == release.Unhealthy || x.Reason == release.Paused)
@@ -363,8 +372,8 @@ func setProgressing(ms *v1alpha1.Microservice, plan release.Result) {
 }
 
 // arrives reports whether a group without an active release takes no traffic from other groups. The newest
-// domains route to an older group until the first release of the new group has completed the steps, and as
-// long as a policy has no status.
+// domains route to an older group until the first release of the new group has completed the steps. While a
+// policy has no status, its newest domains are assumed to route to an older group.
 func arrives(w *pass, g *v1alpha1.ReleaseGroup) bool {
 	c := w.ms.Spec.UpdateStrategy.Canary
 	if c == nil || len(c.Steps) == 0 {

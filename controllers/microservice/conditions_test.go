@@ -92,18 +92,19 @@ func TestReadyWithoutReleases(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		policy          *v1alpha1.ImagePolicy
-		paused          bool
+		paused, stale   bool
 		ended           []string
 		reason, message string
 	}{
-		"no version offered":    {nil, true, nil, "NoVersions", `ImagePolicy "shop" offers no version yet`},
-		"paused":                {policy, true, nil, "Paused", "1.0.0 does not start: spec.paused is set"},
-		"one group has ended":   {policy, true, []string{"1.x"}, "Paused", "0.9.0 does not start: spec.paused is set"},
-		"all groups have ended": {policy, false, []string{"1.x", "0-x"}, "Ended", "1.0.0 does not start: spec.endedGroups names its group 1.x"},
+		"no version offered":    {nil, true, true, nil, "NoVersions", `ImagePolicy "shop" offers no version yet`},
+		"paused":                {policy, true, false, nil, "Paused", "1.0.0 does not start: spec.paused is set"},
+		"one group has ended":   {policy, true, false, []string{"1.x"}, "Paused", "0.9.0 does not start: spec.paused is set"},
+		"all groups have ended": {policy, false, false, []string{"1.x", "0-x"}, "Ended", "1.0.0 does not start: spec.endedGroups names its group 1.x"},
+		"not scanned again":     {policy, false, true, nil, "SourcePending", "the ImagePolicy has not completed a scan with its current specification yet"},
 	} {
 		ms := &v1alpha1.Microservice{}
 		ms.Spec.ImagePolicyRef.Name, ms.Spec.Paused, ms.Spec.EndedGroups = "shop", c.paused, c.ended
-		if ready, reason, message := serves(&pass{observed: observed{ms: ms, policy: c.policy}}); ready || reason != c.reason || message != c.message {
+		if ready, reason, message := serves(&pass{observed: observed{ms: ms, policy: c.policy, facts: release.Observed{SourceStale: c.stale}}}); ready || reason != c.reason || message != c.message {
 			t.Errorf("%s: %t %s %q, want %s %q", name, ready, reason, message, c.reason, c.message)
 		}
 	}
@@ -157,7 +158,7 @@ func conditionsOfTheCode(t *testing.T) []string {
 		})
 	}
 	if calls < 5 {
-		t.Errorf("the source has %d calls of status.Set: they are not found", calls)
+		t.Errorf("found only %d calls of status.Set in the source, want at least 5", calls)
 	}
 	return slices.Sorted(maps.Keys(found))
 }

@@ -73,15 +73,16 @@ func (r *Reconciler) observeConfiguration(ctx context.Context, o *observed) (usa
 		slices.Sort(missing)
 		usable = false
 		o.problem = status.NewTerminal(reasonConfigurationMissing,
-			fmt.Errorf("spec.template refers to %s, which does not exist in this namespace: existing releases keep running, and no new one starts; create it, or mark it optional", strings.Join(missing, ", ")))
+			fmt.Errorf("spec.template refers to %s, which does not exist in this namespace: existing releases keep running, and no new release starts; create it, or mark it optional", strings.Join(missing, ", ")))
 	}
 	readable, err := r.observeCopies(ctx, o)
 	return usable && readable, err
 }
 
 // source reads a ConfigMap or a Secret. It returns nil if the object does not exist. It reads a ConfigMap
-// from the cache, which contains only a hash, or, if all is set, with its content from the API server. If the
-// cache does not contain a ConfigMap, source reads it from the API server, because the cache may lag.
+// from the cache, which contains only the hash. If all is set, it reads the ConfigMap with its content from
+// the API server. If the cache does not contain a ConfigMap, source reads it from the API server, because the
+// cache may lag.
 func (r *Reconciler) source(ctx context.Context, namespace string, s resources.Source, all bool) (client.Object, error) {
 	var obj client.Object = &corev1.ConfigMap{}
 	readers := []client.Reader{r.Client, r.live}

@@ -108,7 +108,8 @@ func (s *story) copies() map[string]corev1.ConfigMap {
 }
 
 // TestConfigurationIsARelease checks that a change to a ConfigMap creates a release of the same version,
-// which goes through the steps, and that another version or the previous content starts the earlier release again.
+// which goes through the steps, and that a pin to the version or the previous content starts the earlier release
+// again.
 func TestConfigurationIsARelease(t *testing.T) {
 	t.Parallel()
 	s := begin(t, names("settings"), func(ms *v1alpha1.Microservice) { ms.Spec.UpdateStrategy.MinimumAvailable = 4 })
@@ -200,7 +201,7 @@ func TestConfigurationMissing(t *testing.T) {
 	s.route()
 	s.offer("1.0.0")
 	s.play()
-	const missing = `spec.template refers to ConfigMap "settings", which does not exist in this namespace: existing releases keep running, and no new one starts; create it, or mark it optional`
+	const missing = `spec.template refers to ConfigMap "settings", which does not exist in this namespace: existing releases keep running, and no new release starts; create it, or mark it optional`
 	same(t, "Ready without the ConfigMap", condition(s.ms(), "Ready"), "False ConfigurationMissing: "+missing)
 	same(t, "releases without the ConfigMap", len(s.objects()), 0)
 
@@ -338,7 +339,7 @@ func TestOptionalConfiguration(t *testing.T) {
 	without := s.active()
 	name := without.Spec.Template.Spec.Containers[0].EnvFrom[0].ConfigMapRef.Name
 	if name == "settings" {
-		t.Error("pods use an optional ConfigMap that was created later")
+		t.Error("pods would use an optional ConfigMap that is created later")
 	}
 	same(t, "copies without a source", len(s.copies()), 0)
 	s.write("settings", "blue")
@@ -846,8 +847,8 @@ func TestSecretsForbidden(t *testing.T) {
 	}
 }
 
-// TestCrashesWithConfiguration checks that the result is the same if the manager stops at each write of a change to
-// configuration.
+// TestCrashesWithConfiguration checks that the result is the same if the manager stops at each write that a change
+// to configuration causes.
 func TestCrashesWithConfiguration(t *testing.T) {
 	t.Parallel()
 	const stories = 4
@@ -892,7 +893,7 @@ func TestCrashesWithConfiguration(t *testing.T) {
 	}
 }
 
-// TestOrphanKeepsCopies checks that copies remain if pods refer to them whose Deployments outlive the
+// TestOrphanKeepsCopies checks that copies remain if they are referenced by pods whose Deployments outlive the
 // Microservice.
 func TestOrphanKeepsCopies(t *testing.T) {
 	t.Parallel()

@@ -2,8 +2,8 @@
 // ImagePolicy offers.
 //
 // A reconcile observes, plans, and applies in three parts: creations, the write of the status, and
-// deletions. Package internal/release makes the decisions. This package reads its input and applies
-// its plans.
+// deletions. Package internal/release is the planner, which makes the decisions. This package reads the
+// input of the planner and applies the plans.
 //
 //	controller.go            options, watches, and Reconcile
 //	observe.go               observed: the objects that are read, and the input of the planner

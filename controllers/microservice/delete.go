@@ -33,8 +33,8 @@ func (r *Reconciler) ensureFinalizer(ctx context.Context, ms *v1alpha1.Microserv
 }
 
 // reconcileDelete applies the deletionPolicy, and then removes the finalizer. It delays the deletion by no
-// more than the progress deadline and the drain, and does not delay it at all in a namespace that is being
-// deleted.
+// more than the sum of the progress deadline and the drain, and does not delay it at all in a namespace that
+// is being deleted.
 func (r *Reconciler) reconcileDelete(ctx context.Context, ms *v1alpha1.Microservice) (ctrl.Result, error) {
 	if !controllerutil.ContainsFinalizer(ms, v1alpha1.FinalizerDeletionPolicy) {
 		return ctrl.Result{}, nil // The remaining objects are garbage collected.

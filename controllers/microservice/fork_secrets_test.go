@@ -102,8 +102,8 @@ func TestForksWhereSecretsAreForbidden(t *testing.T) {
 }
 
 // TestForksWaitForSecrets checks that a fork's release waits for a missing Secret that its pods require, and
-// is created without a missing optional Secret. Otherwise, its pods would use a Secret that is created later
-// without being checked.
+// is created without a missing optional Secret. Otherwise, its pods would use a Secret that is created later and
+// was never checked.
 func TestForksWaitForSecrets(t *testing.T) {
 	t.Parallel()
 	s := begin(t, func(ms *v1alpha1.Microservice) {

@@ -18,7 +18,7 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// fair returns a Freeze in the namespace that ends after a duration.
+// fair creates a Freeze that is in the namespace and ends after a duration.
 func (s *story) fair(d time.Duration, exceptions ...v1alpha1.FreezeException) *v1alpha1.Freeze {
 	s.Helper()
 	end := metav1.NewTime(s.clock.Now().Add(d))

@@ -99,9 +99,9 @@ func awaitsJobs(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice) bo
 	})
 }
 
-// gateJobs reports whether there are Jobs of gates that have not ended. Such Jobs may run after their rollout
-// has ended. A Job without a hook in the status counts as a Job of a gate, because a user may have renamed or
-// removed its hook.
+// gateJobs reports whether any Job of a gate has not ended. Such a Job may run after its rollout has ended. A Job
+// without a hook in the status counts as a Job of a gate, because a user may have renamed or removed its
+// hook.
 func gateJobs(s *v1alpha1.VersionedMicroserviceStatus) bool {
 	others := int32(0)
 	for _, h := range s.Hooks {

@@ -277,7 +277,7 @@ func TestWords(t *testing.T) {
 		string(v1alpha1.GateConfirmPromotion):       string(release.ConfirmPromotion),
 	} {
 		if api != planner {
-			t.Errorf("hook types of the API = %q, of the planner %q", api, planner)
+			t.Errorf("the API uses %q, and the planner %q", api, planner)
 		}
 	}
 }

@@ -121,13 +121,13 @@ func forRelease(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: o.(*v1alpha1.VersionedMicroservice).Spec.MicroserviceName}}}
 }
 
-// specChanged reports whether a user edited an object, such as a pin.
+// specChanged reports whether a user edited the specification of an object, for example to set a pin.
 func specChanged(before, now client.Object) bool {
 	return before.GetGeneration() != now.GetGeneration()
 }
 
 // decidedOrFailed reports whether a user made a decision about a release, or whether the release's status
-// contains a new result that can roll it back.
+// contains a new failure that can cause a rollback of the release.
 func decidedOrFailed(before, now client.Object) bool {
 	old, release := before.(*v1alpha1.VersionedMicroservice), now.(*v1alpha1.VersionedMicroservice)
 	failed := func(v *v1alpha1.VersionedMicroservice) bool {
@@ -136,7 +136,7 @@ func decidedOrFailed(before, now client.Object) bool {
 	return !equality.Semantic.DeepEqual(old.Spec.Decision, release.Spec.Decision) || !failed(old) && failed(release)
 }
 
-// forPeers enqueues the Microservices that may wait for a Microservice.
+// forPeers enqueues the Microservices that may wait for a changed Microservice.
 func (r *Reconciler) forPeers(ctx context.Context, o client.Object) []reconcile.Request {
 	peers, err := r.peers(ctx, o.(*v1alpha1.Microservice))
 	if err != nil {

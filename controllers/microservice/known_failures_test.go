@@ -50,7 +50,7 @@ func TestConflictAtEachWrite(t *testing.T) {
 				return nil
 			}
 			lost++
-			// The queue retries this error, which play treats as a crash.
+			// The queue retries after this error, which play treats as a crash.
 			return errors.Join(errCrash, apierrors.NewInternalError(errors.New("etcd is unavailable")))
 		}
 		s.upgrade(func(version, rolloutState string) {

@@ -26,7 +26,7 @@ import (
 type observed struct {
 	ms     *v1alpha1.Microservice
 	policy *v1alpha1.ImagePolicy
-	// objects are the releases, by name. They belong to the cache: copy one before you change it.
+	// objects are the releases, by name. They belong to the cache: copy a release before you change it.
 	objects map[string]*v1alpha1.VersionedMicroservice
 	// offered contains the offered releases, by name of their object.
 	offered map[string]*v1alpha1.OfferedRelease
@@ -37,10 +37,12 @@ type observed struct {
 	secrets  bool
 	// copies are the copies of the configuration, by kind and name of the copy.
 	copies map[resources.Source]client.Object
-	// requeue is the time until the next reconcile for objects that are not watched; 0 means never.
+	// requeue is the maximum time until the next reconcile, for example to read objects that are not watched;
+	// 0 means that there is no maximum.
 	requeue time.Duration
 	facts   release.Observed
-	// analysis is the analysis of the canary, from the specification or a template; nil if there is none, or while the template cannot be used.
+	// analysis is the analysis of the canary, from the specification or a template; nil if there
+	// is no analysis, or if the template cannot be used.
 	analysis *v1alpha1.CanaryAnalysis
 	// problem is an error in the specification or in a referenced object. While there is a problem, no
 	// new release starts.
@@ -106,9 +108,9 @@ const fieldMicroservice = "spec.microserviceName"
 // Facts returns the input of a Microservice's plan at the given time, read by a client without a cache. ms
 // may differ from the stored object, so that a change can be planned before it is written. Facts requires
 // permission to get and list the kinds of hlnr.io and, if they are part of releases, ConfigMaps and Secrets.
-// Freezes that may not be read are omitted. problem is the reason why no new release would start: an error in
-// the specification or in a referenced object. Facts assumes that the manager has the default minimum drain
-// delay, 5s.
+// Freezes that the client is not permitted to read are omitted. problem is the reason why no new release would
+// start: an error in the specification or in a referenced object. Facts assumes that the manager has the
+// default minimum drain delay, 5s.
 func Facts(ctx context.Context, c client.WithWatch, ms *v1alpha1.Microservice, now time.Time) (facts release.Observed, problem, err error) {
 	ms = ms.DeepCopy()
 	convertStatus(&ms.Status)
@@ -154,8 +156,8 @@ func (r *Reconciler) observeObjects(ctx context.Context, o *observed) error {
 	return r.proveAbsence(ctx, o)
 }
 
-// proveAbsence reads releases that are in the rollout state but not in the cache from the API server, so that
-// objects that are missing because the cache lags are not mistaken for deleted objects.
+// proveAbsence reads from the API server the releases that are in the rollout state but not in the cache, so
+// that objects that are missing because the cache lags are not mistaken for deleted objects.
 func (r *Reconciler) proveAbsence(ctx context.Context, o *observed) error {
 	for _, g := range o.ms.Status.ReleaseGroups {
 		for _, row := range g.Releases {
@@ -184,7 +186,7 @@ func (o *observed) requeueIn(d time.Duration) {
 	}
 }
 
-// maxBy is the schema's bound on a decision's author in the rollout state.
+// maxBy is the maximum length that the schema of the rollout state allows for the author of a decision.
 const maxBy = 253
 
 // readObject converts a release's object for the planner.
@@ -294,7 +296,7 @@ func (r *Reconciler) observeTemplate(ctx context.Context, o *observed) (usable b
 	return true, nil
 }
 
-// pushed returns the time at which a release was published or pushed, or zero if it is not known.
+// pushed returns the time at which a release was published or pushed, or zero if this time is not known.
 func pushed(o *v1alpha1.OfferedRelease) time.Time {
 	if o.ReleaseTime == nil {
 		return time.Time{}

@@ -40,7 +40,7 @@ func TestTogether(t *testing.T) {
 			s.stands("cart", v1alpha1.ReleaseError, nil)
 			s.play()
 			if !s.until(test.end)() {
-				t.Errorf("the version failed in the other Microservice: %s", s.rolloutState())
+				t.Errorf("after the version failed in the other Microservice: %s", s.rolloutState())
 			}
 			if held := condition(s.ms(), "Blocked"); strings.Contains(held, "it failed in Microservice cart (CrashLoopBackOff)") == (test.onFailure == v1alpha1.TogetherRollBack) {
 				t.Errorf("Blocked is %q", held)
@@ -51,12 +51,12 @@ func TestTogether(t *testing.T) {
 			s.stands("cart", v1alpha1.ReleaseCanary, &v1alpha1.Rollout{Release: "cart-x", Step: 1, Gate: v1alpha1.GateTogether, StartedTime: metav1.NewMicroTime(s.clock.Now())})
 			s.play()
 			if !s.until("1.1.0 canary 50%")() {
-				t.Errorf("the other Microservice reached the same step: %s", s.rolloutState())
+				t.Errorf("after the other Microservice reached the same step: %s", s.rolloutState())
 			}
 			s.stands("cart", v1alpha1.ReleaseActive, nil)
 			s.play()
 			if !s.until("1.1.0 active 100%")() {
-				t.Errorf("the other Microservice completed the step: %s", s.rolloutState())
+				t.Errorf("after the other Microservice completed the step: %s", s.rolloutState())
 			}
 		})
 	}

@@ -49,7 +49,8 @@ type previewCount struct {
 	// slotless is the number of previews without a slot, old the number of previews that expired because of
 	// their age, and idle the number of previews without a version to start.
 	slotless, old, idle int
-	// failed describes the failed previews, for example "#12 (CrashLoopBackOff)". Their previous release continues to serve.
+	// failed describes the failed previews, for example "#12 (CrashLoopBackOff)". The previous
+	// releases of these previews continue to serve.
 	failed []string
 }
 

@@ -7,9 +7,9 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// TestReadyBeforeTheExchange checks that the pods of an exclusive group's active release are stopped only
-// when its successor reports that it waits for nothing but these pods (rule 47). Until then, the group
-// serves, for example while the successor's Deployment is rejected.
+// TestReadyBeforeTheExchange checks that an exclusive group serves until its active release's pods are stopped,
+// for example while the successor's Deployment is rejected. The pods are stopped only when the successor
+// reports that it waits only for these pods (rule 47).
 func TestReadyBeforeTheExchange(t *testing.T) {
 	t.Parallel()
 	ms := &v1alpha1.Microservice{}
@@ -22,7 +22,7 @@ func TestReadyBeforeTheExchange(t *testing.T) {
 		},
 	}}
 	if ready, reason, message := serves(&pass{observed: observed{ms: ms}}); !ready {
-		t.Errorf("although all pods of 1.0.0 are available: %s: %s", reason, message)
+		t.Errorf("not ready although all pods of 1.0.0 are available: %s: %s", reason, message)
 	}
 }
 

@@ -15,8 +15,9 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestResizeWaitsForTheCache checks that a release that is older than the last resize is not written again. The result is
-// the same as if the API server had rejected the write, so that the plan is dropped. The current release is written.
+// TestResizeWaitsForTheCache checks that a release that was read before its last resize is not written again. The
+// resize fails with a conflict, as if the API server had rejected the write, so the plan is dropped. The current
+// release is written.
 func TestResizeWaitsForTheCache(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()

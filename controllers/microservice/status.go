@@ -54,8 +54,8 @@ func (r *Reconciler) report(ctx context.Context, w *pass, refused *status.Error)
 const silence = 10 * time.Second
 
 // silent returns the time for which the status need not be written, or 0. The status need not be written
-// while a Microservice is new, has no problem, and no decision is made because its ImagePolicy is being
-// scanned.
+// while a Microservice is new and has no problem, and while no decision is made because its ImagePolicy is
+// being scanned.
 func silent(w *pass, problem *status.Error, now time.Time) time.Duration {
 	if problem != nil || w.plan.Changed || len(w.facts.State.Groups) > 0 || w.facts.State.Sequence > 0 || w.adopting ||
 		meta.IsStatusConditionTrue(w.ms.Status.Conditions, v1alpha1.ConditionReady) || meta.IsStatusConditionTrue(w.ms.Status.Conditions, v1alpha1.ConditionStalled) {
@@ -115,15 +115,15 @@ const reasonStateRefused = "StateRefused"
 // afterStateRefused is the time until a rejected rollout state is written again.
 const afterStateRefused = time.Minute
 
-// reportStateRefused reports in condition Ready that the API server rejects the rollout state. The
-// Microservice is not processed until the API server accepts the rollout state. Except for the condition, the
+// reportStateRefused reports in condition Ready that the API server rejects the rollout state. Until the
+// API server accepts the rollout state, no release is deleted and no traffic moves. Except for the condition, the
 // status does not change. The returned error contains the time of the next attempt. Other write errors are
 // returned unchanged.
 func (r *Reconciler) reportStateRefused(ctx context.Context, w *pass, before *v1alpha1.Microservice, err error) error {
 	if !apierrors.IsInvalid(err) && !apierrors.IsRequestEntityTooLargeError(err) {
 		return err
 	}
-	problem := status.NewTerminal(reasonStateRefused, fmt.Errorf("the API server rejects the rollout state, and nothing is changed until it accepts it; apply the CustomResourceDefinitions of this version of Heighliner: %w", err))
+	problem := status.NewTerminal(reasonStateRefused, fmt.Errorf("the API server rejects the rollout state; until it accepts the state, no release is deleted and no traffic moves; apply the CustomResourceDefinitions of this version of Heighliner: %w", err))
 	problem.After = afterStateRefused
 	before.DeepCopyInto(w.ms)
 	if err := r.reportProblem(ctx, w, problem); err != nil {

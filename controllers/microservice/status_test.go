@@ -195,15 +195,15 @@ func TestConditions(t *testing.T) {
 		"not programmed": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, func(w *pass) {
 			w.facts.Policies = []release.Policy{{Name: "shop"}}
 		}, shown{Conditions: []string{
-			"Ready False NotProgrammed: no networkpolicies.hlnr.io has programmed group 1.x yet",
-			"Reconciling True NotProgrammed: no networkpolicies.hlnr.io has programmed group 1.x yet",
+			"Ready False NotProgrammed: no networkpolicies.hlnr.io object has programmed group 1.x yet",
+			"Reconciling True NotProgrammed: no networkpolicies.hlnr.io object has programmed group 1.x yet",
 		}, Active: "1.0.0", Groups: "1/1"}},
 		"canary without a policy": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, func(w *pass) {
 			w.facts.Policies, w.facts.Spec.SplitBy = nil, release.SplitByRoutes
 			w.facts.State.Groups = []release.Group{{}}
 		}, shown{Conditions: []string{
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
-			"TrafficDegraded True NoNetworkPolicy: no networkpolicies.hlnr.io routes to this Microservice: weights have no effect, and steps do not shift traffic",
+			"TrafficDegraded True NoNetworkPolicy: no networkpolicies.hlnr.io object routes to this Microservice: weights have no effect, and steps do not shift traffic",
 		}, Active: "1.0.0", Groups: "1/1"}},
 		"canary of a worker": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, func(w *pass) {
 			w.facts.Policies = nil

@@ -29,7 +29,7 @@ func (s *story) inProgress() *v1alpha1.Rollout {
 	return nil
 }
 
-// outcome writes a version's status like the VersionedMicroservice controller.
+// outcome writes a version's status, as the VersionedMicroservice controller does.
 func (s *story) outcome(version string, write func(*v1alpha1.VersionedMicroserviceStatus, *v1alpha1.Rollout)) {
 	s.Helper()
 	c := s.release(version)
@@ -65,7 +65,7 @@ func (s *story) verdict(version string, phase v1alpha1.AnalysisPhase, message st
 }
 
 // rest reconciles and simulates the other controllers until nothing changes, without advancing the clock to
-// the next requeue time. Use it for rollouts that wait for an answer.
+// the next requeue time. Use rest for rollouts that wait for an answer.
 func (s *story) rest() {
 	s.Helper()
 	for range 20 {
@@ -144,7 +144,8 @@ func TestGates(t *testing.T) {
 	same(t, "active at the end", s.active().Spec.SemVer.Version, "1.1.0")
 }
 
-// TestVerdicts checks that the result of an analysis passes its step, stops it, or rolls the release back.
+// TestVerdicts checks that, depending on the result of an analysis, the canary completes its step, waits in the
+// step, or is rolled back.
 func TestVerdicts(t *testing.T) {
 	t.Parallel()
 	s := begin(t, steps(v1alpha1.CanaryStrategy{
@@ -250,7 +251,8 @@ func TestMatchesCopiesScaleAndWindows(t *testing.T) {
 	}
 }
 
-// TestUnknownTimeZone checks that a window with an unknown time zone is closed, and that a condition reports it.
+// TestUnknownTimeZone checks that a window with an unknown time zone is closed, and that a condition reports the
+// time zone.
 func TestUnknownTimeZone(t *testing.T) {
 	t.Parallel()
 	s := begin(t, steps(v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{
@@ -274,7 +276,7 @@ func TestUnknownTimeZone(t *testing.T) {
 	same(t, "Stalled at the end", condition(s.ms(), "Stalled"), "")
 }
 
-// TestRollbackHook checks that a Rollback hook rolls the release back only in its own rollout.
+// TestRollbackHook checks that a Rollback hook rolls the release back only if it answers for the current rollout.
 func TestRollbackHook(t *testing.T) {
 	t.Parallel()
 	s := begin(t, steps(v1alpha1.CanaryStrategy{
@@ -332,7 +334,7 @@ func TestFirstReleaseOfAGateWithoutItsRecord(t *testing.T) {
 	s.answer("1.0.0", "Open")
 	s.rest()
 	if !s.until("1.0.0 active 100%")() {
-		t.Fatalf("the release passes the gate: %s", s.rolloutState())
+		t.Fatalf("the release does not pass the gate: %s", s.rolloutState())
 	}
 	same(t, "mark of an active release", mark(), "")
 	lose()

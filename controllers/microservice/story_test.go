@@ -566,8 +566,8 @@ func (s *story) serving() map[string]int32 {
 	return serving
 }
 
-// TestCrashes checks that the result is the same if the manager stops at each write, either before the write
-// or after it, with the answer lost. Each subtest loses every fifth write.
+// TestCrashes checks that the result is the same if the manager stops at each write, either before the write or
+// after the write, so that the answer is lost. Each subtest stops at every fifth write.
 func TestCrashes(t *testing.T) {
 	t.Parallel()
 	const stories = 5

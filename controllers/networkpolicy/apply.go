@@ -303,8 +303,8 @@ func (r *Reconciler) earliest(f *traffic.Observed, out *traffic.Decision, w traf
 	return requeueAfter
 }
 
-// revertedError returns an error that reports that another client reverts a route. It contains the
-// name of that client if the API server reports one.
+// revertedError returns an error that reports that another client reverts a route. The error contains
+// the name of that client if the API server reports the name.
 func revertedError(read *unstructured.Unstructured, after time.Duration) *status.Error {
 	who, at := "another user", metav1.Time{}
 	for _, m := range read.GetManagedFields() {

@@ -276,7 +276,7 @@ func (s fleetStatus) Apply(context.Context, runtime.ApplyConfiguration, ...clien
 	panic("a reconcile never applies a status")
 }
 
-// Patch writes the status of a policy, and enqueues the policies that its watches select.
+// Patch writes the status of a policy, and enqueues the policies that the controller's watches select.
 func (s fleetStatus) Patch(ctx context.Context, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
 	s.writes++
 	_, key := s.key(o, o.GetNamespace(), o.GetName())

@@ -15,9 +15,9 @@ import (
 	"github.com/heighliner/heighliner/internal/compact"
 )
 
-// CacheByObject configures a manager's cache for this controller. The cache contains only Services and EndpointSlices
-// with the label of a policy, and only those fields of endpoints that the controller reads. NewCache does the same for
-// the kinds of routes.
+// CacheByObject configures a manager's cache for this controller. Of the Services and EndpointSlices, the
+// cache contains only objects with the label of a policy, and only those fields of endpoints that the controller
+// reads. NewCache also restricts the kinds that providers write to objects with this label.
 func CacheByObject() map[client.Object]cache.ByObject {
 	ours, err := labels.NewRequirement(v1alpha1.LabelPolicy, selection.Exists, nil)
 	if err != nil {
@@ -29,7 +29,8 @@ func CacheByObject() map[client.Object]cache.ByObject {
 	}
 }
 
-// trimEndpoints keeps an EndpointSlice's names and labels, and the identity and conditions of its endpoints.
+// trimEndpoints keeps the name, the namespace and the labels of an EndpointSlice, and the identity and the
+// conditions of its endpoints.
 func trimEndpoints(s *discoveryv1.EndpointSlice) {
 	s.Annotations, s.GenerateName, s.OwnerReferences, s.Ports = nil, "", nil, nil
 	for i, e := range s.Endpoints {

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestTrimEndpoints checks that a trimmed EndpointSlice has the same identities and conditions as the original, also if it is trimmed twice, and that the
-// endpoints of a pod have the same identity in both address families.
+// TestTrimEndpoints checks that a trimmed EndpointSlice has the same identities and conditions as the original,
+// even if it is trimmed twice, and that the endpoints of a pod have the same identity in both address families.
 func TestTrimEndpoints(t *testing.T) {
 	t.Parallel()
 	pod := func(uid string) *corev1.ObjectReference {

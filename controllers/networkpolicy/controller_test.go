@@ -95,7 +95,7 @@ func (p *place) endpoints(service string) {
 	})
 }
 
-// atMost checks that at most limit writes were added to the writes whose number is before.
+// atMost checks that the number of writes has increased from before by at most limit.
 func (p *place) atMost(before, limit int) {
 	p.t.Helper()
 	if now := requests.in(p.namespace); len(now)-before > limit {

@@ -30,7 +30,7 @@ const (
 	// routes to route only to active releases. It is shorter than the time for which
 	// hack/uninstall.sh waits for finalizers.
 	orphanDeadline = time.Minute
-	// restoreDrain is the time that gateways and kube-proxies have to observe that a Service was
+	// restoreDrain is the time for gateways and kube-proxies to observe that a Service was
 	// restored, before the pods of the releases may be deleted.
 	restoreDrain = 5 * time.Second
 	// podInterval is the time after which to check pods again, because the controller does not
@@ -121,9 +121,9 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, f *traffic.Observed, l
 }
 
 // settle changes the remaining routes so that they route to active releases (rule 20). It returns
-// the time to wait before the next check; 0 means that they do, or that orphanDeadline has passed.
-// It does not write the status, because the planner must not mistake the canary's loss of traffic
-// for a step.
+// the time to wait before the next check; 0 means that the change is confirmed, or that
+// orphanDeadline has passed. It does not write the status, because the planner must not mistake the
+// canary's loss of traffic for a step.
 func (r *Reconciler) settle(ctx context.Context, f *traffic.Observed) (time.Duration, error) {
 	out := traffic.Plan(f)
 	w, err := r.write(ctx, f, out)
@@ -230,8 +230,8 @@ func (r *Reconciler) drainLeft(f *traffic.Observed) time.Duration {
 }
 
 // enough returns the number of previously selected pods that must be ready before the adopted
-// Service selects them again. This is the number of ready endpoints that the Service has now or,
-// after half of deletionDeadline, one.
+// Service selects them again. This is the number of ready endpoints that the Service has now, but at
+// least 1. After half of deletionDeadline, it is 1.
 func (r *Reconciler) enough(f *traffic.Observed) int {
 	began := f.Policy.DeletionTimestamp
 	if began == nil && f.Microservice != nil {
@@ -270,8 +270,9 @@ func restoresService(f *traffic.Observed) bool {
 }
 
 // restoreUserRoutes restores all user-managed routes as the deletionPolicy requires, and returns
-// the time to wait before the next check. With Restore, it waits, unless forced, for a ready
-// endpoint of the previous backends, and then for the parents of the route.
+// the time to wait before the next check. With Restore, it waits for a ready endpoint of the
+// previous backends, and then until the parents have accepted the route. If forced is set, it waits
+// for neither.
 func (r *Reconciler) restoreUserRoutes(ctx context.Context, f *traffic.Observed, forced bool) (time.Duration, error) {
 	var wait time.Duration
 	key := client.ObjectKeyFromObject(f.Policy)

@@ -135,8 +135,8 @@ type seenKind struct {
 }
 
 // discover checks the kinds that are not known yet. Each kind is checked at most once within half
-// of k.every, whether it was missing or could not be listed. A kind that another goroutine is
-// checking is skipped.
+// of k.every, regardless of whether it was missing or could not be listed. A kind that another
+// goroutine is checking is skipped.
 func (k *kinds) discover(needed []providers.Kind) {
 	for _, kind := range needed {
 		if k.due(kind) {

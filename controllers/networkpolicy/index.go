@@ -47,7 +47,7 @@ var indexes = []index.Index{
 // indexPolicy is the index of objects that policies own, and of EndpointSlices, by policy.
 const indexPolicy = "networkpolicy.policy"
 
-// ofPolicy returns the index by policy of a kind.
+// ofPolicy returns the index that finds objects of a kind by policy.
 func ofPolicy(kind client.Object) index.Index {
 	return index.Index{Object: kind, Field: indexPolicy, Values: labelledPolicy}
 }
@@ -94,7 +94,7 @@ func (r *Reconciler) byReferent(kind string) handler.MapFunc {
 }
 
 // held returns the hosts that a policy renders, and the keys that represent its listeners and its
-// user-managed route among hosts.
+// user-managed route in the index of hosts.
 func held(p *v1alpha1.NetworkPolicy) []string {
 	var out []string
 	for _, d := range p.Status.Domains {

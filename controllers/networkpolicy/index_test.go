@@ -30,7 +30,7 @@ func TestIndexes(t *testing.T) {
 }
 
 // TestRollbacksAreUrgent checks that a canary that loses its traffic, and a release that is active
-// again, take precedence.
+// again, have priority over other changes.
 func TestRollbacksAreUrgent(t *testing.T) {
 	before := group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50", "c 0.9.0 deprecated 0")
 	for name, test := range map[string]struct {

@@ -109,7 +109,7 @@ func checkLayers(t *testing.T, dir string, names []string, exports map[string]st
 		bases = append(bases, filepath.Base(name))
 	}
 	if !slices.Equal(slices.Sorted(slices.Values(order)), slices.Sorted(slices.Values(bases))) {
-		t.Fatalf("the package comment lists %q, but the files are %q: list each file once, with its content, before the files that it refers to", order, bases)
+		t.Fatalf("the package comment lists %q, but the files are %q: list each file once, with a description of its content, before the files that it refers to", order, bases)
 	}
 	for _, problem := range upward(t, fset, files, order, exports) {
 		t.Error(problem)
@@ -134,7 +134,7 @@ func upward(t *testing.T, fset *token.FileSet, files []*ast.File, order []string
 		}
 		from, to := filepath.Base(fset.Position(id.Pos()).Filename), filepath.Base(fset.Position(o.Pos()).Filename)
 		if slices.Index(order, from) > slices.Index(order, to) {
-			found[fmt.Sprintf("%s refers to %s of %s, which comes before it: move one of the two", fset.Position(id.Pos()), id.Name, to)] = true
+			found[fmt.Sprintf("%s refers to %s of the earlier file %s: move one of the two", fset.Position(id.Pos()), id.Name, to)] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(found))

@@ -10,8 +10,8 @@ import (
 )
 
 // kindCache is a cache that reports kinds that the API server no longer serves. When a definition is deleted, the watch
-// of its objects ends; on Kubernetes 1.33 it ends without events of their deletion. Without the report, the cache would
-// keep these objects, and no policy would be reconciled.
+// of its objects ends; on Kubernetes 1.33, it ends without events for their deletion. Without the report, the cache
+// would keep these objects, and no policy would be reconciled.
 type kindCache struct {
 	cache.Cache
 	*watchErrors

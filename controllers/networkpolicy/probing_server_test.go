@@ -171,7 +171,7 @@ func TestProbeThroughAPlayedGateway(t *testing.T) {
 	p.quiet()
 }
 
-// gateway creates a Gateway in the namespace that is served at an address.
+// gateway creates a Gateway that is in the namespace and is served at an address.
 func (p *place) gateway(name, address string) {
 	p.t.Helper()
 	host, text, err := net.SplitHostPort(address)
@@ -192,7 +192,7 @@ func (p *place) gateway(name, address string) {
 	}
 }
 
-// observed returns the number of confirmation times that the controller has recorded, for a
+// observed returns the number of confirmation times that the controller has recorded for a
 // confirmation mode.
 func observed(t *testing.T, confirm string) (n uint64) {
 	t.Helper()

@@ -26,7 +26,7 @@ type Writer interface {
 
 // Reconciler reconciles NetworkPolicies.
 type Reconciler struct {
-	// Client reads through the cache, and writes.
+	// Client reads from the cache, and writes to the API server.
 	Client client.Client
 	// Live reads from the API server, without the cache.
 	Live client.Reader
@@ -44,7 +44,7 @@ type Reconciler struct {
 	started atomic.Bool
 	// list reads the list of domains; nil if the manager uses no list.
 	list *domainList
-	// users watches user-managed routes; nil if none are watched.
+	// users watches user-managed routes; nil if no routes are watched.
 	users   *userRoutes
 	kinds   *kinds
 	journal status.Journal
@@ -54,7 +54,8 @@ type Reconciler struct {
 	restored writeTimes
 	// conflicts contains the times at which the writes of policies began to fail with conflicts.
 	conflicts conflictTimes
-	// reverts records the writes to user-managed routes that other clients revert.
+	// reverts records the content that was last written to user-managed routes, because other clients
+	// may revert it.
 	reverts reverts
 	// probes sends the probes of routes.
 	probes  *probe.Pool

@@ -188,8 +188,8 @@ func acceptRoutes(ctx context.Context) {
 	go followRoutes(ctx, &apisix.ApisixRouteList{}, acceptApisixRoute)
 }
 
-// relistEvery is the interval at which routes are listed again. A route whose kind or Gateway was
-// created after the route is accepted after this time.
+// relistEvery is the interval at which routes are listed again. If the kind or the Gateway of a
+// route is created later than the route, the route is accepted when the routes are listed again.
 const relistEvery = 500 * time.Millisecond
 
 // followRoutes accepts the routes of a kind when they change, and all of them periodically. After a

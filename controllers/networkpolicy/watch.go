@@ -43,9 +43,10 @@ func answered(pool *probe.Pool) source.Source {
 	})
 }
 
-// watchKind starts the watch of a kind, and returns when the cache contains its objects, because a
-// reconcile that does not see them would treat them as deleted. A kind that cannot be listed is not
-// added to the cache, because the cache would wait for it and block everything else.
+// watchKind starts the watch of a kind, and returns when the cache contains the objects of the
+// kind, because a reconcile that does not see these objects would treat them as deleted. A kind
+// that cannot be listed is not added to the cache, because the cache would wait for this kind and
+// block everything else.
 func (r *Reconciler) watchKind(mgr ctrl.Manager, c controller.Controller, namespaces []string, gvk schema.GroupVersionKind, written bool) error {
 	o, err := newObject(mgr.GetScheme(), gvk)
 	if err != nil {
@@ -70,8 +71,9 @@ func (r *Reconciler) watchKind(mgr ctrl.Manager, c controller.Controller, namesp
 	return nil
 }
 
-// lostKinds returns an event source for kinds that the API server no longer serves. They are removed from the cache and from the
-// known kinds, and all policies are reconciled. The source has no events if the cache of the manager is not from NewCache.
+// lostKinds returns an event source for kinds that the API server no longer serves. These kinds are removed from the cache and
+// from the known kinds, and all policies are reconciled. The source has no events if the cache of the manager is not from
+// NewCache.
 func (r *Reconciler) lostKinds(all cache.Cache) source.Source {
 	events := make(chan event.GenericEvent, 1)
 	if c, ok := all.(kindCache); ok {
@@ -140,7 +142,8 @@ func fillCache(ctx context.Context, mgr ctrl.Manager, o client.Object, written b
 	return nil
 }
 
-// referentChanged ignores the counters in the status of a Gateway that change with each route.
+// referentChanged ignores changes to the counters in the status of a Gateway, which change with
+// each route.
 var referentChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		old, ok := e.ObjectOld.(*gatewayv1.Gateway)
@@ -199,8 +202,8 @@ func (r *Reconciler) channel(gvk schema.GroupVersionKind) (bool, error) {
 	return crd.Annotations["gateway.networking.k8s.io/channel"] == "experimental", nil
 }
 
-// watchUsers starts the watch of a kind of user-managed routes. It enqueues the policies that refer
-// to a changed route.
+// watchUsers starts the watch of a kind of user-managed routes. The watch enqueues the policies
+// that refer to a changed route.
 func (r *Reconciler) watchUsers(c controller.Controller, gvk schema.GroupVersionKind) error {
 	o := &metav1.PartialObjectMetadata{}
 	o.SetGroupVersionKind(gvk)

@@ -40,7 +40,7 @@ var approvals = []struct {
 		h.push("1.1.0")
 		h.run(time.Minute)
 		h.approve("eve", "check", "shop")
-		h.outcome("another group", "1.1.0", DecisionNotApplicable+`: step "check" waits for approval by members of sre or owners; "eve" is not a member of any of them in this decision: add one to spec.decision.groups`)
+		h.outcome("another group", "1.1.0", DecisionNotApplicable+`: step "check" waits for approval by members of sre or owners; according to this decision, "eve" is not a member of any of these groups: add one of the groups to spec.decision.groups`)
 		h.want("another group", map[string]string{"1.1.0": "canary 20"})
 		h.approve("bob", "check", "owners")
 		h.want("a member", map[string]string{"1.1.0": "canary 50"})

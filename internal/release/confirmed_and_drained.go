@@ -82,9 +82,9 @@ func (s *scope) confirmed(revision int64) bool {
 // because these releases have no ready endpoint.
 const noReadyEndpoints = "NoReadyEndpoints"
 
-// programmed reports whether the routes of a step are programmed now, as far as possible. If no pod of
-// the active release can respond, and every policy that counts is behind only for that reason, only the canary
-// responds, and there is no traffic to take from the canary.
+// programmed reports whether the routes of a step are programmed now, as far as possible. The routes also count as
+// programmed if no pod of the active release can respond, and this is the only reason why policies that count are
+// behind. In that case only the canary responds, and no traffic can be taken from the canary.
 func (s *scope) programmed(revision int64) bool {
 	if from, active := s.rival(); active != nil && from.dead(active) {
 		return !slices.ContainsFunc(s.reports, func(r Report) bool {
@@ -115,7 +115,7 @@ func (s *scope) counts(r Report) bool {
 	return slices.ContainsFunc(from.reports, func(x Report) bool { return x.policy == r.policy && x.counts(from.g) })
 }
 
-// confirmedTime returns when the last policy confirmed its routes, but no time before notBefore.
+// confirmedTime returns the time at which the last policy confirmed its routes, or notBefore if that is later.
 func (s *scope) confirmedTime(notBefore time.Time) time.Time {
 	at := notBefore
 	for _, r := range s.reports {
@@ -129,7 +129,8 @@ func (s *scope) confirmedTime(notBefore time.Time) time.Time {
 	return stored(at)
 }
 
-// unconfirmed describes the policies that do not confirm, or that have lost their routes since they confirmed.
+// unconfirmed describes the policies that do not confirm the latest revision, or that have lost their routes since they
+// confirmed a revision.
 func (s *scope) unconfirmed() string {
 	var out []string
 	for _, r := range s.reports {
@@ -141,16 +142,16 @@ func (s *scope) unconfirmed() string {
 }
 
 // withheld reports whether a policy withholds traffic from a release because the release has no ready
-// endpoints. Reports of policies that never confirmed the group, are behind the settled revision,
-// or no longer have routes do not count.
+// endpoints. A report does not count if its policy never confirmed the group, is behind the settled
+// revision, or no longer has routes.
 func (s *scope) withheld(release string) bool {
 	return slices.ContainsFunc(s.reports, func(r Report) bool {
 		return r.counts(s.g) && !r.Unrouted && slices.Contains(r.Withheld, release)
 	})
 }
 
-// referenced reports whether a written object refers to a release, whatever the group of the report.
-// While the rollout state is lost, a route that two groups share is reported for only one of them.
+// referenced reports whether an object that a policy has written refers to a release, according to a report for any
+// group. While the rollout state is lost, a route that two groups share is reported for only one of them.
 func (s *scope) referenced(release string) bool { return s.references[release] }
 
 // unanswered reports whether a policy has written a release into an object, but the gateway has never

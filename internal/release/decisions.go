@@ -194,7 +194,7 @@ func (s *scope) approve(run *Rollout, d Decision) string {
 	case d.By == "":
 		return fmt.Sprintf("step %q waits for %s; the decision contains no user", s.stepName(run.Step), st.Awaited(run.Approvals))
 	case !member:
-		return fmt.Sprintf("step %q waits for %s; %s is not a member of any of them in this decision: add one to spec.decision.groups", s.stepName(run.Step), st.Awaited(run.Approvals), whom(d.By))
+		return fmt.Sprintf("step %q waits for %s; according to this decision, %s is not a member of any of these groups: add one of the groups to spec.decision.groups", s.stepName(run.Step), st.Awaited(run.Approvals), whom(d.By))
 	case slices.ContainsFunc(counted, func(a Approval) bool { return a.By == d.By }):
 		return fmt.Sprintf("step %q waits for %s; %s has approved it already", s.stepName(run.Step), st.Awaited(run.Approvals), whom(d.By))
 	}
@@ -219,7 +219,7 @@ func (s *scope) unadoptable(run *Rollout, d Decision) string {
 	return ""
 }
 
-// stepAt returns the step with a number, counted from 1, and false if there is no such step.
+// stepAt returns the step with a number, counted from 1. It returns false if there is no such step.
 func (s *scope) stepAt(step int) (Step, bool) {
 	if steps := s.steps(); step >= 1 && step <= len(steps) {
 		return steps[step-1], true

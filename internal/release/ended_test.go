@@ -157,7 +157,7 @@ var named = []scene{
 		h.run(time.Hour)
 		h.want("denied", map[string]string{"1.0.0": "active 100", "2.0.0": ""})
 		h.newestDomains("denied", "1.0.0=100")
-		h.message("denied", "GroupExcluded", "group 1.x is in spec.endedGroups but keeps serving: the newer group to which its domains were moving no longer has a release; push another version for it, or, to end group 1.x anyway, remove it from spec.endedGroups and add it again")
+		h.message("denied", "GroupExcluded", "group 1.x is in spec.endedGroups but keeps serving: the newer group to which its domains were moving no longer has a release; push another version for the newer group; to end group 1.x anyway, remove it from spec.endedGroups and add it again")
 		h.push("2.0.1")
 		h.run(2 * time.Minute)
 		h.want("a fixed version takes its steps", map[string]string{"1.0.0": "active 100", "2.0.1": "canary 10"})

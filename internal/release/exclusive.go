@@ -40,9 +40,9 @@ func (s *scope) exclusiveSize(r Row, c Object) (int, *wait) {
 	return 0, nil
 }
 
-// takesOver reports whether the pods of an exclusive group's active release stop, so that the pods of its successor can start. They stop
-// when the successor has an available pod, or when it reports that it waits only for these pods and the exchange may begin. They do not
-// start again unless the object or the Deployment of the successor is rejected.
+// takesOver reports whether the pods of an exclusive group's active release stop, so that the pods of its successor can start. The pods of the
+// active release stop when the successor has an available pod. If the exchange may begin, they also stop when the successor reports that
+// it waits only for these pods. They do not start again unless the object or the Deployment of the successor is rejected.
 func (s *scope) takesOver(active *Row, run *Rollout, successor Object) bool {
 	c, _ := s.object(active.Release)
 	switch {
@@ -68,7 +68,7 @@ func (s *scope) exchanged(run *Rollout) bool {
 // closed, while the objects of the next release were not accepted.
 func (s *scope) beginWait(run *Rollout) *wait { return s.exchangeWait(run, s.g.Row(run.Release)) }
 
-// rejected are the causes for which the Deployment of a release does not exist or belongs to another object.
+// rejected contains the causes that show that the Deployment of a release does not exist or belongs to another object.
 var rejected = map[Reason]bool{"InvalidTemplate": true, "Forbidden": true, "NameConflict": true}
 
 // isRejected reports whether a release has no pods because its Deployment is rejected.
@@ -80,7 +80,7 @@ func (s *scope) exchangeWait(run *Rollout, r *Row) *wait {
 	switch {
 	case !s.exchanges():
 		return nil
-	case s.halted(r):
+	case s.halted(r) && (!r.Adopted || s.o.Spec.Freeze != nil):
 		return s.haltWait(r, frozen.WithoutPods(r.Version))
 	case !s.judged(r) || r.Adopted:
 		return nil

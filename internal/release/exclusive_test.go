@@ -43,6 +43,19 @@ var exclusives = []scene{
 			}
 		}
 	}},
+	{"rule 22: Adopt begins the exchange while paused", func(h tale) {
+		h.exclusive(1)
+		h.run(25 * time.Minute) // Windows are open for the first twenty minutes of each hour.
+		h.steps(Step{Weight: 100, Window: &Window{}})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.edit("paused", func(s *Spec) { s.Paused = true })
+		h.run(time.Minute)
+		h.want("paused", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
+		h.decideOn("1.1.0", Adopt, "")
+		h.run(5 * time.Minute)
+		h.want("adopted", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
+	}},
 	{"a freeze during the exchange of an automatic return does not leave the group without traffic", func(h tale) {
 		h.exclusive(1)
 		h.push("1.1.0")

@@ -128,8 +128,8 @@ func (s *scope) deadline(since time.Time) time.Time {
 	return end
 }
 
-// condemned returns the reason why measurements or hooks end a rollout, whatever the rollout
-// waits for.
+// condemned returns the reason why measurements, hooks or a failure in another Microservice end a rollout, regardless
+// of what the rollout waits for.
 func (s *scope) condemned(run *Rollout, r *Row, c Object) (reason Reason, message string) {
 	judged := s.judged(r)
 	if f := s.answer(run, c); f.Failed && (s.hasGate(run.Gate, r) || judged && run.Gate == ConfirmTrafficIncrease) {
@@ -162,8 +162,8 @@ const (
 // is solved, and later after a wait.
 func (s *scope) giveBack(run *Rollout, r *Row, cause Reason, message string) {
 	if _, g := s.crossing(); g != nil && cause == notProgrammed {
-		// The active release may lack its routes because of the same cause. It gets time until its routes
-		// are programmed.
+		// The routes of the canary in the other group may not be programmed for the same reason. The rollout of
+		// that group gets more time, so that its routes can be programmed.
 		g.Rollout.Grace = stored(s.now.Add(s.o.Spec.Deadline))
 	}
 	adopted := r.Adopted
@@ -232,7 +232,7 @@ func fail(s *scope) {
 	s.event(r, true, ReleaseFailed, message)
 }
 
-// unshown is how long a rollout may be unhealthy, or routes may not be programmed, before the state shows the cause. Usually pods
+// unshown is how long a rollout may be unhealthy, or routes may stay unprogrammed, before the state shows the cause. Usually pods
 // start and routes are programmed within this time. It is 30 seconds, or half the deadline if that is shorter.
 func (s *scope) unshown() time.Duration { return min(30*time.Second, s.o.Spec.Deadline/2) }
 

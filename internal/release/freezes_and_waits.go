@@ -8,9 +8,9 @@ import (
 	"github.com/heighliner/heighliner/internal/frozen"
 )
 
-// judged reports whether a release is compared with an active release, and whether hooks and measurements therefore decide
-// about it. This does not apply to previews, the first release of a group, and previously active
-// releases.
+// judged reports whether a release is compared with an active release, so that hooks and measurements decide about the
+// release. This does not apply to previews and previously active releases. It applies to the first release of a group
+// only if the newest domains move to the group in steps.
 func (s *scope) judged(r *Row) bool {
 	_, active := s.rivalOf(*r)
 	return s.g.Level != preview && active != nil && active.Release != r.Release && r.Promoted == 0
@@ -49,8 +49,8 @@ func (s *scope) haltWait(r *Row, clause string) *wait {
 	return w
 }
 
-// noteFreeze reports that a freeze keeps a release from getting more traffic even if it also waits for
-// something else. During a freeze, policies do not route a domain to such a release (rule 33).
+// noteFreeze reports that a freeze keeps a release from getting more traffic. It reports this even if the
+// release also waits for something else. During a freeze, policies do not route a domain to such a release (rule 33).
 func noteFreeze(s *scope) {
 	run, r, _ := s.rollout()
 	f := s.o.Spec.Freeze
@@ -181,7 +181,7 @@ func (s *scope) windowWait(run *Rollout, r *Row) *wait {
 	}
 	of := "of its next step"
 	if run.Step >= len(steps) {
-		of = "of its last step, in which it may become active"
+		of = "of its last step (in which it may become active)"
 	}
 	w := newWait(r, false, AwaitingWindow, "%s is waiting at %d%% for the window %s%s", r.Version, r.Weight, of, opens)
 	w.Until = window.Next
@@ -217,8 +217,8 @@ func (s *scope) obstacle(run *Rollout, r *Row, c Object) (Reason, *wait) {
 	case outside[cause] == "", run.Step > 0 && (cause == notProgrammed || !s.available(*r, c)):
 		return "", nil
 	}
-	// Creating an object, confirming routes and answering hooks take a while. A release whose traffic was removed
-	// because its routes were not programmed does not get this time again.
+	// The creation of an object, the confirmation of routes and the responses of hooks take a while. A release whose
+	// traffic was removed because its routes were not programmed does not get this time again.
 	if end := s.ends(run); s.now.Before(end) && (cause == notCreated || cause == noDomains || cause == noAnswer || cause == otherRunning || cause == notProgrammed && r.Reason != notProgrammed) {
 		w := &wait{}
 		switch cause {

@@ -8,7 +8,7 @@ import (
 	"github.com/heighliner/heighliner/internal/frozen"
 )
 
-// open adds new groups: the groups of release objects that the rollout state does not contain, and the groups that are offered and
+// open adds groups that the rollout state does not contain: the groups of release objects, and the groups that are offered and
 // not older than the oldest live group (rule 17). Previews are not ordered relative to other
 // groups.
 func (b *planner) open() {
@@ -27,7 +27,7 @@ func (b *planner) open() {
 	}
 	defer func() {
 		if len(beyond) > 0 {
-			b.note(Note{Warning: true, Reason: TooManyGroups, Message: fmt.Sprintf("status.releaseGroups is limited to %d groups, so group %s and all further groups do not start: offer fewer versions in the ImagePolicy, or fewer groups by versioning.groupBy", maxGroups, beyond[0])})
+			b.note(Note{Warning: true, Reason: TooManyGroups, Message: fmt.Sprintf("status.releaseGroups is limited to %d groups, so group %s and all further groups do not start: offer fewer versions in the ImagePolicy, or define fewer groups with versioning.groupBy", maxGroups, beyond[0])})
 		}
 	}()
 	for _, g := range b.groups {
@@ -184,7 +184,7 @@ func (b *planner) excluded(slug string) bool {
 }
 
 // heirOf returns the slug of the group that takes over from an excluded group. This is the group to which the active version of
-// the excluded group is offered or, if there is none, the group with the lowest version above it. "" means any group.
+// the excluded group is offered or, if there is no such group, the group with the lowest version above that version. "" means any group.
 func (b *planner) heirOf(g *Group) string {
 	slug, a := "", g.ActiveRow()
 	for _, c := range b.offers { // The highest version comes first.
@@ -235,7 +235,7 @@ func (b *planner) closeExcluded(g *Group) {
 			return
 		}
 	}
-	s.state(a, true, GroupExcluded, "the specification no longer includes this group: it closes when another group has the same or a higher version active")
+	s.state(a, true, GroupExcluded, "the specification no longer includes this group: it closes when another group has the same or a higher active version")
 }
 
 // close starts the end of a group.
@@ -270,7 +270,7 @@ func (s *scope) endWait() *wait {
 	if !waited || s.servingGroup() != s.g || !s.followed() || s.endsNewer() {
 		return nil
 	}
-	return newWait(s.g.ActiveRow(), true, GroupExcluded, "group %s is in spec.endedGroups but keeps serving: the newer group to which its domains were moving no longer has a release; push another version for it, or, to end group %s anyway, remove it from spec.endedGroups and add it again", s.g.Name, s.g.Name)
+	return newWait(s.g.ActiveRow(), true, GroupExcluded, "group %s is in spec.endedGroups but keeps serving: the newer group to which its domains were moving no longer has a release; push another version for the newer group; to end group %s anyway, remove it from spec.endedGroups and add it again", s.g.Name, s.g.Name)
 }
 
 // endsNewer reports whether a user also ends a newer group, which may be gone already.

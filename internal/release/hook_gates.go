@@ -101,7 +101,7 @@ func (s *scope) jobsWait(r *Row) *wait {
 }
 
 // reportWait reports that the controller of a release that starts again has not reported the restart yet, or returns nil. Without this
-// wait, if the release ended again, the report of its earlier end would count, and a gate Job could start after that.
+// wait, if the release ended again, the report of its earlier end would count, and a gate Job could start after the second end.
 func (s *scope) reportWait(r *Row) *wait {
 	c, there := s.object(r.Release)
 	if !s.o.Spec.GateJobs || !there || c.Terminating || c.Reported != Error && c.Reported != Deprecated {
@@ -194,7 +194,7 @@ func (s *scope) unreachable(r *Row) string {
 }
 
 // endingWithDomains returns the slug of a group that is ending or has ended but still has canary domains, according to
-// the report of the policy, or an empty string. These domains may move to this group. Until then, they route to the other group.
+// the report of the policy, or an empty string. These domains may move to the group of s. Until then, they route to the returned group.
 func (s *scope) endingWithDomains(policy string) string {
 	for _, p := range s.o.Policies {
 		for _, x := range p.Groups {
@@ -244,8 +244,8 @@ func (p Peer) failure(version string) (reason Reason) {
 	return reason
 }
 
-// passed reports whether the peer has reached the end of a step with a version: the peer is at the gate,
-// beyond it, or the version is active there. It also returns true if the peer's group of that name has a
+// passed reports whether the peer has reached the end of a step with a version: the peer is at the gate
+// or beyond it, or the version is active there. It also returns true if the peer's group with the given slug has a
 // higher active version.
 func (p Peer) passed(slug, version string, step int) bool {
 	return slices.ContainsFunc(p.Groups, func(g Group) bool {

@@ -189,6 +189,18 @@ var gated = []scene{
 		h.run(time.Hour)
 		h.want("down", map[string]string{"2.0.0": "error 0"})
 	}},
+	{"rule 22: Adopt makes the first release of a group active while paused", func(h tale) {
+		h.policy("web")
+		h.startup = time.Minute
+		h.push("1.0.0")
+		h.run(time.Second)
+		h.edit("paused", func(s *Spec) { s.Paused = true })
+		h.run(time.Hour)
+		h.want("paused", map[string]string{"1.0.0": "pending 0"})
+		h.decideOn("1.0.0", Adopt, "")
+		h.run(time.Minute)
+		h.want("adopted", map[string]string{"1.0.0": "active 100"})
+	}},
 	{"hooks: Adopt skips all hooks of a first release", func(h tale) {
 		h.policy("web")
 		h.gates(ConfirmRollout, PreRollout)

@@ -48,7 +48,7 @@ func (s *scope) olderThan(r Row) *scope {
 
 // mayFollow reports whether a policy that has not reported may have newest domains, so that a release takes
 // its steps. If the release has not begun its first step by the deadline, the policy no longer counts (rule 12). For
-// example, the manager may be unable to read the routes of the policy.
+// example, a policy does not report if the manager cannot read its routes.
 func (s *scope) mayFollow(r Row) bool {
 	return s.unreported() && (r.Status == Canary || s.g.Rollout == nil || s.now.Before(s.silentFrom()))
 }
@@ -81,8 +81,9 @@ func (s *scope) rivalOf(r Row) (*scope, *Row) {
 	return s, nil
 }
 
-// successorGroup returns the newer group without an active release to which the newest domains will
-// move from this group, or nil. The first release of the newer group may be in progress or may have failed.
+// successorGroup returns the newer group to which the newest domains will move from this group, if the
+// newer group has no active release yet. Otherwise, it returns nil. The first release of the newer group may be in progress
+// or may have failed.
 func (s *scope) successorGroup() *Group {
 	if s.servingGroup() != s.g {
 		return nil
@@ -101,7 +102,7 @@ func (s *scope) successorGroup() *Group {
 
 // arrives reports whether the newest domains route to an older group and move from there in steps. It also
 // returns true if the domains may route to the active release of an older group, because a policy has not
-// reported. Except for such groups, the result depends only on the policies, not on the rollout state.
+// reported. Except in that case, the result depends only on the policies, not on the rollout state.
 func (s *scope) arrives() bool {
 	return len(s.steps()) > 0 && slices.ContainsFunc(s.groups, func(g Group) bool {
 		return g.Phase == Live && g.Level != preview && byNewest(&g, s.g) > 0 && (s.unreported() && g.ActiveRow() != nil ||

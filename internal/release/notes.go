@@ -115,8 +115,8 @@ const (
 	// Causes of an unhealthy rollout, in addition to status.failure of its release.
 	progressDeadlineExceeded Reason = "ProgressDeadlineExceeded"
 	availabilityLost         Reason = "AvailabilityLost"
-	// notProgrammed means that no policy confirms the weight of a rollout or the previous change of
-	// traffic.
+	// notProgrammed means that the weight of a rollout, or the previous change of traffic, is not
+	// confirmed.
 	notProgrammed Reason = "TrafficNotProgrammed"
 	// otherRunning means that, in an exclusive group, the release of a rollout waits until the pods of
 	// another release are gone.
@@ -148,7 +148,8 @@ const (
 	ConditionAnalysisInconclusive Condition = "AnalysisInconclusive"
 	// ConditionReleaseFailed is true while the status lists failed versions.
 	ConditionReleaseFailed Condition = "ReleaseFailed"
-	// ConditionTrafficDegraded is true while traffic does not follow the weights, or while this is not known.
+	// ConditionTrafficDegraded is true while traffic does not follow the weights, or while it is not known
+	// whether traffic follows them.
 	ConditionTrafficDegraded Condition = "TrafficDegraded"
 )
 
@@ -196,7 +197,7 @@ type wait struct {
 	Message string
 	// Warning reports whether a user may have to do something.
 	Warning bool
-	// Until is when to plan again. Zero means when something changes.
+	// Until is when to plan again. Zero means that the next plan is made when something changes.
 	Until time.Time
 }
 
@@ -209,7 +210,7 @@ func newWait(r *Row, warning bool, reason Reason, format string, args ...any) *w
 	return w
 }
 
-// record adds notes about waits, and requests the next plan for them.
+// record adds notes about waits, and requests another plan for the end of each wait.
 func (s *scope) record(ws ...*wait) {
 	for _, w := range ws {
 		if w == nil {
@@ -236,7 +237,7 @@ func (s *scope) state(r *Row, warning bool, reason Reason, message string) {
 	s.note(s.stateOf(r, warning, reason, message))
 }
 
-// event adds the note about an event of a release.
+// event adds a note about an event of a release, or of the whole group if r is nil.
 func (s *scope) event(r *Row, warning bool, reason Reason, message string) {
 	n := Note{Slug: s.g.Slug, Reason: reason, Message: message, Event: true, Warning: warning}
 	if r != nil {

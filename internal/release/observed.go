@@ -6,7 +6,7 @@ import (
 	"github.com/heighliner/heighliner/internal/frozen"
 )
 
-// Observed is the input of a plan, in addition to the time.
+// Observed is, together with the time, the input of a plan.
 type Observed struct {
 	// Spec contains the facts of the Microservice's specification.
 	Spec Spec
@@ -70,9 +70,10 @@ type Spec struct {
 	Gates []Point
 	// FailureJobs reports whether a Job is created when a release fails. Previews never get such a Job.
 	FailureJobs bool
-	// GateJobs reports whether Jobs answer at gates. They start when the controller of the release reads that the rollout waits there.
+	// GateJobs reports whether Jobs answer at gates. These Jobs start when the controller of the release reads that the rollout
+	// waits at the gate.
 	GateJobs bool
-	// PreviewGates are the points, either ConfirmRollout or PreRollout, at which hooks must approve a
+	// PreviewGates are the points (ConfirmRollout, PreRollout or both) at which hooks must approve a
 	// preview.
 	PreviewGates []Point
 	// EndHooks reports whether hooks are called when a preview ends and its pods are gone.
@@ -136,12 +137,13 @@ type Step struct {
 	Weight int
 	// Pause is how long the step waits while healthy. 0 means no pause.
 	Pause time.Duration
-	// Approval makes the step wait for the decision Continue of Approvers different users (0 means one). If
-	// ApproversFrom is not empty, these users must be members of at least one of its groups.
+	// Approval makes the step wait for the decision Continue. Approvers is how many different users must make
+	// this decision (0 means one user). If ApproversFrom is not empty, each of these users must be a member of
+	// at least one of the groups that it lists.
 	Approval      bool
 	Approvers     int
 	ApproversFrom []string
-	// Match sends the requests that a policy's matches select to the canary.
+	// Match sends to the canary the requests that a policy's matches select.
 	Match bool
 	// Mirror is the percentage of requests that are copied to the canary.
 	Mirror int
@@ -179,7 +181,7 @@ type Pin struct {
 	Global bool
 	// Version is the version to run. Version is empty if Release is set.
 	Version string
-	// Release is the name of the release to run, with the configuration that it had.
+	// Release is the name of the release to run. The release keeps the configuration that it had.
 	Release string
 	// Current selects the current template instead of the retained template.
 	Current bool
@@ -221,7 +223,7 @@ const (
 type Withdrawal struct {
 	Slug, Version string
 	Reason        WithdrawReason
-	// Time is the start of Spec.Previews.KeepAfterClose.
+	// Time is the start of the period Spec.Previews.KeepAfterClose.
 	Time time.Time
 }
 
@@ -235,19 +237,19 @@ type Object struct {
 	PullRequest int64
 	// Config is the hash of the template from which the release was created.
 	Config string
-	// Created is its creation time.
+	// Created is the creation time of the object.
 	Created time.Time
 	// Terminating reports whether the object is being deleted. Such an object counts as neither present nor absent (rule 8).
 	Terminating bool
 	// Refused reports whether the API server rejects changes to the object. The object then stays as it was read,
-	// gets no stamp, and is not revived. Nothing else waits for the object.
+	// gets no stamp, and is not revived. Only the release of the object waits for it.
 	Refused bool
 	// Stamp is the rollout state sequence for which the object was created or revived (rule 2).
 	Stamp int64
 	// NeverActive reports whether the object has the mark of [Result.NeverActive].
 	NeverActive bool
 	// Reported is the last status that the object copied from the rollout state, or empty if there is none yet. Reported may
-	// be older than the rollout state. It counts only if the rollout state is lost, and for hook Jobs.
+	// be older than the rollout state. Reported counts only if the rollout state is lost, and for hook Jobs.
 	Reported Status
 	// Replicas is the number of replicas in the specification of the object.
 	Replicas int
@@ -272,7 +274,8 @@ type Object struct {
 	Rollback *RollbackFact
 	// End is the combined answer of the hooks that are called at the end of the preview.
 	End *EndFact
-	// ActiveJobs reports whether hook Jobs have not ended, or Jobs for the failure cannot be created yet. Jobs end with the object.
+	// ActiveJobs reports whether hook Jobs have not ended, or Jobs for the failure cannot be created yet. The deletion of
+	// the object ends its Jobs.
 	ActiveJobs bool
 	// GateJobs reports whether Jobs of gates, such as a migration, have not ended.
 	GateJobs bool

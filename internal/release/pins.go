@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// missingPin returns a pin for any group whose version or release no group has, or nil.
+// missingPin returns a pin that applies to any group and whose version or release no group has, or nil.
 func (b *planner) missingPin() *Pin {
 	for i := range b.o.Spec.Pins {
 		pin := &b.o.Spec.Pins[i]
@@ -54,7 +54,7 @@ func (p Pin) missing() string {
 }
 
 // strayPins returns the pins whose group does not exist and is not offered. As long as no group is
-// known, it returns none.
+// known, strayPins returns nil.
 func (b *planner) strayPins() []Pin {
 	if len(b.groups) == 0 && len(b.o.Candidates) == 0 {
 		return nil
@@ -101,7 +101,7 @@ func (b *planner) noteStrayPins() {
 // maxNamed is the maximum number of groups that a message lists.
 const maxNamed = 8
 
-// means reports whether a pin selects a release with a version and name.
+// means reports whether a pin selects the release with the given version and name.
 func (p Pin) means(version, release string) bool {
 	if p.Release != "" {
 		return p.Release == release
@@ -117,7 +117,7 @@ func (p Pin) wanted() string {
 	return fmt.Sprintf("version %q", p.Version)
 }
 
-// String returns the release, or the version and the template that it runs with.
+// String returns the release or, without a release, the version and whether it runs with the current template.
 func (p Pin) String() string {
 	if p.Release != "" {
 		return p.Release
@@ -134,8 +134,8 @@ func (p Pin) names(slug, name string, pullRequest int64) bool {
 
 func expired(p Pin, now time.Time) bool { return !p.Expire.IsZero() && !now.Before(p.Expire) }
 
-// pin returns the pin of this group, preferring a pin by name to a pin for any group. other is another pin
-// by name that contradicts it.
+// pin returns the pin of this group. A pin that names the group is preferred to a pin for any group. other is
+// another pin that names the group and contradicts found.
 func (s *scope) pin() (found, other *Pin, expiries []Note) {
 	for i := range s.o.Spec.Pins {
 		p := &s.o.Spec.Pins[i]
@@ -273,8 +273,9 @@ func (s *scope) belowPin() (kept *Row) {
 	return kept
 }
 
-// resolve returns the release that a pin selects. It prefers the retained release of that version that was active
-// most recently, with its configuration, to a release with the current template.
+// resolve returns the release that a pin selects. A retained release, with its configuration, is preferred to a
+// release with the current template. Of several retained releases, resolve returns the release that was active most
+// recently.
 func (s *scope) resolve(p Pin) string {
 	var retained, other *Row
 	for i := range s.g.Releases {

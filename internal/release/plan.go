@@ -21,11 +21,11 @@
 //	previews.go               which pull requests have a slot, and when a preview ends
 //	target.go                 which release a group moves to
 //	pins.go                   which release a pin selects
-//	freezes_and_waits.go      what a rollout waits for before it starts and in each step: spec.paused, freezes, pauses, windows; problems outside its release
+//	freezes_and_waits.go      what a rollout waits for before it starts and in each step: spec.paused, freezes, pauses, windows, and problems outside its release
 //	hook_gates.go             points at which hooks must approve, and steps that other Microservices must reach first; controllers/microservice/hook_answers.go decides which answers count
 //	steps_and_promotion.go    rules that begin a step and set its weight, and rules that make a release active
 //	fail_and_retry.go         whether a rollout is healthy, when it fails because its progress deadline passes, and when it starts again
-//	newest_domains.go         domains that move from one group to a newer one
+//	newest_domains.go         domains that move from one group to a newer group
 //	confirmed_and_drained.go  the required content of routes, whether it is confirmed, and whether a release is drained
 //	exclusive.go              which release of an exclusive group has the pods, when the pods end, and when they start again
 //	replicas.go               how many replicas a release has and needs for its next step, and when it is scaled down or deleted
@@ -57,9 +57,9 @@ type Result struct {
 	// Idle lists the releases that should not have traffic, are in no route, and are drained. All
 	// other releases may serve requests, whatever the rollout state contains.
 	Idle []string
-	// NeverActive lists the releases of groups without an active release that become active only
-	// if hooks approve. Their objects are marked, so that a plan without the rollout state does
-	// not treat them as previously active.
+	// NeverActive lists the releases that become active only if hooks approve, and whose groups have
+	// no active release. The objects of these releases are marked, so that a plan without the rollout
+	// state does not treat them as previously active.
 	NeverActive []string
 	// RequeueTime is when to plan again even if nothing has changed. Zero means never.
 	RequeueTime time.Time
@@ -67,7 +67,7 @@ type Result struct {
 	Notes []Note
 }
 
-// Ensure requires that a release exists and has at least a number of replicas.
+// Ensure requires that a release exists and has at least the given number of replicas.
 type Ensure struct {
 	Slug, Release string
 	Replicas      int
@@ -349,7 +349,7 @@ func (s *scope) touch(release string) {
 func (s *scope) isTouched(release string) bool { return s.touched[s.g.Slug+"/"+release] }
 
 // done reports whether a group can be removed: the group is closing and has no rows, it never began, or
-// its releases were deleted manually and none is offered. An expired preview is kept.
+// its releases were deleted manually and no version is offered to it. An expired preview is kept.
 func (b *planner) done(g Group) bool {
 	if len(g.Releases) > 0 || g.Rollout != nil || g.Phase == Expired {
 		return false

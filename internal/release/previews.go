@@ -104,8 +104,8 @@ func (b *planner) prepare(g *Group) (again bool) {
 }
 
 // reopen opens a closing preview that is offered again. With a slot, the preview continues in its previous state, even
-// while paused: its last active release serves, and failed releases do not start again. Without a slot, the preview ends
-// until it gets a slot.
+// while spec.paused is set: its last active release serves, and failed releases do not start again. Without a slot, the
+// preview is Expired until it gets a slot.
 func (b *planner) reopen(g *Group, slot bool) bool {
 	s := b.scope(g)
 	s.event(nil, false, GroupReopened, "the group is offered again")
@@ -119,8 +119,8 @@ func (b *planner) reopen(g *Group, slot bool) bool {
 	return false
 }
 
-// closed reports whether the source of a group is closed, and whether the time for which the group is
-// kept has passed.
+// closed reports whether the source of a group is closed and the time for which the group is kept has
+// passed.
 func (b *planner) closed(slug string) bool {
 	end, closed := b.keptUntil(slug)
 	return closed && !b.now.Before(end)
@@ -181,8 +181,8 @@ func (b *planner) noteIdle(g *Group) {
 }
 
 // byRight orders previews by their right to a slot. The last preview is the first to lose its slot. Previews with
-// nothing to serve or to start come last, after previews that an unrecorded plan began. All others are ordered by
-// their push, the newest first.
+// nothing to serve or to start come last. Previews that are not in the rollout state yet come before these. All other
+// previews come first, ordered by their push, the newest first.
 func (b *planner) byRight(x, y *Group) int {
 	return cmp.Or(
 		last(!b.uses(x), !b.uses(y)),
@@ -274,7 +274,7 @@ func (s *scope) lastOfPreview(r Row) bool {
 	return present(r.Release) && !slices.ContainsFunc(s.g.Releases, func(x Row) bool { return x.Release != r.Release && present(x.Release) })
 }
 
-// onlyEnds reports whether the only release of a live preview is one that is kept for the end hooks.
+// onlyEnds reports whether a live preview has only one release, and that release is kept for the end hooks.
 func (s *scope) onlyEnds() bool {
 	return len(s.g.Releases) == 1 && s.g.Rollout == nil && s.g.Releases[0].Status == Deprecated && s.lastOfPreview(s.g.Releases[0])
 }

@@ -38,8 +38,8 @@ func (s *scope) recorded() bool {
 }
 
 // unproven reports whether a release that is recovered next to an active release goes through its steps again, because it
-// may have failed, or may never have been active. The status of its object shows this. Otherwise a version above the active
-// version counts as never active. Commits of a pull request have no order.
+// may have failed, or may never have been active. The status of its object may show this. In all other cases, a version above
+// the active version counts as never active. Commits of a pull request have no order.
 func (s *scope) unproven(c, active Object) bool {
 	return c.NeverActive || slices.Contains([]Status{Pending, Canary, Error}, c.Reported) ||
 		s.g.Level != preview && compare(c.Version, active.Version) > 0
@@ -80,8 +80,8 @@ func (s *scope) precedes(x, y Row) bool {
 	) < 0
 }
 
-// fit omits objects that exceed the limit when a lost rollout state is recovered. It omits the oldest objects that
-// are in no route first, then the oldest objects, but never the active release.
+// fit omits objects that exceed the limit when a lost rollout state is recovered. It first omits the oldest
+// objects that are in no route, and then the oldest of the other objects, but never the active release.
 func (s *scope) fit(cs []Object, active int) ([]Object, int) {
 	for _, routed := range []bool{false, true} {
 		for i := 0; i < len(cs) && len(cs) > s.quota(); {
@@ -174,11 +174,11 @@ func rebuildState(s *scope) {
 	}
 	was := *s.g
 	was.Releases = slices.Clone(was.Releases) // This plan changes the rows.
-	s.before[s.g.Slug] = requiredOf(&was)     // Routes may route to the rows as recovered.
+	s.before[s.g.Slug] = requiredOf(&was)     // Routes may route to the rows as they were recovered.
 }
 
-// recordReferenced adds a row for a release object without a row to which a route refers. The release is drained like any
-// other, from the time at which no route refers to it.
+// recordReferenced adds a row for each release object that has no row and to which a route refers. The release is drained
+// like any other release, from the time at which no route refers to it.
 func recordReferenced(s *scope) {
 	for _, c := range s.sorted {
 		if c.Slug != s.g.Slug || c.Terminating || !s.referenced(c.Release) {
@@ -194,8 +194,8 @@ func recordReferenced(s *scope) {
 }
 
 // recordRoutes records which releases were ever in a route (rules 10 and 18). For a release that gets traffic
-// while a policy exists, this is recorded in the same write, before a route refers to the release. This rule
-// records all other releases, whose policy or domain with a version was created later.
+// while a policy exists, this is recorded in the write that gives the release traffic, before a route refers to the
+// release. This rule records all other releases, whose policy or domain with a version was created later.
 func recordRoutes(s *scope) {
 	for i := range s.g.Releases {
 		r := &s.g.Releases[i]
@@ -225,7 +225,7 @@ func replaceLostActive(s *scope) {
 	s.dropRow(lost)
 }
 
-// dropLost drops rows whose object is gone and cannot be created again or is not needed.
+// dropLost drops rows whose object is gone, if the object cannot be created again or is not needed.
 func dropLost(s *scope) {
 	for i := len(s.g.Releases) - 1; i >= 0; i-- {
 		r := s.g.Releases[i]

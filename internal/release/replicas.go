@@ -21,8 +21,8 @@ func (s *scope) portion(percent int) int {
 	return max(1, (min(100, percent)*s.full()+99)/100)
 }
 
-// serving returns how many replicas a release has, or its autoscaler wants. In an exclusive group, only the
-// number of the autoscaler counts. All other numbers follow the specification, even during a rollout.
+// serving returns how many replicas a release has, or how many its autoscaler wants if that is more. In an exclusive
+// group, only the number of the autoscaler counts. All other numbers follow the specification, even during a rollout.
 func (s *scope) serving(r *Row) int {
 	c, _ := s.object(r.Release)
 	if s.o.Spec.Exclusive && c.Current <= c.Replicas {
@@ -272,7 +272,8 @@ type SplitBy string
 const (
 	// SplitByDefault means SplitByRoutes if a policy routes to the group or ever did. Otherwise it means SplitByPods.
 	SplitByDefault SplitBy = ""
-	// SplitByRoutes splits work by the weights of routes. The canary has the pods for its share, and the active release has all pods.
+	// SplitByRoutes splits work by the weights of routes. The canary has the pods for its share, and the active release has the
+	// full number of pods.
 	SplitByRoutes SplitBy = "Routes"
 	// SplitByPods splits work by the numbers of pods. Workers that take their work from a queue
 	// require this mode.
@@ -303,8 +304,9 @@ func PodShare(weight, n int) int {
 }
 
 // activeSize returns the number of replicas of the active release, which is the full number without the replicas that a canary
-// took over. These pods are removed only after the pods of the canary are available and any routes have its weight. They return
-// when the rollout ends. If the canary loses pods, no further pods of the active release are removed.
+// took over. These replicas are removed only after the pods of the canary are available and the routes, if there are any, have
+// the weight of the canary. The removed replicas return when the rollout ends. If the canary loses pods, no further pods of the
+// active release are removed.
 func (s *scope) activeSize(active Object) int {
 	full := s.full()
 	_, canary, c := s.rollout()

@@ -54,8 +54,8 @@ func (s *scope) minimum() int {
 	return max(1, min(s.o.Spec.MinimumAvailable, s.quota()-2)) // Two rows remain for a release in progress and for a release that drains.
 }
 
-// retained returns the releases that were active and are retained. These are the last MinimumAvailable releases by
-// order of activation, including the active release, and releases to which a domain refers (rules 33 and 39).
+// retained returns the releases that were active and are retained. These are the releases to which a domain refers, and
+// the last MinimumAvailable releases by order of activation, including the active release (rules 33 and 39).
 func (s *scope) retained() []string {
 	if s.g.Phase != Live {
 		return nil
@@ -122,12 +122,12 @@ func (s *scope) noteDenied() {
 	}
 }
 
-// Limits of the status, which also apply in its schema. A plan that exceeds them could not be written, and
+// Limits of the status, which its schema also enforces. A plan that exceeded them could not be written, and
 // no rollout could advance.
 const (
 	// maxGroups is the maximum number of groups.
 	maxGroups = 256
-	// maxRows is the maximum number of rows of a group, and maxAllRows that of all groups.
+	// maxRows is the maximum number of rows of a group, and maxAllRows is the maximum number of rows of all groups.
 	maxRows    = 32
 	maxAllRows = 512
 )
@@ -152,7 +152,7 @@ func (b *planner) rows() (n int) {
 }
 
 // freeRow reports whether there is a row for one more release. If the group is full, freeRow drops failures to
-// free a row. Releases that serve, are retained, or are referred to by a route stay.
+// free a row. It keeps the rows of releases that serve or are retained, or to which a route refers.
 func (s *scope) freeRow() bool {
 	for len(s.g.Releases) >= s.quota() || s.rows() >= maxAllRows {
 		if !s.forget() {
@@ -163,8 +163,8 @@ func (s *scope) freeRow() bool {
 }
 
 // forget drops the failure of the lowest version. A mark prevents this and all lower versions from
-// being tried again automatically. Commits of a pull request have no order. Failures of commits that are no
-// longer offered are dropped.
+// being tried again automatically. Commits of a pull request have no order: for a preview, forget drops the
+// failure of a commit that is no longer offered, and sets no mark.
 func (s *scope) forget() bool {
 	kept := s.retained()
 	var lowest *Row
@@ -225,8 +225,8 @@ func (s *scope) crowded(version string) {
 	s.state(nil, true, TooManyReleases, fmt.Sprintf("%s is waiting: group %s has %d releases, which are retained or used by routes; remove versions from spec.domains of networkpolicies.hlnr.io, or lower spec.updateStrategy.minimumAvailable", version, s.g.Name, len(s.g.Releases)))
 }
 
-// keptByJobs reports whether a release keeps its row until its hook Jobs have ended. Without a row, the revert of a failed release
-// would not be called. A release that was active would count as superseded, so its Jobs would delay the next version.
+// keptByJobs reports whether a release keeps its row until its hook Jobs have ended. Without a row, the hooks that revert a failed
+// release would not be called, and a release that was active would count as superseded, so its Jobs would delay the next version.
 func (s *scope) keptByJobs(r *Row) bool {
 	c, there := s.object(r.Release)
 	return there && !c.Terminating && s.ownJobs(r, c) && (r.Status == Error || s.startsJobs(r, c) || r.Promoted > 0 && s.g.Phase == Live)

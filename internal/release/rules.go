@@ -15,8 +15,8 @@ type rule struct {
 }
 
 // rules are the rules of a group, in the order in which they apply. Each rule's comment lists the status changes that
-// the rule makes, and names the rule's file unless that is this file. A test removes each rule and expects a history
-// to fail.
+// the rule makes, and names the rule's file unless that is this file. A test removes one rule at a time and expects
+// a history to fail.
 var rules = []rule{
 	// Existing objects: recovery.go.
 	{"Rebuild the rollout state", rebuildState},      // none to active, deprecated or pending: the rollout state is lost
@@ -116,7 +116,7 @@ func (s *scope) opensAgain() bool {
 
 // resume makes a release of a closing group active again: the last active release that can still serve. A
 // release can serve if an object still refers to it, if it has an available pod, or if its pods ended because
-// the group is exclusive. A newer version goes through its steps afterwards, or while this release is active.
+// the group is exclusive. A newer version then goes through its steps.
 // A preview that was excluded resumes only an offered commit, because the approval of another commit may have
 // been removed.
 func (s *scope) resume() {
@@ -287,7 +287,7 @@ func countHealthyTime(s *scope) {
 	}
 	obstacle, w := s.obstacle(run, r, c)
 	s.record(w)
-	gaveWay := run.WaitsFor == otherRunning // In that case this plan may be the first one that gives it replicas.
+	gaveWay := run.WaitsFor == otherRunning // If so, this plan may be the first plan that gives the release replicas.
 	s.block(run, r, obstacle, c)
 	switch {
 	case s.uncreated(run, cause) && !gaveWay, cause == otherRunning, slices.Contains([]Reason{noDomains, noAnswer, notProgrammed}, run.WaitsFor):
@@ -312,8 +312,8 @@ func countHealthyTime(s *scope) {
 	}
 }
 
-// stopWaiting stops waiting for policies that do not confirm, if no rollout was in progress for the
-// duration of the deadline (rule 10).
+// stopWaiting stops waiting for a policy if the policy has not confirmed the traffic of the group for the
+// duration of the deadline, and no traffic is moving (rule 10).
 func stopWaiting(s *scope) {
 	if s.g.Phase == Expired && len(s.g.Releases) == 0 {
 		return // The group has no traffic.
@@ -360,8 +360,8 @@ func recordAvailability(s *scope) {
 }
 
 // raiseRevision raises the traffic revision when the required content of the routes changes, and marks the
-// releases that this change removes from the routes (rules 1 and 11). A revision is the sequence of the rollout
-// state write that creates it. Therefore it is unique even if a group ends and begins again.
+// releases that this change removes from the routes (rules 1 and 11). A revision is the sequence
+// number of the rollout state that introduces it. Therefore it is unique even if a group ends and begins again.
 func raiseRevision(s *scope) {
 	if len(s.g.Releases) == 0 && s.g.TrafficRevision == 0 {
 		return
@@ -391,9 +391,9 @@ func raiseRevision(s *scope) {
 	}
 }
 
-// markNamed begins the drain of a release when a policy that never confirmed the group no longer refers to that release, or
-// when a policy without a status, which may refer to any release, reports. In these cases no confirmed revision
-// shows when the traffic of the release ended.
+// markNamed begins the drain of a release when a policy that never confirmed the group no longer refers to that release. A
+// policy without a status may refer to any release until it has a status. In these cases, no confirmed revision shows when
+// the traffic of the release ended.
 func (s *scope) markNamed(r *Row) {
 	z, named := r.Zero, s.unreported() || s.unanswered(r.Release)
 	switch {
@@ -417,7 +417,7 @@ func forgetFailures(s *scope) {
 	if a := s.g.ActiveRow(); a != nil {
 		active = *a
 	}
-	_, free := s.withdrawn(active.Version) // In that case the target may be below the active release.
+	_, free := s.withdrawn(active.Version) // If the active version is withdrawn, the target may be below it.
 	kept := s.retained()
 	for _, r := range slices.Clone(s.g.Releases) {
 		ok, w := s.forgettable(r, kept)
@@ -458,7 +458,7 @@ func stayWithinLimits(s *scope) {
 		return
 	}
 	if s.g.Phase == Closing {
-		return // It may be opened again.
+		return // The group may be reopened.
 	}
 	if a := s.g.ActiveRow(); s.g.Phase != Live || s.o.Config != "" && f.Config != s.o.Config || a != nil && compare(f.Version, a.Version) <= 0 && !s.free(a) {
 		s.g.Failed = Failed{}
@@ -478,7 +478,7 @@ func (s *scope) turn(r *Row, to Status, reason Reason) {
 	r.Status, r.Reason = to, reason
 }
 
-// endRollout ends the rollout without a promotion, and removes its weight.
+// endRollout ends the rollout without a promotion, and removes all traffic from its release.
 func (s *scope) endRollout() {
 	if s.g.Rollout == nil {
 		return

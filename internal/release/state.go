@@ -51,8 +51,8 @@ type Group struct {
 	Slug, Name, Level string
 	// PullRequest is the number of the pull request of the group. 0 means that the group is not a preview.
 	PullRequest int64
-	// Head is the last offered commit of the pull request, and HeadTime is when the commit was pushed, if
-	// that is known.
+	// Head is the last offered commit of the pull request. HeadTime is when the commit was pushed or, if that is
+	// not known, when the commit became known.
 	Head     string
 	HeadTime time.Time
 	Phase    Phase
@@ -62,7 +62,7 @@ type Group struct {
 	TrafficRevision int64
 	TrafficTime     time.Time
 	// SettledRevision is a revision that remained unconfirmed for the duration of the deadline while the group was
-	// stable. Policies that have not confirmed it block nothing (rule 10).
+	// stable. Policies that have not confirmed this revision do not block a rollout (rule 10).
 	SettledRevision int64
 	// Superseded is the number of releases that were superseded since the last promotion (rule 28).
 	Superseded int
@@ -92,7 +92,7 @@ type Target struct {
 type Rollout struct {
 	// Release is the name of the release.
 	Release string
-	// Sequence is the sequence of the rollout state write in which the rollout began. It identifies the rollout. A Retry
+	// Sequence is the sequence number of the rollout state in which the rollout began. It identifies the rollout. A Retry
 	// starts another rollout.
 	Sequence int64
 	// Step is the number of the current step, counted from 1. 0 means that the first step has not begun.
@@ -119,8 +119,8 @@ type Rollout struct {
 	// Grace is the time until which the step may be unhealthy beyond its deadline, because the manager was not running
 	// when the deadline passed. Zero means that no such time applies.
 	Grace time.Time
-	// Gate is the point at which the rollout waits for hooks since GateTime, or empty if there is none. While
-	// GateTime is zero, hooks are not called yet.
+	// Gate is the point at which the rollout waits for hooks, or empty if it does not wait for hooks. GateTime is
+	// when this wait began. While GateTime is zero, hooks are not called yet.
 	Gate     Point
 	GateTime time.Time
 	// From is the slug of the group from which the newest domains move to this release. From is empty if the release
@@ -165,7 +165,7 @@ type Row struct {
 	// RetryTime is when the release may get traffic again (rule 29).
 	Attempt   int
 	RetryTime time.Time
-	// Zero records the point from which no route may contain the release.
+	// Zero records the revision and the time from which the routes must not contain the release.
 	Zero *Zero
 	// Reason is the reason for the status, and Since is the time from which the status applies.
 	Reason Reason
@@ -195,7 +195,8 @@ type Handled struct {
 
 // Failed marks failed releases that were dropped because the group was full.
 type Failed struct {
-	// Version is the highest version that is not tried automatically without a row.
+	// Version is the highest version that the mark covers. This version and all lower versions are not tried
+	// automatically unless they have a row.
 	Version string
 	// Config is the configuration with which these versions failed. With another configuration, the mark has no effect.
 	Config string

@@ -36,8 +36,8 @@ func (s *scope) enter(run *Rollout, r *Row, step int) {
 	}
 }
 
-// idle records the time from which a release waits while healthy. If the wait is interrupted, it does not
-// count against the deadline.
+// idle records the time from which a release waits while healthy. A recorded wait does not count against the
+// deadline, even if it is interrupted later.
 func (s *scope) idle(run *Rollout, since time.Time) {
 	if run.WaitingSince.IsZero() {
 		run.WaitingSince = since
@@ -71,7 +71,7 @@ func (s *scope) steps() []Step {
 	return s.o.Spec.Steps
 }
 
-// stepName returns the name of a step, counted from 1.
+// stepName returns the name of a step or, if the step has no name, its number. Steps are counted from 1.
 func (s *scope) stepName(step int) string {
 	if step >= 1 && step <= len(s.steps()) && s.steps()[step-1].Name != "" {
 		return s.steps()[step-1].Name
@@ -104,8 +104,8 @@ func stepsHash(steps []Step) string {
 }
 
 // editedSteps selects the current step of a rollout after the steps were edited (rule 32). This is the first
-// step with at least the current weight. If there is none, it is the last step, which reduces the weight. If
-// there are no steps, the release is promoted.
+// step with at least the current weight. If there is no such step, editedSteps selects the last step, which reduces
+// the weight. If there are no steps, the release is promoted.
 func editedSteps(s *scope) {
 	run, r, _ := s.rollout()
 	if run == nil {
@@ -197,7 +197,8 @@ func (s *scope) rollout() (*Rollout, *Row, Object) {
 }
 
 // promoteFirst makes the first release of a group active as soon as it is available, even if
-// no gateway confirms its routes (rule 12), unless the newest domains move to it in steps.
+// no gateway confirms its routes (rule 12). If the newest domains move to the release in steps,
+// promoteFirst does nothing.
 func promoteFirst(s *scope) {
 	run, r, c := s.rollout()
 	if run == nil || s.g.ActiveRow() != nil || s.arrived[s.g.Slug] {
@@ -212,7 +213,7 @@ func promoteFirst(s *scope) {
 	if !c.ok() || !c.has(s.full()) {
 		return
 	}
-	if s.o.Spec.Paused {
+	if s.o.Spec.Paused && !r.Adopted {
 		s.record(s.haltWait(r, frozen.AtWeight(r.Version, r.Weight)))
 		return
 	}
@@ -228,8 +229,8 @@ func promoteFirst(s *scope) {
 	s.promote(r, First)
 }
 
-// promoteRetained makes a previously active release active again. It skips the steps, but needs as many replicas as the
-// release that it replaces, unless no pod of that release can respond (rule 27).
+// promoteRetained makes a previously active release active again. The release skips the steps, but needs as many replicas as
+// the release that it replaces, unless no pod of that release can respond (rule 27).
 func promoteRetained(s *scope) {
 	run, r, c := s.rollout()
 	active := s.g.ActiveRow()

@@ -82,9 +82,9 @@ func (s *scope) latest() Target {
 
 // choices returns the candidates, and in addition the release in progress if its version is no longer offered.
 // If the active release is denied, the result also includes the retained releases. It also includes them if the active
-// release is withdrawn and there are no candidates because the template is not known. While paused or frozen, only a
-// retained release may replace a denied release, if there is one. For a pull request, the result is the offered
-// head commit, whichever commits were active or failed before.
+// release is withdrawn and there are no candidates because the template is not known. If there are such retained
+// releases while the Microservice is paused or frozen, the result contains only these. For a pull request, the result is
+// the offered head commit, whichever commits were active or failed before.
 func (s *scope) choices() []Candidate {
 	cs := s.candidates
 	if s.g.Level == preview && len(cs) > 0 {
@@ -125,8 +125,8 @@ func (s *scope) below(version string) bool {
 	return a != nil && s.g.Level != preview && !s.free(a) && compare(version, a.Version) < 0
 }
 
-// comeback returns the retained release of a version, with the configuration that it had, if the
-// active release is withdrawn. Otherwise it returns nil. The retained release skips the steps.
+// comeback returns the retained release of a version if the active release is withdrawn. Otherwise it
+// returns nil. The retained release keeps its configuration and skips the steps.
 func (s *scope) comeback(version string) *Row {
 	a := s.g.ActiveRow()
 	if a == nil || !s.free(a) {
@@ -172,7 +172,7 @@ func (s *scope) finishes(target Target) bool {
 		return false // The active commit was pushed again.
 	}
 	if s.now.Before(r.RetryTime) {
-		return false // Its traffic was removed, and it gets no traffic before then.
+		return false // The traffic of the release was removed, and it gets no traffic before the retry time.
 	}
 	last := run.Step > 0 && run.Step >= len(s.steps())
 	return (last || s.g.Superseded >= maxSuperseded) && run.WaitsFor == ""

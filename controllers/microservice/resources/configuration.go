@@ -24,8 +24,8 @@ const (
 )
 
 // AnnotationSource is the annotation on a copy that contains the name of the source object. The source's
-// labels and annotations are not copied, because tools recognize the objects that they apply by these labels
-// and annotations.
+// labels and annotations are not copied, because tools use these labels and annotations to recognize the
+// objects that they apply.
 const AnnotationSource = "hlnr.io/source"
 
 // AnnotationClaim is the annotation on a copy that contains the UID of the Microservice that created the
@@ -213,7 +213,7 @@ var untracked = []corev1.SecretType{
 // Tracks reports whether Secrets of a type may be part of a release.
 func Tracks(t corev1.SecretType) bool { return !slices.Contains(untracked, t) }
 
-// CopyConfigMap returns a release's copy of a ConfigMap, which is immutable.
+// CopyConfigMap returns a release's immutable copy of a ConfigMap.
 func CopyConfigMap(ms *v1alpha1.Microservice, release string, from *corev1.ConfigMap) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
 		ObjectMeta: copyMeta(ms, release, Source{KindConfigMap, from.Name}),
@@ -221,7 +221,7 @@ func CopyConfigMap(ms *v1alpha1.Microservice, release string, from *corev1.Confi
 	}
 }
 
-// CopySecret returns a release's copy of a Secret, which is immutable.
+// CopySecret returns a release's immutable copy of a Secret.
 func CopySecret(ms *v1alpha1.Microservice, release string, from *corev1.Secret) *corev1.Secret {
 	return &corev1.Secret{
 		ObjectMeta: copyMeta(ms, release, Source{KindSecret, from.Name}),
@@ -273,8 +273,8 @@ func Unclaim(obj client.Object) {
 	delete(obj.GetAnnotations(), AnnotationClaim)
 }
 
-// ReleaseOfCopy returns the Microservice and the release in the labels of a ConfigMap or Secret. Each is
-// empty if there is no such label. Use IsCopy to check whether the object is a copy.
+// ReleaseOfCopy returns the Microservice and the release in the labels of a ConfigMap or Secret. Each result
+// is empty if the object lacks the corresponding label. Use IsCopy to check whether the object is a copy.
 func ReleaseOfCopy(obj client.Object) (microservice, release string) {
 	l := obj.GetLabels()
 	return l[v1alpha1.LabelMicroservice], l[v1alpha1.LabelRelease]

@@ -31,8 +31,8 @@ func configured(t *testing.T) *v1alpha1.Microservice {
 	return ms
 }
 
-// contents are the contents of all sources of the configured template, except the certificate, which
-// is excluded because of its type, and ignored sources.
+// contents are the contents of all sources of the configured template, except ignored sources and the
+// certificate, which is excluded because of its type.
 var contents = Contents{
 	{KindConfigMap, "migrations"}: "m", {KindConfigMap, "settings"}: "s", {KindConfigMap, "absent"}: "",
 	{KindConfigMap, "files"}: "f", {KindConfigMap, "features"}: "e",
@@ -40,7 +40,7 @@ var contents = Contents{
 }
 
 // TestGoldenConfiguredRelease checks the identity of a release with configuration, and the names of its
-// copies. If this test fails, every service that refers to a ConfigMap gets a new release on its
+// copies. If this test fails, every service that refers to a ConfigMap gets a new release on the
 // next upgrade of Heighliner.
 func TestGoldenConfiguredRelease(t *testing.T) {
 	t.Parallel()
@@ -215,7 +215,7 @@ func TestTrimConfigMap(t *testing.T) {
 	}
 	for key := range c.Data {
 		if len(validation.IsConfigMapKey(key)) == 0 {
-			t.Errorf("a user can write key %q, so a ConfigMap can be mistaken for a trimmed one", key)
+			t.Errorf("a user can write key %q, so another ConfigMap can be mistaken for a trimmed ConfigMap", key)
 		}
 	}
 }
@@ -244,7 +244,7 @@ func TestCopies(t *testing.T) {
 	golden(t, "copies.yaml", string(raw))
 }
 
-// TestIsCopy checks that no other user's object counts as a copy.
+// TestIsCopy checks that copies count as copies, and that no object of another user does.
 func TestIsCopy(t *testing.T) {
 	t.Parallel()
 	ms := configured(t)

@@ -7,8 +7,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// confine removes the permissions that only the repository's own code may have from pods that run code from a fork:
-// the ServiceAccount, and tokens and certificates for the API server.
+// confine removes, from a pod that runs code from a fork, the permissions that only the repository's own code
+// may have: the ServiceAccount, and tokens and certificates for the API server.
 func confine(pod *corev1.PodSpec) {
 	pod.ServiceAccountName, pod.DeprecatedServiceAccount = "default", ""
 	pod.AutomountServiceAccountToken = ptr.To(false)

@@ -1,6 +1,6 @@
 // Package resources builds the release objects of a Microservice. It is pure.
 //
-//	identity.go       the identity of a release: the hash of its template
+//	identity.go       the identity of a release, and the hash of its template
 //	release.go        VersionedMicroservices
 //	configuration.go  copies of ConfigMaps and Secrets
 //	confine.go        removes permissions from pods that run code from forks
@@ -32,7 +32,7 @@ type ContainerError struct{ Name string }
 // Error returns a message with the field and the fix.
 func (e *ContainerError) Error() string {
 	if e.Name == "" {
-		return "spec.containerName: spec.template has several containers, and none has the name of the Microservice; set it to the name of the container that runs the image"
+		return "spec.containerName: spec.template has several containers, and none has the name of the Microservice; set the field to the name of the container that runs the image"
 	}
 	return fmt.Sprintf("spec.containerName: spec.template has no container %q; set the field to the name of one of its containers", e.Name)
 }

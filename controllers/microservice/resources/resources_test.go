@@ -85,7 +85,7 @@ func goldenRelease(t *testing.T, file string, ms *v1alpha1.Microservice, content
 }
 
 // TestGoldenRelease checks the object of a release. Its name, labels and annotations are an API, because pods
-// of running releases have them. If this test fails, every service gets a new release on its next upgrade
+// of running releases have them. If this test fails, every service gets a new release on the next upgrade
 // of Heighliner.
 func TestGoldenRelease(t *testing.T) {
 	t.Parallel()
@@ -186,8 +186,8 @@ func TestIdentityDistinguishesReleases(t *testing.T) {
 	}
 }
 
-// TestPreviewRelease checks that a pull request's release has its number and commit, that each image is in
-// its container, and that code from a fork does not get the repository's permissions.
+// TestPreviewRelease checks that the release of a pull request has the number and commit of the pull request,
+// that each image is in its container, and that code from a fork does not get the repository's permissions.
 func TestPreviewRelease(t *testing.T) {
 	t.Parallel()
 	build := func(fork bool) *v1alpha1.VersionedMicroservice {
@@ -262,7 +262,7 @@ func TestContainer(t *testing.T) {
 	}{
 		"named like the Microservice": {"", "proxy shop", 1, ""},
 		"the only container":          {"", "web", 0, ""},
-		"one of several containers":   {"", "proxy web", 0, "spec.containerName: spec.template has several containers, and none has the name of the Microservice; set it to the name of the container that runs the image"},
+		"one of several containers":   {"", "proxy web", 0, "spec.containerName: spec.template has several containers, and none has the name of the Microservice; set the field to the name of the container that runs the image"},
 		"named":                       {"web", "shop web", 1, ""},
 		"missing":                     {"api", "shop web", 0, `spec.containerName: spec.template has no container "api"; set the field to the name of one of its containers`},
 	} {

@@ -92,8 +92,9 @@ type Options struct {
 	Wait func(round int) time.Duration
 }
 
-// Pool sends probes. It sends at most 32 concurrent requests, 16 for one namespace and 8 to one address, and 200
-// requests per second. A nil Pool has no results and sends no probes. The zero Pool is not usable. Use New instead.
+// Pool sends probes. It sends at most 200 requests per second, and at most 32 concurrent requests: at most 16 for one
+// namespace, and at most 8 to one address. A nil Pool has no results and sends no probes. The zero Pool is not usable.
+// Use New instead.
 type Pool struct {
 	outbound  *outbound.Policy
 	userAgent string
@@ -342,7 +343,7 @@ func judge(probe providers.Probe, response *http.Response) (Result, string) {
 	case strings.EqualFold(to.Hostname(), probe.Answer):
 		return Served, ""
 	case strings.HasSuffix(strings.ToLower(to.Hostname()), "."+domain):
-		return Earlier, "it responds for an earlier version of the route"
+		return Earlier, "its response belongs to an earlier version of the route"
 	}
 	return Elsewhere, fmt.Sprintf("its response with status code %d does not come from the probe rule of this route", response.StatusCode)
 }

@@ -167,11 +167,11 @@ func TestWrongAnswers(t *testing.T) {
 		result Result
 		want   string
 	}{
-		"earlier content":              {answers(asBefore), Earlier, "it responds for an earlier version of the route"},
+		"earlier content":              {answers(asBefore), Earlier, "its response belongs to an earlier version of the route"},
 		"a backend":                    {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, Elsewhere, "its response with status code 404 does not come from the probe rule of this route"},
 		"a backend's redirect":         {answers("login.example.com"), Elsewhere, "its response with status code 302 does not come from the probe rule of this route"},
 		"the answer in the path":       {answers("example.com/" + asWritten), Elsewhere, "its response with status code 302 does not come from the probe rule of this route"},
-		"the answer as part of a name": {answers("x" + asWritten), Earlier, "it responds for an earlier version of the route"},
+		"the answer as part of a name": {answers("x" + asWritten), Earlier, "its response belongs to an earlier version of the route"},
 		"a Location without 3xx":       {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Location", "http://"+asWritten) }, Elsewhere, "its response with status code 200 does not come from the probe rule of this route"},
 		"an invalid Location": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Location", "http://[::")
@@ -323,8 +323,8 @@ func (n names) LookupNetIP(context.Context, string, string) ([]netip.Addr, error
 	return []netip.Addr{netip.MustParseAddr(string(n))}, nil
 }
 
-// TestRefusedAddresses checks that no request is sent to an address in the status of a Gateway that
-// the manager's flags do not allow.
+// TestRefusedAddresses checks that no request is sent to an address that the manager's flags do not
+// allow, although the status of a Gateway contains the address.
 func TestRefusedAddresses(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request was sent to a refused address") }))
 	t.Cleanup(server.Close)

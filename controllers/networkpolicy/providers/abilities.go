@@ -23,7 +23,7 @@ type Selective interface {
 // Prober is a View that uses probes to verify whether a route is served.
 type Prober interface {
 	// Probes returns the probes that must succeed before a route counts as accepted. It returns
-	// none while the route is pending for another reason.
+	// no probes while the route is pending for another reason.
 	Probes(route Route, built []resources.Object) []Probe
 }
 
@@ -39,18 +39,20 @@ type SharedObjects interface {
 	// order in which they are written. They are written before the routes, and deleted after them.
 	Shared([]Route) []Shared
 	// Holds reports whether a live object that is not part of a route must stay. It must stay if
-	// live routes that the desired routes do not replace depend on it.
+	// it is required by live routes that the desired routes do not replace.
 	Holds(o resources.Object, decided []Route) bool
 }
 
-// Switcher is a View that can change only the weights of existing routes. Without it, routes stay
-// as they are when a policy changes its provider, or when the API server rejects a desired route.
+// Switcher is a View that can change the weights of existing routes without other changes. With other
+// views, routes stay as they are when a policy changes its provider, or when the API server rejects a
+// desired route.
 type Switcher interface {
-	// Carry returns the objects of a live route with the Services of a desired route, or none if
-	// the live route already has these Services. The parents and the other parts of the rules do
-	// not change. Hostnames that the desired route lacks are removed. If the desired route has no
-	// hostnames, path or port, these do not change. Carry is called for routes whose provider the
-	// policy no longer uses, so it must not use the provider's part of the specification.
+	// Carry returns the objects of a live route with the Services of a desired route, or no objects if
+	// the live route already has these Services. The parents, the path and the other parts of the
+	// rules do not change. Hostnames that the desired route lacks are removed. If the desired route has
+	// no hostnames at all, or no port, the live values remain. Carry is called for routes whose
+	// provider the policy no longer uses, so it must not use the provider's part of the
+	// specification.
 	Carry(live *Live, route Route) []resources.Object
 }
 
@@ -59,8 +61,8 @@ type Limited interface {
 	// Splits reports whether weights have an effect. If not, all traffic of a group moves in one
 	// step, and routes target only the active release of the group.
 	Splits() bool
-	// Apart reports whether each host and path has its own route, which is updated in place, so that
-	// two routes never have the same host and path.
+	// Apart reports whether each combination of host and path has its own route, which is updated in
+	// place, so that two routes never have the same host and path.
 	Apart() bool
 }
 
@@ -158,8 +160,8 @@ func Splits(v View) bool {
 	return !ok || l.Splits()
 }
 
-// Apart reports whether each host and path has its own route. Only Limited views can require
-// separate routes.
+// Apart reports whether each combination of host and path has its own route. Only Limited views can
+// require separate routes.
 func Apart(v View) bool {
 	l, ok := v.(Limited)
 	return ok && l.Apart()

@@ -25,13 +25,14 @@ import (
 	"github.com/heighliner/heighliner/internal/apply"
 )
 
-// Provider routes to the Services of a policy with objects of its kinds. All of its methods are
-// pure: the controller reads and writes the objects. Optional interfaces are in abilities.go.
+// Provider routes to the Services of a policy with objects of the kinds that Writes returns. All of
+// its methods are pure: the controller reads and writes the objects. Optional interfaces are in
+// abilities.go.
 type Provider interface {
 	// Name returns the name of the provider in the status of policies, such as "gateway".
 	Name() string
-	// Writes returns the kinds of the objects of routes. The controller watches the kinds that the API
-	// server serves.
+	// Writes returns the kinds of the objects of routes. The controller watches these kinds if the API
+	// server serves them.
 	Writes() []Kind
 	// Chosen reports whether the policy uses this provider.
 	Chosen(policy *v1alpha1.NetworkPolicy) bool
@@ -51,9 +52,9 @@ type Builder interface {
 	// Missing returns a problem if the API server lacks the kind for a protocol, or if the provider
 	// does not support the protocol; otherwise, it returns nil.
 	Missing(v1alpha1.PortProtocol) *Problem
-	// Unsupported returns a problem if this provider cannot express the route, or nil. Such a
-	// route is not written, because it would route requests to the wrong release. The message
-	// begins with the path of the field, relative to the domain or listener.
+	// Unsupported returns a problem if this provider cannot express the route; otherwise, it returns
+	// nil. A route with a problem is not written, because it would route requests to the wrong
+	// release. The message begins with the path of the field, relative to the domain or listener.
 	Unsupported(Route) *Problem
 	// Build returns the objects of a route as they are applied, with the defaults of the API
 	// server, in the order in which they are written.
@@ -73,7 +74,7 @@ type Observer interface {
 
 // Kind is a kind of object.
 type Kind struct {
-	// Group and Kind are the names of the kind in the API.
+	// Group and Kind are the API group and the name of the kind.
 	Group, Kind string
 	// Versions are the versions that the provider can read and write, with the preferred version
 	// first.
@@ -102,7 +103,7 @@ type Input struct {
 	Objects []resources.Object
 	// Referents are the existing objects to which the policy refers.
 	Referents map[Reference]resources.Object
-	// Unwatched contains the namespaces of references that the manager does not watch. The manager
+	// Unwatched contains those namespaces of references that the manager does not watch. The manager
 	// cannot read objects in these namespaces.
 	Unwatched map[string]bool
 	// Namespace contains the labels of the policy's namespace, if a Referent selects namespaces by
@@ -245,8 +246,8 @@ func BySecret(routes []Route) map[string][]string {
 	return out
 }
 
-// Undecided returns the hosts that a live route has but no desired route has. Nothing replaces the
-// routes of these hosts, so they stay as they are.
+// Undecided returns those of the hosts that a live route has but no desired route has. Nothing
+// replaces the routes of these hosts, so these routes stay as they are.
 func Undecided(hosts []string, decided []Route, live map[string]*Live) []string {
 	return slices.DeleteFunc(slices.Clone(hosts), func(host string) bool {
 		return !hasHost(live, host) || slices.ContainsFunc(decided, func(r Route) bool { return slices.Contains(r.Hostnames, host) })
@@ -287,7 +288,7 @@ type Live struct {
 	// Provider is the name of the route's provider. The controller sets it.
 	Provider string
 	// User reports whether the route is user-managed and the policy manages rules in it, or should
-	// manage some. Such a route is restored, but never deleted.
+	// manage rules in it. Such a route is restored, but never deleted.
 	User bool
 	// Managed describes the rules that the policy manages in a user-managed route, or is nil.
 	Managed *resources.Taken
@@ -322,7 +323,7 @@ func (l *Live) Pinned() bool {
 }
 
 // UserRoute returns the name under which a view lists a user-managed route. The slash distinguishes
-// it from the names of managed routes.
+// this name from the names of other routes.
 func UserRoute(kind, name string) string { return kind + "/" + name }
 
 // Problem contains a CamelCase reason, and a message that states the field or object and the fix.
@@ -367,7 +368,8 @@ type Probed struct {
 	Since time.Time
 	// Served means that the response was correct. The probe is not sent again.
 	Served bool
-	// Problem describes an incorrect response. It is empty if there has been none yet.
+	// Problem describes the last incorrect or missing response. It is empty if the probe has no result
+	// yet, or if the response was correct.
 	Problem string
 }
 
@@ -381,7 +383,8 @@ const (
 	ReasonPending = "Pending"
 	// ReasonParentNotFound means that an object to which the policy refers does not exist.
 	ReasonParentNotFound = "ParentNotFound"
-	// ReasonNotAccepted means that the gateway rejected a route, or does not report its status.
+	// ReasonNotAccepted means that the gateway rejected a route, or does not report the status of the
+	// route.
 	ReasonNotAccepted = "NotAccepted"
 	// ReasonNoMatchingListener means that a route is accepted, but no listener matches its host.
 	ReasonNoMatchingListener = "NoMatchingListener"

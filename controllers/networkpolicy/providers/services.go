@@ -16,7 +16,8 @@ func (Services) Name() string { return "services" }
 // Writes returns nil, because the provider writes no objects.
 func (Services) Writes() []Kind { return nil }
 
-// Chosen returns true, because the controller calls it after all other providers.
+// Chosen returns true, because the controller calls it after the Chosen methods of all other
+// providers.
 func (Services) Chosen(*v1alpha1.NetworkPolicy) bool { return true }
 
 // NewView returns a view without routes.

@@ -84,7 +84,7 @@ func (w *World) Accept() {
 	w.Others = others
 }
 
-// exists reports whether the parent of a route exists, so that it can accept the route.
+// exists reports whether the parent of a route exists and therefore can accept the route.
 func (w *World) exists(p gatewayv1.ParentReference, namespace string) bool {
 	if deref(p.Kind) == "Gateway" {
 		return w.Gateways[refNamespace(p, namespace)+"/"+string(p.Name)] != nil
@@ -173,8 +173,8 @@ func common(o resources.Object) (_ *gatewayv1.CommonRouteSpec, _ *gatewayv1.Rout
 	return &gatewayv1.CommonRouteSpec{}, &gatewayv1.RouteStatus{}, false
 }
 
-// Answer returns the status of a parent for a generation of a route: whether the parent accepted the route, with the
-// reason, and resolved its references.
+// Answer returns the status of a parent for a generation of a route: whether the parent accepted the route, and the
+// reason. The status always reports that the references of the route are resolved.
 func Answer(p gatewayv1.ParentReference, generation int64, accepted metav1.ConditionStatus, reason string) gatewayv1.RouteParentStatus {
 	return gatewayv1.RouteParentStatus{ParentRef: p, ControllerName: "example.com/gateway", Conditions: []metav1.Condition{
 		{Type: string(gatewayv1.RouteConditionAccepted), Status: accepted, Reason: reason, ObservedGeneration: generation},

@@ -48,8 +48,8 @@ func ProvidersOf(f *traffic.Observed) []string {
 	return slices.Compact(out)
 }
 
-// SplitOf returns the split of a provider's live route that serves a host, or the listener that
-// represents the host.
+// SplitOf returns the split of a provider's live route that serves a host, or that serves the
+// listener that represents the host.
 func SplitOf(f *traffic.Observed, entry, provider string) string {
 	var parts []string
 	names := []string{}

@@ -72,7 +72,7 @@ func weightsAddUp(t *testing.T, _ Case, w *World) {
 			sum := 0
 			for service, weight := range weights {
 				if sum += weight; weight < 1 {
-					t.Errorf("%v: route %s gives %d to %s", rows, name, weight, service)
+					t.Errorf("%v: route %s gives weight %d to %s", rows, name, weight, service)
 				}
 			}
 			if sum != 100 {
@@ -101,7 +101,7 @@ func noWeightWithoutEndpoint(t *testing.T, c Case, w *World) {
 	w.Settle()
 	for name, live := range w.Observed().Live {
 		if weight := live.Weights[w.Observed().ReleaseService("a")]; weight > 0 && !c.Whole {
-			t.Errorf("route %s gives %d to an active release that has no endpoint", name, weight)
+			t.Errorf("route %s gives weight %d to an active release that has no endpoint", name, weight)
 		}
 	}
 }

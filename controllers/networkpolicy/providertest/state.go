@@ -26,8 +26,8 @@ type World struct {
 	// the planner would write.
 	Policy       *v1alpha1.NetworkPolicy
 	Microservice *v1alpha1.Microservice
-	// Services and Routes are the Services and HTTPRoutes that the policy owns, by name. Others are its
-	// objects of other kinds.
+	// Services and Routes are the Services and HTTPRoutes that the policy owns, by name. Others are
+	// the policy's objects of other kinds.
 	Services map[string]*corev1.Service
 	Routes   map[string]*gatewayv1.HTTPRoute
 	Others   map[string]resources.Object
@@ -35,7 +35,7 @@ type World struct {
 	Users map[string]*unstructured.Unstructured
 	// Written contains the times at which routes were last written, by name.
 	Written map[string]time.Time
-	// Ready is the number of ready pods by release; a release without an entry has none.
+	// Ready is the number of ready pods by release; a release without an entry has no ready pod.
 	Ready map[string]int
 	// Gateways are the existing Gateways, by namespace/name. Classes contains the names of the
 	// existing IngressClasses.
@@ -54,8 +54,8 @@ type fatal interface {
 	Fatalf(format string, args ...any)
 }
 
-// NewWorld returns a World with the policy prod/shop, which routes the hosts {{.ReleaseGroupName}}.shop.example.com
-// through the Gateway infra/public, and with these groups. Nothing is written yet, and no pod is ready.
+// NewWorld returns a World with these groups and with the policy prod/shop, which routes the hosts
+// {{.ReleaseGroupName}}.shop.example.com through the Gateway infra/public. Nothing is written yet, and no pod is ready.
 func NewWorld(t fatal, groups ...v1alpha1.ReleaseGroup) *World {
 	port := intstr.FromInt32(8080)
 	return &World{
@@ -132,7 +132,7 @@ func (w *World) input(policy *v1alpha1.NetworkPolicy) providers.Input {
 	return s
 }
 
-// OpenGateway returns a Gateway with listeners of all protocols, which accept routes from all
+// OpenGateway returns a Gateway with listeners for HTTP, TLS and TCP, which accept routes from all
 // namespaces.
 func OpenGateway() *gatewayv1.Gateway {
 	g := Gateway(80, gatewayv1.HTTPProtocolType, "")

@@ -27,13 +27,15 @@ type Stage interface {
 	Edit(change func(*v1alpha1.NetworkPolicySpec))
 	// Confirmed waits until a group is confirmed at a revision with these references.
 	Confirmed(slug string, revision int64, references ...string)
-	// Split returns the split of a host, or of a listener by its name, in the routes of a provider:
-	// "1.0.0=90 1.1.0=10", in order of the versions. It returns "" if there is no such route.
+	// Split returns the split of a host, or of the listener that represents the host, in the routes of
+	// a provider. The split is sorted by version, such as "1.0.0=90 1.1.0=10". Split returns "" if
+	// there is no such route.
 	Split(entry, provider string) string
 	// Providers returns the names of the providers that have routes.
 	Providers() []string
-	// Switching waits until condition ProviderSwitching of the policy has this status and reason,
-	// or, if wanted is empty, until the policy does not have it. Otherwise, it fails the test.
+	// Switching waits until condition ProviderSwitching of the policy has the wanted status and reason
+	// or, if wanted is empty, until the policy does not have this condition. If neither happens,
+	// Switching fails the test.
 	Switching(step, wanted string)
 	// Drain ends the drain delay of previous providers, and waits until none of their routes
 	// remains.
@@ -42,20 +44,20 @@ type Stage interface {
 	Active(slug string) string
 	// User creates a user-managed route.
 	User(route *unstructured.Unstructured)
-	// Remove deletes the policy and waits until no object of the policy remains. Otherwise, it
-	// fails the test.
+	// Remove deletes the policy and waits until no object of the policy remains. If objects remain,
+	// Remove fails the test.
 	Remove()
 }
 
-// Case describes a provider, with a protocol, for the suite.
+// Case describes a provider and a protocol for the suite.
 type Case struct {
 	// Spec sets the provider and ports of a policy, and an entry for each host. Entries without a
 	// version follow the newest group.
 	Spec func(spec *v1alpha1.NetworkPolicySpec, entries ...Entry)
 	// Name is the name of the provider.
 	Name string
-	// User is the user-managed route whose rules replace the entries. The user manages its hosts.
-	// It is nil if the provider has its own routes.
+	// User is the user-managed route whose rules replace the entries. The user manages the hosts of
+	// this route. User is nil if the provider has its own routes.
 	User *unstructured.Unstructured
 	// Whole reports whether the provider cannot split traffic, and Bare whether it has only
 	// Services.
@@ -63,9 +65,9 @@ type Case struct {
 	// AddToScheme registers the Go types of the kinds that the provider writes. It is nil if networkpolicy.AddToScheme
 	// registers them.
 	AddToScheme func(*runtime.Scheme) error
-	// Same reports whether a live object of a kind that answer.go does not handle is as decided. Serve sets the
-	// status of such an object as its controller does when it serves the current generation. Both are nil if answer.go and
-	// write.go handle all kinds, as they do for the Gateway API, Ingress and APISIX.
+	// Same reports whether a live object of a kind that answer.go does not handle is as decided. Serve sets the status
+	// of such an object as the controller of the object does when the current generation is served. Both are nil if
+	// answer.go and write.go handle all kinds, as they do for the Gateway API, Ingress and APISIX.
 	Same  func(live, decided resources.Object) bool
 	Serve func(live resources.Object)
 }
@@ -296,7 +298,7 @@ func PlaySwitch(t *testing.T, from, to Case, s Stage) {
 
 // bothRoute checks the routes of two providers, of which present is the current provider of the
 // policy. Both providers must route to the same releases with the same weights, unless a provider
-// cannot split.
+// cannot split traffic.
 func bothRoute(t *testing.T, s Stage, step string, present, previous Case, weight int, newer ...string) {
 	t.Helper()
 	canary := append(newer, "1.1.0")[0]

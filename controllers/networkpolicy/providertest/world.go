@@ -11,7 +11,7 @@ import (
 )
 
 // Pass runs one reconcile of the controller. If this reconcile only reserves references, Pass runs
-// another one.
+// another reconcile.
 func (w *World) Pass() (*traffic.Decision, v1alpha1.NetworkPolicyStatus) {
 	w.t.Helper()
 	f := w.Observed()
@@ -108,7 +108,7 @@ func (w *World) GroupTraffic(slug string) v1alpha1.GroupTraffic {
 }
 
 // Condition returns the status and reason of a condition of the policy, or "" if the policy does
-// not have it.
+// not have the condition.
 func (w *World) Condition(kind string) string {
 	for _, c := range w.Policy.Status.Conditions {
 		if c.Type == kind {
@@ -124,7 +124,7 @@ func (w *World) Change(edit func(*v1alpha1.NetworkPolicySpec)) {
 	w.Policy.Generation++
 }
 
-// Rollout replaces the groups with a later state.
+// Rollout replaces the groups with those of a later rollout state.
 func (w *World) Rollout(groups ...v1alpha1.ReleaseGroup) {
 	w.Microservice = w.Microservice.DeepCopy()
 	w.Microservice.Status.Internal = &v1alpha1.MicroserviceInternal{Sequence: w.Microservice.Status.Sequence() + 1}

@@ -29,8 +29,8 @@ type Taken struct {
 // TakenKey returns the key of a policy's annotation.
 func TakenKey(policy string) string { return v1alpha1.AnnotationRules + policy }
 
-// ReadTaken returns the record of a policy in the annotations of a route, or nil if there is none
-// or it cannot be read.
+// ReadTaken returns the record of a policy in the annotations of a route, or nil if there is no
+// record or if the record cannot be read.
 func ReadTaken(annotations map[string]string, policy string) *Taken {
 	text, ok := annotations[TakenKey(policy)]
 	if !ok {

@@ -33,7 +33,8 @@ func ReleaseServiceName(policy, microservice, release string) string {
 }
 
 // RouteName returns the name of the index-th route with this target, path and port. The target
-// identifies the releases to which the hosts route. The name ends in a hash, so that it is unique.
+// identifies the releases to which the route sends requests. The name ends in a hash, so that it is
+// unique.
 func RouteName(policy, target, path, port string, index int) string {
 	short := label(strings.TrimPrefix(target, "group/"))
 	return join(policy+"-"+short, digest(policy, target, path, port, strconv.Itoa(index)))

@@ -18,7 +18,7 @@ type Service struct {
 	Release string
 	// Group is the slug of the group; empty for the policy's own Service.
 	Group string
-	// OfRelease marks the Service of one release, whose selector never changes.
+	// OfRelease marks the Service of one release. The selector of such a Service never changes.
 	OfRelease bool
 	// Adopted marks a user's Service. The controller changes only its selector, and Heighliner's
 	// label and annotations.

@@ -9,7 +9,7 @@ import (
 )
 
 // TestRoutesWaitForFirstEndpoints checks that routes are written only once, with the canary, if the
-// canary's first endpoints appear moments after the rollout state changes, as usual.
+// canary's first endpoints appear moments after the rollout state changes, as they usually do.
 func TestRoutesWaitForFirstEndpoints(t *testing.T) {
 	deadline := int32(600)
 	step := func(w *world, revision int64, releases ...string) {
@@ -70,7 +70,7 @@ func TestRoutesWaitForFirstEndpoints(t *testing.T) {
 		w.settle()
 		want(t, "revision while the canary is known to be withheld", w.groupTraffic("1-x").Revision, 3)
 	})
-	t.Run("another release than the canary has no endpoints", func(t *testing.T) {
+	t.Run("a release other than the canary has no endpoints", func(t *testing.T) {
 		w := newWorld(t)
 		step(w, 1, "a 1.0.0 active 100")
 		w.ready = map[string]int{"a": 2}

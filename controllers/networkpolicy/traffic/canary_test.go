@@ -87,7 +87,7 @@ func TestDomainOfTheCanaryIsPartOfARevision(t *testing.T) {
 	}
 }
 
-// asked returns a group with a release in gate PreRollout.
+// asked returns a group with a release at gate PreRollout.
 func asked(g v1alpha1.ReleaseGroup, release string) v1alpha1.ReleaseGroup {
 	g.Rollout = &v1alpha1.Rollout{Release: release, Gate: v1alpha1.GatePreRollout}
 	return g
@@ -275,8 +275,8 @@ func TestCanaryDomainOfTwoIncomingGroups(t *testing.T) {
 
 // TestCanaryDomainRoutesToTheNewestGroupThatHooksTest checks that the domain of the newest canary
 // routes to the release that hooks test in the newest group without a ready active release, even if
-// that group has an active release without endpoints, or the domain previously routed to the canary
-// of a group in between.
+// that group has an active release without endpoints, and even if the domain previously routed to
+// the canary of a group in between.
 func TestCanaryDomainRoutesToTheNewestGroupThatHooksTest(t *testing.T) {
 	const try = "try.example.com"
 	base := group("1-x", 1, "a 1.0.0 active 100")

@@ -17,12 +17,12 @@ func (d *planner) literal(r *Row) bool {
 // settleClaims rejects hosts and listeners that an older policy or another entry has. Entries whose
 // host does not depend on the group have precedence over all others. Otherwise, earlier entries
 // have precedence. A preview does not get a host that an entry names independently of the group,
-// regardless of the path and of whether the host is routed, because a pull request's author chooses
-// the branch name. The same applies to a host that another policy names and serves, even if that
-// policy is younger. However, a preview that already has the host keeps it, because a served host
-// is not taken away. If one entry renders the same host for two groups, the newer group gets the
-// host as soon as its active release has a ready endpoint, or earlier if the other group cannot
-// serve the host.
+// because the author of a pull request chooses the branch name. This applies to all paths of the
+// host, and even if the host is not routed. The same applies to a host that another policy, even a
+// younger policy, names in this way and serves. However, a preview that already has such a host of
+// another policy keeps the host, because a served host is not taken away. If one entry renders the
+// same host for two groups, the newer group gets the host as soon as its active release has a ready
+// endpoint, or earlier if the other group cannot serve the host.
 func (d *planner) settleClaims(rows []*Row) {
 	own, named := map[string]*Row{}, map[string]*Row{}
 	var literal, rest []*Row
@@ -83,10 +83,10 @@ func (d *planner) settleClaims(rows []*Row) {
 	}
 }
 
-// keepsHost reports whether a row keeps a host that a newer group also renders. It does only while
-// the newer group has no active release with a ready endpoint. In addition, either a route must
-// already route the host to the row's group, or no route may have the host and the active release
-// of the row's group must have a ready endpoint.
+// keepsHost reports whether a row keeps a host that a newer group also renders. The row keeps the
+// host only while the newer group has no active release with a ready endpoint. In addition, one of
+// two conditions must be true: a route already routes the host to the row's group, or no route has
+// the host and the active release of the row's group has a ready endpoint.
 func (d *planner) keepsHost(r *Row, newer *v1alpha1.ReleaseGroup) bool {
 	if a := activeOf(newer); a != nil && d.ready(a.VersionedMicroservice) {
 		return false

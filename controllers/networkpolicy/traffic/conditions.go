@@ -26,12 +26,14 @@ func (p problem) stalls() bool {
 	return !slices.Contains(PassingReasons(), p.reason)
 }
 
-// PassingReasons returns the condition reasons that can clear without a change by a user.
+// PassingReasons returns the reasons of conditions that can disappear without a change by a user.
 func PassingReasons() []string {
-	return []string{ReasonPending, reasonNoReadyEndpoints, reasonNoActiveRelease, reasonGatewayUnprogrammed, reasonFrozen, ReasonCertificateNotReady, ReasonListenerNotReady}
+	return []string{ReasonPending, reasonNoReadyEndpoints, reasonNoActiveRelease, reasonGatewayUnprogrammed, reasonFrozen, ReasonCertificateNotReady, ReasonListenerNotReady,
+		status.ReasonFailed, status.ReasonTerminating, status.ReasonConflict}
 }
 
-// The domain reasons that set the conditions Accepted and ResolvedRefs to False.
+// The reasons of domains, listeners and routes that set condition Accepted (specReasons) or
+// condition ResolvedRefs (refReasons) to False.
 var (
 	specReasons = []string{reasonInvalidDomain, reasonDomainConflict, ReasonDomainNotAllowed, ReasonDomainsUnreadable, reasonNotRoutable, ReasonNotSupported, providers.ReasonRuleConflict, reasonTooManyDomains, ReasonGatewayAPIMissing, providers.ReasonProviderAPIMissing, status.ReasonInvalid, status.ReasonForbidden}
 	refReasons  = []string{reasonParentNotFound, providers.ReasonRouteNotFound, providers.ReasonRuleNotFound, reasonPinnedUnavailable, reasonFrozen, reasonGroupNotFound}
@@ -76,11 +78,11 @@ func (r *reporter) conditions(now *v1alpha1.NetworkPolicyStatus) {
 	}
 }
 
-// programmed returns the reason and message of condition Programmed if it is True.
+// programmed returns the reason and message for condition Programmed with status True.
 func (r *reporter) programmed(now *v1alpha1.NetworkPolicyStatus) (reason, message string) {
 	switch {
 	case r.idle():
-		return reasonNoPreviews, fmt.Sprintf("Microservice %q has only previews of pull requests, and there are none at the moment", r.Policy.MicroserviceName())
+		return reasonNoPreviews, fmt.Sprintf("Microservice %q has only previews of pull requests, and no preview exists now", r.Policy.MicroserviceName())
 	case now.Summary.Domains == "" && len(now.Listeners) > 0:
 		message = "the listeners route to the active releases"
 	case now.Summary.Domains == "" && len(now.Routes) > 0:

@@ -30,11 +30,11 @@ type adoption struct {
 	Reason, message string
 }
 
-// RestsOnFailed returns the error because of which a route cannot be written as decided, or nil.
-// Either one of its Services does not exist and could not be created, or the write of one of its
-// Services, or of another object on which it depends, failed temporarily. missing reports whether
-// such a Service does not exist, in which case no object may refer to it. A Service of another
-// owner does not count as existing.
+// RestsOnFailed returns the error that prevents a route from being written as decided, or nil.
+// Either a Service of the route does not exist and could not be created, or a write failed
+// temporarily: the write of a Service of the route, or of another object on which the route
+// depends. missing reports whether a Service of the route does not exist. In this case, no object
+// may refer to that Service. A Service of another owner does not count as existing.
 func (f *Observed) RestsOnFailed(route *RouteDecision, out *Decision, w Applied) (cause *status.Error, missing bool) {
 	for _, name := range route.services() {
 		err, there := w.Refused[ServiceKey(name)], f.service(name) != nil
@@ -57,7 +57,7 @@ func MissingKind(reason string) bool {
 }
 
 // Decision is the result of planning: the objects that a reconcile writes, and the state of groups
-// and domains that it reports. It depends only on the observed facts.
+// and domains that the reconcile reports. A Decision depends only on the observed facts.
 type Decision struct {
 	// Services are in the order of writing: release Services first.
 	Services []resources.Service
@@ -65,7 +65,7 @@ type Decision struct {
 	// hosts.
 	Routes []*RouteDecision
 	// Shared are the objects on which routes depend, such as Certificates, in the order of writing.
-	// DeleteShared are the objects of this type that should be deleted.
+	// DeleteShared are the existing objects of this type that should be deleted.
 	Shared       []providers.Shared
 	DeleteShared []resources.Object
 	// Previous are the routes of providers that the policy no longer uses. They route to the same
@@ -81,8 +81,8 @@ type Decision struct {
 	// Services are deleted last.
 	DeleteRoutes   []string
 	DeleteServices []string
-	// held contains, by name, the live routes that stay because the row that replaces them cannot
-	// be routed.
+	// held contains, by the name of a live route, the row because of which the route stays: the row
+	// would replace the route, but cannot be routed.
 	held   map[string]*Row
 	groups []*groupDecision
 	rows   []*Row
@@ -126,7 +126,7 @@ type groupDecision struct {
 	// still get endpoints; zero if the routes do not wait.
 	awaited time.Time
 	pinned  []string
-	// newest reports whether domains with groups policy Newest route to this group.
+	// newest reports whether domains with groups.policy Newest route to this group.
 	newest bool
 	// absent reports whether the group must not be reachable. If so, its objects are deleted.
 	absent bool
@@ -186,8 +186,8 @@ const pathOfTLS = "TLS"
 // preview reports whether a row routes to a preview of a pull request.
 func preview(r *Row) bool { return r.group != nil && r.group.Level == v1alpha1.LevelPreview }
 
-// samePath reports whether two paths are the same, or one is empty: routes of some protocols have
-// no path.
+// samePath reports whether two paths are the same, or whether one of them is empty: routes of some
+// protocols have no path.
 func samePath(a, b string) bool { return a == b || a == "" || b == "" }
 
 // Applied is the result of writing the objects of a decision.
@@ -234,8 +234,8 @@ type Row struct {
 	listener string
 	// claim is the key that represents the listener among hosts.
 	claim string
-	// user is the name of the user-managed route whose rules the row represents; empty if the row
-	// is not such a route.
+	// user is the name of the user-managed route whose rules the row represents; empty if the row does
+	// not represent such rules.
 	user string
 	// parents are the parents that the entry sets.
 	parents []providers.Parent
@@ -246,7 +246,7 @@ type Row struct {
 	// pinned is the release of a row with a version, or the canary to which a canary row currently
 	// routes.
 	pinned string
-	// pin reports whether the row names a version, and canary reports whether it routes to the
+	// pin reports whether the row names a version, and canary reports whether the row routes to the
 	// canary. Such rows do not follow the weights of a group.
 	pin, canary bool
 	// matches select requests for the canary.
@@ -257,14 +257,14 @@ type Row struct {
 	recordTTL int32
 	// shared reports whether the row can move between groups.
 	shared bool
-	// newest reports whether the row routes to the newest group. newer is the group to which it is
-	// moving in steps, or nil.
+	// newest reports whether the row routes to the newest group. newer is the group to which the row
+	// is moving in steps, or nil.
 	newest bool
 	newer  *v1alpha1.ReleaseGroup
 	// reason and message explain why a row is not routed or has an error.
 	reason, message string
-	// kept reports whether the row stays despite a problem: the specification no longer renders it,
-	// because its host name is invalid or its target does not exist, or it is unknown whether the
+	// kept reports whether the row stays despite a problem: the specification no longer renders the
+	// row, because the host name is invalid or the target does not exist, or it is unknown whether the
 	// host is allowed.
 	kept bool
 	// covered reports whether the same entry gives the host to another group. If so, the row's
@@ -278,7 +278,7 @@ func (r *Row) routable() bool {
 }
 
 // holds returns the host and path that no other policy may have; for a listener, it returns the
-// listener as a host.
+// claim of the listener instead of a host.
 func (r *Row) holds() (host, path string) {
 	if r.listener != "" {
 		return r.claim, ""

@@ -14,9 +14,9 @@ import (
 	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
 )
 
-// rows returns the rows of the specification: those of its domains, in order, then those of its
-// listeners, or only the row of its user-managed route. The rows of each domain begin with the
-// newest group.
+// rows returns the rows of the specification. These are either the rows of the domains, in order,
+// followed by the rows of the listeners, or only the row of the user-managed route. The rows of
+// each domain begin with the newest group.
 func (d *planner) rows() []*Row {
 	if ref := gatewayapi.UserRef(d.Policy); ref != nil {
 		return []*Row{d.userRow(ref)}
@@ -42,10 +42,11 @@ func (d *planner) rows() []*Row {
 }
 
 // fit limits the number of rows to the maximum that a status can contain. It drops rows of previews
-// before other rows. In both cases, it drops rows with new hosts, which no live route has, before
-// rows with served hosts, and later rows before earlier rows. Therefore, a new host does not
-// replace a served host, unless the served host belongs to a preview and the new host does not. One
-// of these rows stays without a target, to report the dropped rows.
+// before other rows. Both among the rows of previews and among the other rows, it drops rows with
+// new hosts (hosts that no live route has) before rows with served hosts, and later rows before
+// earlier rows. Therefore, a new host does not replace a served host, unless the served host
+// belongs to a preview and the new host does not. Of the remaining rows, the row that would be
+// dropped next has no target, and reports the dropped rows.
 func (d *planner) fit(rows []*Row) []*Row {
 	if len(rows) <= maxRows {
 		return rows
@@ -84,13 +85,13 @@ func (d *planner) fit(rows []*Row) []*Row {
 	note := cut[0]
 	note.group, note.pinned, note.kept = nil, "", false
 	note.reason = reasonTooManyDomains
-	note.message = fmt.Sprintf("spec.domains expand to %d hosts, but the status can have at most %d entries, the last of which reports the other hosts: %s have no route: remove entries, or name groups", len(rows), maxRows, strings.Join(some, ", "))
+	note.message = fmt.Sprintf("spec.domains expand to %d hosts, but the status can have at most %d entries, one of which reports the other hosts: %s have no route: remove entries, or name groups", len(rows), maxRows, strings.Join(some, ", "))
 	return slices.DeleteFunc(rows, func(r *Row) bool { return gone[r] })
 }
 
 // userRow returns the row for the rules in a user-managed route. The controller does not write to a
-// route before the status lists it: otherwise, after a change to the specification, there would be
-// no record of the route.
+// route before the status lists the route: otherwise, after a change to the specification, there
+// would be no record of the route.
 func (d *planner) userRow(ref *v1alpha1.RouteReference) *Row {
 	r := Row{field: "spec.provider.routeRef", user: providers.UserRoute(ref.Kind, ref.Name), port: d.Policy.Spec.Ports[0]}
 	if ref.Port != "" {
@@ -118,17 +119,17 @@ func (d *planner) userRow(ref *v1alpha1.RouteReference) *Row {
 	return out
 }
 
-// listenerRow returns the row of a listener, which is like a domain without a host.
+// listenerRow returns the row of a listener. A listener is like a domain without a host.
 func (d *planner) listenerRow(i int, entry v1alpha1.Listener) *Row {
 	r := Row{
 		entry: i, field: fmt.Sprintf("spec.listeners[%d]", i), listener: entry.Name, claim: ListenerHost(d.Policy, entry),
 		port: d.portOf(entry.Port), parents: []providers.Parent{providers.ListenerParent(d.Policy, i)},
 	}
 	out := d.releaseRows(r, v1alpha1.Domain{Groups: entry.Groups, Release: entry.Release})[0]
-	// All targets have the same route name, because two routes on one listener would conflict.
+	// The route has the same name for all targets, because two routes on one listener would conflict.
 	out.target = "listener/" + entry.Name
 	if p := out.port.Protocol; p != v1alpha1.ProtocolTCP && p != v1alpha1.ProtocolUDP {
-		out.fail(reasonNotRoutable, fmt.Sprintf("the protocol of %s.port %q is not TCP or UDP: route it in spec.domains", out.field, out.port.Name))
+		out.fail(reasonNotRoutable, fmt.Sprintf("the protocol of %s.port %q is neither TCP nor UDP: route the port in spec.domains", out.field, out.port.Name))
 	}
 	if missing := d.View.Missing(out.port.Protocol); missing != nil {
 		out.fail(missing.Reason, missing.Message)
@@ -147,7 +148,7 @@ func (d *planner) entryRows(i int, entry v1alpha1.Domain) []*Row {
 	rows := d.releaseRows(base, entry)
 	if p := base.port.Protocol; p == v1alpha1.ProtocolTCP || p == v1alpha1.ProtocolUDP {
 		for _, r := range rows {
-			r.fail(reasonNotRoutable, fmt.Sprintf("the protocol of %s.port %q is %s, which has no hosts: route it in spec.listeners", base.field, base.port.Name, p))
+			r.fail(reasonNotRoutable, fmt.Sprintf("the protocol of %s.port %q is %s, which has no hosts: route the port in spec.listeners", base.field, base.port.Name, p))
 		}
 	}
 	if missing := d.View.Missing(base.port.Protocol); missing != nil {
@@ -293,8 +294,8 @@ func (d *planner) missingGroups(base Row, _ v1alpha1.Domain, names []string) []*
 	return rows
 }
 
-// unnamed returns rows for groups to which a templated domain still routes although it does not
-// name them. These rows stay while one of the names matches no group, because that name may be
+// unnamed returns rows for groups to which a templated domain still routes although the domain does
+// not name them. These rows stay while one of the names matches no group, because that name may be
 // meant for one of these groups.
 func (d *planner) unnamed(base Row, entry v1alpha1.Domain, candidates []*v1alpha1.ReleaseGroup, missing []*Row) (rows []*Row) {
 	if len(missing) == 0 {
@@ -343,7 +344,7 @@ func (d *planner) keepUnresolved(rows []*Row) {
 	}
 }
 
-// pinRow returns the row of a domain with a version (rule 33). It routes to a release that is
+// pinRow returns the row of a domain with a version (rule 33). The row routes to a release that is
 // active, canary or retained, and never causes a deployment.
 func (d *planner) pinRow(base Row, entry v1alpha1.Domain) *Row {
 	r := base
@@ -364,8 +365,9 @@ func (d *planner) pinRow(base Row, entry v1alpha1.Domain) *Row {
 	return &r
 }
 
-// freeze removes the target of a version row or canary row if a freeze is active and the release
-// was never active. The target stays if the host already routes only to this release.
+// freeze removes the target of a row with a version, or of a canary row, if a freeze is active and
+// the release was never active. The target stays if a live route already routes the host only to
+// this release.
 func (d *planner) freeze(r *Row) {
 	release := d.rollout.rows[r.pinned]
 	if release == nil || release.Promoted > 0 || release.Status == v1alpha1.ReleaseActive || d.Microservice == nil {
@@ -389,7 +391,7 @@ func (d *planner) freeze(r *Row) {
 	r.group, r.newer, r.pinned, r.canary, r.pin = nil, nil, "", false, false
 }
 
-// keepInvalid keeps the live target of a domain that does not render to a valid host name, if the
+// keepInvalid keeps the live host of a domain that does not render to a valid host name, if the
 // live host is allowed. Invalid input removes nothing.
 func (d *planner) keepInvalid(rows []*Row) {
 	wanted := map[string]bool{}

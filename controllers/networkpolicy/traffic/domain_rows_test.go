@@ -112,10 +112,10 @@ func TestURLAndListeners(t *testing.T) {
 	}
 }
 
-// TestGatewayThatIsNotProgrammed checks that a policy is not ready while a Gateway reports that it
-// is not programmed, even if the Gateway accepts the routes. A report about an earlier generation
-// does not count. The policy is not stalled, because the Gateway controller might still program the
-// Gateway.
+// TestGatewayThatIsNotProgrammed checks that a policy is not ready while the status of a Gateway
+// shows that the Gateway is not programmed, even if the Gateway accepts the routes. A report about
+// an earlier generation does not count. The policy is not stalled, because the Gateway controller
+// might still program the Gateway.
 func TestGatewayThatIsNotProgrammed(t *testing.T) {
 	for name, tc := range map[string]struct {
 		status             metav1.ConditionStatus

@@ -10,8 +10,8 @@ import (
 )
 
 // obsolete decides which objects are deleted. A route is deleted only if other routes have been
-// accepted with those of its hosts that are still required, or if one of its hosts is not allowed.
-// A Service is deleted only if its release has no row and no written object refers to the Service.
+// accepted for those of its hosts that are still required, or if one of its hosts is not allowed. A
+// Service is deleted only if its release has no row and no written object refers to the Service.
 func (d *planner) obsolete(out *Decision) {
 	d.obsoleteRoutes(out)
 	d.obsoleteServices(out)
@@ -64,7 +64,7 @@ func (d *planner) obsoleteRoutes(out *Decision) {
 	}
 }
 
-// refusedHosts returns the hosts that groups may not have, as "slug/host".
+// refusedHosts returns the hosts that groups must not have, as "slug/host".
 func refusedHosts(rows []*Row) map[string]bool {
 	out := map[string]bool{}
 	for _, r := range rows {
@@ -76,7 +76,8 @@ func refusedHosts(rows []*Row) map[string]bool {
 }
 
 // replaced reports whether all desired routes for hosts of a live route are accepted, regardless of
-// their paths: when a path is edited, a route with another path replaces the live route.
+// the paths of the routes: when a path is edited, a route with another path replaces the live
+// route.
 func (d *planner) replaced(route *providers.Live, out *Decision) bool {
 	for _, by := range out.Routes {
 		for _, host := range route.Hostnames {
@@ -119,9 +120,9 @@ func (d *planner) obsoleteServices(out *Decision) {
 }
 
 // stuck returns a row that requests a host of a live route but cannot be routed, for example
-// because the provider does not support it. It returns nil if there is no such row. If there is
-// one, the live route stays as long as its group should be reachable, because invalid input removes
-// nothing.
+// because the provider does not support it. As long as there is such a row, the live route stays,
+// because invalid input removes nothing. stuck returns nil if there is no such row, or if the group
+// of the live route should not be reachable.
 func (d *planner) stuck(out *Decision, route *providers.Live) *Row {
 	if g := d.rollout.bySlug[route.Group()]; g == nil || !live(g) {
 		return nil
@@ -155,10 +156,10 @@ func (d *planner) taken(rows []*Row, host, path string) bool {
 
 // follows updates a live route that stays although no row requires it. The route gets the split of
 // its group, because a canary that is rolled back must not get traffic from this route either. A
-// route that is moving to a newer group keeps moving as long as its hosts do. Other routes do not
-// start such a move, because the newer group would then get traffic from a route that is not part
-// of its confirmation. follows returns nil if the route is up to date, or no release of the group
-// is ready.
+// route that is moving to a newer group keeps moving as long as its hosts are moving. Other routes
+// do not start such a move, because the newer group would then get traffic from a route that is not
+// part of the confirmation of that group. follows returns nil if the route is up to date, or if no
+// release of the group is ready.
 func (d *planner) follows(route *providers.Live, out *Decision) *RouteDecision {
 	if r, ok := d.followsCanary(route, out); ok {
 		return r
@@ -187,8 +188,8 @@ func (d *planner) follows(route *providers.Live, out *Decision) *RouteDecision {
 }
 
 // followsCanary updates a live route of a canary domain whose canary has become ready: clients of
-// that domain must not reach another release while another route is replacing the live route. ok is
-// false for all other routes.
+// that domain must not reach another release while a new route is replacing the live route. ok is
+// false for routes that do not belong to such a domain.
 func (d *planner) followsCanary(route *providers.Live, out *Decision) (r *RouteDecision, ok bool) {
 	rows := d.wantedBy(route, out.rows)
 	if len(rows) == 0 || slices.ContainsFunc(rows, func(r *Row) bool { return !r.canary || r.pinned == "" || r.pinned != rows[0].pinned }) {
@@ -208,8 +209,8 @@ func (d *planner) followsCanary(route *providers.Live, out *Decision) (r *RouteD
 }
 
 // movingFrom returns the split between the group of a live route that stays and the newer group to
-// which the route is moving. It returns nil if the route gives the newer group no traffic, or if
-// one of its hosts is not moving in the route that replaces it.
+// which the route is moving. It returns nil if the live route gives the newer group no traffic, or
+// if a host of the live route is not moving in the route that replaces the live route.
 func (d *planner) movingFrom(route *providers.Live, out *Decision) *groupDecision {
 	for way, m := range out.moves { // There is at most one incoming group.
 		if way.from != route.Group() || !slices.ContainsFunc(d.releasesOf(route.Services), func(name string) bool {
@@ -230,8 +231,8 @@ func (d *planner) movingFrom(route *providers.Live, out *Decision) *groupDecisio
 	return nil
 }
 
-// forbiddenRoutes returns the routes with hosts that are not allowed. They are deleted even if
-// nothing else is decided.
+// forbiddenRoutes returns the routes with hosts that are not allowed. These routes are deleted even
+// if nothing else is decided.
 func (d *planner) forbiddenRoutes() []string {
 	return slices.DeleteFunc(SortedKeys(d.Live), func(name string) bool { return d.Live[name].Deleting || !d.forbidden(d.Live[name]) })
 }

@@ -13,7 +13,7 @@ func (d *planner) liveGroups() []*v1alpha1.ReleaseGroup {
 	return slices.DeleteFunc(slices.Clone(d.rollout.groups), func(g *v1alpha1.ReleaseGroup) bool { return !live(g) })
 }
 
-// named returns groups by name or slug, in the order of names.
+// named returns the groups whose name or slug is one of names, in the order of names.
 func named(groups []*v1alpha1.ReleaseGroup, names []string) []*v1alpha1.ReleaseGroup {
 	var picked []*v1alpha1.ReleaseGroup
 	for _, name := range names {
@@ -58,9 +58,9 @@ func (d *planner) choose(candidates []*v1alpha1.ReleaseGroup, current string) *v
 	return nil
 }
 
-// incoming returns the incoming group: a newer group than base whose first release is a canary, and
-// to which domains of the newest group are moving. It returns nil if there is no such group, or if
-// the routes are being orphaned (rule 20).
+// incoming returns the incoming group: a group that is newer than base, whose first release is a
+// canary, and to which domains of the newest group are moving. It returns nil if there is no such
+// group, or if the routes are being orphaned (rule 20).
 func (d *planner) incoming(base *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 	if base == nil || Orphans(d.Policy) || activeOf(base) == nil || base.Level == v1alpha1.LevelPreview {
 		return nil
@@ -118,8 +118,8 @@ func activeOf(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	return nil
 }
 
-// mainOf returns the active release of a group. If there is none, it returns the canary that is the
-// group's first release, or nil.
+// mainOf returns the active release of a group. If there is no active release, it returns the
+// canary that is the group's first release. If there is no such canary either, it returns nil.
 func mainOf(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	if a := activeOf(g); a != nil {
 		return a
@@ -146,8 +146,8 @@ func testable(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 }
 
 // rejected reports whether a group's routes to the given releases must be deleted. This is the case
-// if no release of the group may serve and none was ever active, unless one of the given releases
-// is still ready and is missing from the rollout state.
+// if no release of the group may serve and no release of the group was ever active, unless one of
+// the given releases is still ready and is missing from the rollout state.
 func (d *planner) rejected(g *v1alpha1.ReleaseGroup, releases ...string) bool {
 	if mainOf(g) != nil || slices.ContainsFunc(g.Releases, func(r v1alpha1.Release) bool { return r.Promoted > 0 }) {
 		return false
@@ -259,9 +259,9 @@ func Behind(m *v1alpha1.Microservice, f *Observed) bool {
 	return false
 }
 
-// incomingUntested returns a newer group than base, or nil. PreRollout hooks test the release of
-// the newer group before domains of the newest group start moving to that group. The newer group
-// has no active release with a ready endpoint.
+// incomingUntested returns a group that is newer than base and has a release to which canary
+// domains can route, or nil. PreRollout hooks test this release before domains of the newest group
+// start moving to the newer group. The newer group has no active release with a ready endpoint.
 func (d *planner) incomingUntested(base *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 	if Orphans(d.Policy) || activeOf(base) == nil || base.Level == v1alpha1.LevelPreview {
 		return nil
@@ -288,9 +288,10 @@ func servable(r *v1alpha1.Release) bool {
 	return r.Status == v1alpha1.ReleaseActive || r.Status == v1alpha1.ReleaseCanary || r.Status == v1alpha1.ReleaseDeprecated && r.Promoted > 0
 }
 
-// pinned returns the release that a domain with a version serves, and its group. The version may
-// have the form of a tag. The newest group has precedence. Within a group, the active release has
-// precedence, then a canary, then the retained release that was active most recently.
+// pinned returns the release to which a domain with a version routes, and the group of the release.
+// The version may have the form of a tag. The newest group has precedence. Within a group, the
+// active release has precedence, then a canary, then the retained release that was active most
+// recently.
 func (d *planner) pinned(pin string) (*v1alpha1.ReleaseGroup, string) {
 	var best *v1alpha1.Release
 	rank := func(r *v1alpha1.Release) int64 {
@@ -318,9 +319,9 @@ func (d *planner) pinned(pin string) (*v1alpha1.ReleaseGroup, string) {
 	return nil, ""
 }
 
-// moved returns a copy of a group whose traffic cannot be split. Its active release has all the
-// traffic, and canary steps do not change the traffic. A canary has all the traffic if there is no
-// active release.
+// moved returns a copy of a group whose traffic cannot be split. In the copy, the active release
+// has all the traffic, and canary steps do not change the traffic. A canary has all the traffic if
+// there is no active release.
 func moved(g *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 	out := *g
 	out.Releases = slices.Clone(g.Releases)

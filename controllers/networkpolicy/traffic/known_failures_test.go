@@ -18,7 +18,7 @@ import (
 )
 
 // TestKnownFailures checks known failures of other controllers with routes and Services. The name
-// of each test begins with the row of docs/design/known-failures.md.
+// of each test begins with the number of its row in docs/design/known-failures.md.
 func TestKnownFailures(t *testing.T) {
 	for name, play := range map[string]func(*testing.T){
 		"03 no route refers to a release that was rolled back": nothingNamesWhatWasRolledBack,

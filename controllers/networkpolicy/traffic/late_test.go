@@ -96,8 +96,8 @@ func TestUnconfirmedPolicyReportsItsReferences(t *testing.T) {
 }
 
 // TestGatewayIsAwayForAWhile deletes and re-creates a Gateway. The policy reports the missing
-// Gateway, confirms no revision in the meantime, and confirms the latest revision as soon as it is
-// accepted.
+// Gateway, confirms no revision in the meantime, and confirms the latest revision as soon as the
+// Gateway accepts the routes.
 func TestGatewayIsAwayForAWhile(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.ready = map[string]int{"a": 1, "b": 1}
@@ -122,7 +122,7 @@ func TestGatewayIsAwayForAWhile(t *testing.T) {
 	want(t, "reason after the Gateway returns", w.groupTraffic("1-x").Reason, "")
 }
 
-// TestPausesAndTheReasonsOfReports checks in which cases the pause of a step counts. The confirmed
+// TestPausesAndTheReasonsOfReports checks in which cases the pause of a step elapses. The confirmed
 // revision alone does not decide this, because it does not change. Without its Gateway, a policy
 // routes nothing. With one unprogrammed domain, it serves the other domains. If the active release
 // has no endpoints, the routes target the canary, which may be the fix.
@@ -254,8 +254,8 @@ func TestGroupClosesBehindADomainThatIsEdited(t *testing.T) {
 	}
 }
 
-// TestGroupClosesNextToARefusedRoute checks that a group ends although the gateway rejects a route
-// between groups that never routed to it.
+// TestGroupClosesNextToARefusedRoute checks that a group ends although the Gateway of a domain that
+// the groups share does not exist, so that this domain never routed to the group.
 func TestGroupClosesNextToARefusedRoute(t *testing.T) {
 	w := newWorld(t, group("2-x", 2, "b 2.0.0 active 100"), group("1-x", 1, "a 1.9.0 active 100"))
 	w.policy.Spec.Domains = []v1alpha1.Domain{
@@ -275,8 +275,8 @@ func TestGroupClosesNextToARefusedRoute(t *testing.T) {
 }
 
 // TestClosingGroupWaitsForAnIngressClass checks the report of a group that is closing and whose
-// route stays because the IngressClass of the replacing route does not exist. The report states
-// that the class is missing, not that objects are being deleted.
+// route stays because the IngressClass of the new route does not exist. The report states that the
+// class is missing, not that objects are being deleted.
 func TestClosingGroupWaitsForAnIngressClass(t *testing.T) {
 	w := newWorld(t, group("2-x", 1, "b 2.0.0 active 100"), group("1-x", 1, "a 1.9.0 active 100"))
 	w.policy.Spec.Provider = &byNginx

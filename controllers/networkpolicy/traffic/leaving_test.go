@@ -236,9 +236,9 @@ func TestGroupThatOpensAgainBeforeItHasRoutes(t *testing.T) {
 	}
 }
 
-// TestGroupThatOpensAgainBeforeItsRoutesLeft ends a group and opens it again before its policy has
-// written anything. The release to which its route refers is active again, and the next release
-// runs its steps.
+// TestGroupThatOpensAgainBeforeItsRoutesLeft ends a group and opens it again before the policy has
+// written anything. The release to which the group's route refers is active again, and the next
+// release runs its steps.
 func TestGroupThatOpensAgainBeforeItsRoutesLeft(t *testing.T) {
 	p := newPair()
 	p.policy("web").policy.Spec.Domains = []v1alpha1.Domain{{Domain: "example.com"}}

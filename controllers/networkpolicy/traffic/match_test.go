@@ -12,7 +12,7 @@ import (
 	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
 )
 
-// testTraffic sets match, a mirror, or both for the canary of a group.
+// testTraffic sets a match, a mirror, or both for the canary of a group.
 func testTraffic(g v1alpha1.ReleaseGroup, match bool, mirror int32) v1alpha1.ReleaseGroup {
 	for i := range g.Releases {
 		if g.Releases[i].Status == v1alpha1.ReleaseCanary {

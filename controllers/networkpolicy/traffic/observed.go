@@ -37,12 +37,12 @@ type Observed struct {
 	Rest []resources.Object
 	// Live contains the live routes of all providers, by name.
 	Live map[string]*providers.Live
-	// Adopted is the user's Service that the policy adopts; nil if it adopts none, or the Service does
-	// not exist.
+	// Adopted is the user's Service that the policy adopts; nil if the policy adopts no Service, or if
+	// the Service does not exist.
 	Adopted *corev1.Service
 	// Older are the older policies that name the same user-managed route.
 	Older []*v1alpha1.NetworkPolicy
-	// Written contains the times at which routes were last written, by name, if known.
+	// Written contains, by name, the known times at which routes were last written.
 	Written map[string]time.Time
 	// Probed contains the known results of route probes.
 	Probed map[providers.Probe]providers.Probed
@@ -123,8 +123,8 @@ func OfRelease(s *corev1.Service) bool {
 	return s.Labels[v1alpha1.LabelRelease] != ""
 }
 
-// report returns the report of a group in the policy's current status. The report is empty if there
-// is none.
+// report returns the report of a group in the policy's current status. The report is empty if the
+// status does not contain the group.
 func (f *Observed) report(slug string) v1alpha1.GroupTraffic {
 	i := slices.IndexFunc(f.Policy.Status.Groups, func(g v1alpha1.GroupTraffic) bool { return g.Slug == slug })
 	if i < 0 {
@@ -176,7 +176,8 @@ func (f *Observed) hasPreviousRoutes(slug string) bool {
 	return slices.ContainsFunc(f.previousRoutes(), func(name string) bool { return f.Live[name].Group() == slug })
 }
 
-// ListenerHost returns the key that represents a listener among hosts. It differs from all host names.
+// ListenerHost returns the key that represents a listener among hosts. The key differs from all
+// host names.
 func ListenerHost(p *v1alpha1.NetworkPolicy, l v1alpha1.Listener) string {
 	return "listener " + cmp.Or(l.ParentRef.Namespace, p.Namespace) + "/" + l.ParentRef.Name + "/" + l.ParentRef.SectionName
 }
@@ -337,8 +338,8 @@ func UserNames(p *v1alpha1.NetworkPolicy) []string {
 	return Union(out, nil)
 }
 
-// RouteHost returns the key that represents the user-managed route of a policy among hosts. It differs
-// from all host names.
+// RouteHost returns the key that represents the user-managed route of a policy among hosts. The key
+// differs from all host names.
 func RouteHost(p *v1alpha1.NetworkPolicy) string {
 	ref := gatewayapi.UserRef(p)
 	if ref == nil {

@@ -538,7 +538,7 @@ var pairFaults = map[string]bool{
 	"webhook that rejects updates": true, "no template": true, "status of a policy is lost": true, "all statuses are wiped": true, "all policies lose their status": true, "Service deleted by hand": true, "route deleted by hand": true, "route edited by hand": true,
 }
 
-// pairDeck contains each kind of event as often as its share.
+// pairDeck contains each kind of event as many times as its share specifies.
 var pairDeck = func() (deck []int) {
 	for i, h := range pairHappenings {
 		for range h.share {
@@ -621,10 +621,10 @@ func (p *pair) epilogue() {
 		return
 	}
 	if n := p.rollout.Sequence - sequence; n > 6 {
-		p.fail("livelock: %d writes of the rollout state in the second day", n)
+		p.fail("livelock: %d writes of the rollout state on the second day", n)
 	}
 	if n := p.policyWrites() - was; n > 12 {
-		p.fail("livelock: %d writes of policies in the second day", n)
+		p.fail("livelock: %d writes of policies on the second day", n)
 	}
 	p.checkOutside()
 	plan := release.Plan(p.observe(), p.now)
@@ -795,7 +795,7 @@ func TestPlannerAndPolicies(t *testing.T) {
 	})
 }
 
-// counts returns the counts of a history for the total.
+// counts returns the counts of a history, which the test adds to the total.
 func (s pairStats) counts() []simulate.Count {
 	return []simulate.Count{
 		{What: "steps", N: s.steps}, {What: "faults", N: s.faults}, {What: "plans", N: s.plans}, {What: "passes", N: s.passes},

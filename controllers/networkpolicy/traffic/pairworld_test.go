@@ -33,7 +33,7 @@ type pair struct {
 	denied map[string]bool
 	// unstamped contains the denied releases that the last plan could not stamp.
 	unstamped map[string]bool
-	quality   map[string]release.VerdictPhase // quality contains the results of measurements, by version. They pass by default.
+	quality   map[string]release.VerdictPhase // quality contains the results of measurements, by version. Measurements pass by default.
 	pulls     bool                            // pulls reports whether versions are heads of pull requests.
 	hooks     map[release.Point]string        // hooks contains the responses of hooks: "" for yes, "no", or "away" for no response.
 	// misled contains the hooks that reached a release other than the release that they should
@@ -243,7 +243,8 @@ func (p *pair) loseRecord() {
 	p.remember()
 }
 
-// wipe empties the status of every object, like restoring a namespace without statuses. The
+// wipe empties the statuses of the Microservice and the policies, like restoring a namespace without
+// statuses. If releases is true, wipe also empties the statuses of the releases. The
 // specifications, Services and routes remain.
 func (p *pair) wipe(releases bool) {
 	p.loseRecord()
@@ -294,7 +295,7 @@ func (p *pair) autoscalers() {
 	}
 }
 
-// pods starts pods, as far as the cluster has capacity, and updates the status of the objects.
+// pods starts pods, up to the capacity of the cluster, and updates the status of the objects.
 func (p *pair) pods() (did bool) {
 	p.autoscalers()
 	for _, name := range SortedKeys(p.objects) {
@@ -457,8 +458,8 @@ func (p *pair) observe() release.Observed {
 	return o
 }
 
-// withdrawnOf returns the withdrawals that an ImagePolicy reports for a group: denied versions, and
-// a group that the current scheme does not create.
+// withdrawnOf returns the withdrawals that an ImagePolicy reports for a group: withdrawn versions,
+// and the group itself if the source closed it or the current scheme does not create it.
 func (p *pair) withdrawnOf(g *release.Group) (out []release.Withdrawal) {
 	made := len(g.Releases) == 0
 	for _, r := range g.Releases {
@@ -803,8 +804,8 @@ func (n *front) names() map[string]string {
 	return out
 }
 
-// untaken reports whether another route has some of these hosts and the gateway has not accepted
-// that route. If so, the gateway may still serve the deleted route.
+// untaken reports whether a live route has some of the hosts of a deleted route, but is not accepted
+// yet. If so, the gateway may still serve the deleted route.
 func (n *front) untaken(d *planner, hosts []string) bool {
 	for name, live := range d.Live {
 		if _, taken := n.serves[name]; !taken && !d.previous(live) && slices.ContainsFunc(live.Hostnames, func(host string) bool { return slices.Contains(hosts, host) }) {
@@ -899,7 +900,7 @@ func (p *pair) run(d time.Duration) {
 // --- checks of users' expectations ---
 
 // checkRoutes checks that, while the active release of a group has endpoints, the routes of the
-// group target only releases that are active or canary and have endpoints.
+// group target only active releases and canaries, and only if they have endpoints.
 func (p *pair) checkRoutes(name string, f *Observed, out *Decision) {
 	d := newPlanner(f)
 	for _, r := range out.Routes {
@@ -917,7 +918,7 @@ func (p *pair) checkRoutes(name string, f *Observed, out *Decision) {
 		for _, b := range r.Backends {
 			of := d.releases[b.Service]
 			if !f.ready(of) {
-				p.fail("policy %s: route %s of %v gives %d to %s without endpoints, although %s has endpoints", name, r.Name, r.Hostnames, b.Weight, of, a.VersionedMicroservice)
+				p.fail("policy %s: route %s of %v gives %d to %s, which has no endpoints, although %s has endpoints", name, r.Name, r.Hostnames, b.Weight, of, a.VersionedMicroservice)
 			}
 			if row := d.rollout.rows[of]; row == nil || row.Status != v1alpha1.ReleaseActive && row.Status != v1alpha1.ReleaseCanary {
 				p.fail("policy %s: route %s of %v gives %d to %s, which is neither active nor canary", name, r.Name, r.Hostnames, b.Weight, of)

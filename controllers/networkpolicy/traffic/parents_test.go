@@ -62,8 +62,8 @@ func TestMissingParentRemovesNoRoute(t *testing.T) {
 func TestMissingListenerRemovesNoRoute(t *testing.T) {
 	for name, tc := range map[string]struct {
 		from, to string
-		// meanwhile contains the sections of the parents, and then contains the sections after the
-		// Gateway got the listener.
+		// These fields contain the sections of the parents before and after the Gateway gets the
+		// listener.
 		meanwhile, then string
 	}{
 		"from another listener":   {"http", "later", "later http", "later"},

@@ -1,7 +1,8 @@
-// Package traffic decides the desired state of the routes and Services of a NetworkPolicy, and its
-// status. The package is pure: it has no client, clock or log. Plan returns the decision for the
-// observed state. Status returns the status for the observed state, the decision and the results of
-// the writes. The files of the package refer only to files further down in this list:
+// Package traffic decides the desired state of the routes and Services of a NetworkPolicy, and the
+// status of the policy. The package is pure: it has no client, clock or log. Plan returns the
+// decision for the observed state. Status returns the status for the observed state, the decision
+// and the results of the writes. The files of the package refer only to files further down in this
+// list:
 //
 //	status.go          Status: the whole status of a policy
 //	conditions.go      the conditions in the status

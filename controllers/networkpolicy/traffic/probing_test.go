@@ -44,7 +44,7 @@ func (w *world) ask(serves bool) {
 		}
 		known.Served, known.Problem = serves, ""
 		if !serves {
-			known.Problem = "it responds for an earlier version of the route"
+			known.Problem = "its response belongs to an earlier version of the route"
 		}
 		w.probed[p] = known
 	}

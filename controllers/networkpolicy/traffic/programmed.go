@@ -9,7 +9,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 )
 
-// groupVerdict reports whether every object of a group has its revision and is accepted.
+// groupVerdict reports whether every object of a group has the revision of the group and is
+// accepted.
 func (r *reporter) groupVerdict(g *groupDecision, written []string, prev v1alpha1.GroupTraffic) verdict {
 	if !live(g.group) {
 		if len(written) > 0 || r.liveSlugs()[g.slug] {

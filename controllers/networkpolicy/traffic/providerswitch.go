@@ -16,7 +16,7 @@ const (
 )
 
 const (
-	// defaultDrain is the drain delay of a Microservice that does not set one.
+	// defaultDrain is the drain delay of a Microservice that does not set a drain delay.
 	defaultDrain = 30 * time.Second
 	// minDrain is the minimum time for which the routes of a previous provider stay, unless the policy
 	// sets a delay: a gateway accepts a route before it serves the route.

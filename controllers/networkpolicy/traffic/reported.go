@@ -82,9 +82,9 @@ func (r *reporter) before(row *Row) *v1alpha1.DomainStatus {
 
 // knownBackends returns the backends to which a gateway routes the requests of a row, if known. If
 // a gateway accepted the current content of the live route, these are the backends of that route,
-// even if the Gateway has since been deleted. Otherwise, they are the backends in the last report
-// of the row. If the last report does not contain the row although its route exists, the row was
-// edited, and they are the backends of all reported rows that no longer exist.
+// even if the Gateway has since been deleted. Otherwise, these are the backends in the last report
+// of the row. If the last report does not contain the row although the route of the row exists, the
+// row was edited. In this case, these are the backends of all reported rows that no longer exist.
 func (r *reporter) knownBackends(route *RouteDecision, of *Row) []v1alpha1.DomainBackend {
 	if live := r.Live[route.Name]; live != nil && live.Acknowledged && !live.User {
 		return r.backends(live.Services, live.Weights)
@@ -129,8 +129,8 @@ func (r *reporter) routedTo(route *RouteDecision, releases []string) bool {
 	})
 }
 
-// tests returns, by route name, whether the only target of the route is the group's release that
-// PreRollout hooks test.
+// tests returns, by route name, whether the route belongs to canary domains and its only target is
+// the release of the group that testable returns.
 func (r *reporter) tests(g *v1alpha1.ReleaseGroup) map[string]bool {
 	tried := testable(g)
 	out := map[string]bool{}
@@ -140,8 +140,8 @@ func (r *reporter) tests(g *v1alpha1.ReleaseGroup) map[string]bool {
 	return out
 }
 
-// written returns the releases of a group to which any object refers, as the object was read or as
-// it is written in this reconcile.
+// written returns those releases of a group to which any object refers, as the object was read or
+// as it is written in this reconcile.
 func (r *reporter) written(slug string) []string { return r.writtenBut(slug, nil) }
 
 // writtenBut is like written, but ignores the given routes.
@@ -182,8 +182,8 @@ func (r *reporter) writtenBut(slug string, without map[string]bool) []string {
 	}
 	for _, s := range r.out.Services {
 		// Rejected objects are included. A write that failed temporarily may have been applied
-		// nevertheless, and the releases that [Reserve] adds to the status before the write must
-		// stay in it after the write. Otherwise, the two status updates would overwrite each other
+		// nevertheless, and the releases that [Reserve] adds to the status before the write must stay in
+		// the status after the write. Otherwise, the two status updates would overwrite each other
 		// endlessly.
 		if !s.OfRelease {
 			add(s.Release, s.Stamp.Group)
@@ -193,8 +193,8 @@ func (r *reporter) writtenBut(slug string, without map[string]bool) []string {
 	return out
 }
 
-// Probes returns the probes of all routes that this reconcile did not change. Routes that it wrote
-// are probed after they have been read again.
+// Probes returns the probes of all routes that this reconcile did not change. Routes that this
+// reconcile wrote are probed after they have been read again.
 func Probes(f *Observed, out *Decision, w Applied) []providers.Probe {
 	var all []providers.Probe
 	for _, route := range out.Routes {
@@ -227,7 +227,7 @@ func (r *reporter) probedSince(route *RouteDecision) time.Time {
 	return since
 }
 
-// routeWritten returns the time from which a response to a route is expected.
+// routeWritten returns the time since which a response of the gateway to a route has been expected.
 func (r *reporter) routeWritten(route *RouteDecision) time.Time {
 	if r.writes.Changed[RouteName(route.Name)] {
 		return r.Now

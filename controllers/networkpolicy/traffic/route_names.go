@@ -10,8 +10,8 @@ import (
 )
 
 // currentGroup returns the slug of the group to which a live route sends requests for the host of a
-// shared domain. If the host itself depends on the group, the first group whose host has a live route
-// decides.
+// shared domain. If the host itself depends on the group, currentGroup uses the first group whose
+// host has a live route.
 func (d *planner) currentGroup(r Row, entry v1alpha1.Domain) string {
 	path := r.path
 	if r.user != "" {
@@ -48,14 +48,14 @@ type RouteKey struct {
 	Target, Path, Port string
 	// protocol prevents routes of two kinds from having the same name; empty for HTTP and HTTPS.
 	protocol v1alpha1.PortProtocol
-	// matches distinguishes canaryMatches, and parents distinguishes parents of single domains;
-	// both are empty if there are none.
+	// matches differs if canaryMatches differ, and parents differs if the parents of single domains
+	// differ. matches is empty without canaryMatches, and parents is empty without such parents.
 	matches, parents string
 	// provider is the name of the provider, or empty for the gateway provider: objects of two
 	// providers must not have the same name when a policy switches between them.
 	provider string
-	// own distinguishes settings of a whole route: whether it is attached to ListenerSets, and the TTL
-	// of its DNS records. It is empty if neither is specified.
+	// own differs if settings of a whole route differ: whether the route is attached to ListenerSets,
+	// and the TTL of its DNS records. own is empty if neither is specified.
 	own string
 	// user is the name of a user-managed route; empty for routes of the policy.
 	user string

@@ -66,7 +66,7 @@ func (d *planner) splitOf(out *Decision, r *Row, groups map[string]*groupDecisio
 	return groups[r.group.Slug]
 }
 
-// carriesPin reports whether a live route already routes the row's host to its release.
+// carriesPin reports whether a live route already routes the row's host to the row's release.
 func (d *planner) carriesPin(r *Row) bool {
 	for _, route := range d.Live {
 		if !route.Deleting && route.Pinned() && d.serves(route, r) && d.backendsOf(route)[r.pinned] > 0 {
@@ -183,9 +183,9 @@ func (d *planner) plan(name string, rows []*Row, g *groupDecision) providers.Rou
 	return out
 }
 
-// carriesSame reports whether a live route targets the same releases with the same weights. A
-// route that splits traffic between two groups may keep its stamp only if it does: otherwise, the
-// stamp would belong to an earlier state of one of the groups.
+// carriesSame reports whether a live route targets the same releases with the same weights. A route
+// that splits traffic between two groups may keep its stamp only in this case: otherwise, the stamp
+// would belong to an earlier state of one of the groups.
 func (d *planner) carriesSame(old *providers.Live, now providers.Route) bool {
 	weights := map[string]int{}
 	for _, b := range now.Backends {
@@ -201,8 +201,8 @@ func readable(p v1alpha1.PortProtocol) bool {
 }
 
 // routeStamp returns the stamp of an existing route. The route keeps its previous stamp if it keeps
-// its previous content, if it waits for endpoints, or if it routes to a version, which does not
-// depend on revisions.
+// its previous content, if it waits for endpoints, or if it routes to a version: such a route does
+// not depend on revisions.
 func (d *planner) routeStamp(old *providers.Live, stamp resources.Stamp, g *groupDecision, pinned bool) resources.Stamp {
 	was, ok := old.Stamp()
 	if !ok || was.RolloutState != stamp.RolloutState || was.Group != stamp.Group {
@@ -214,10 +214,11 @@ func (d *planner) routeStamp(old *providers.Live, stamp resources.Stamp, g *grou
 	return stamp
 }
 
-// WeightsAlone returns the live objects of a route with only the weights and the removed hosts of
-// the desired route, or none if nothing changes. They are written if the API server rejects the
-// rest of the decision: an error in a filter must not keep traffic on a release that has no pods,
-// or on a canary that was aborted.
+// WeightsAlone returns the live objects of a route with the weights of the desired route, and
+// without the hosts that the desired route no longer has. All other content stays. WeightsAlone
+// returns no objects if nothing changes. The objects are written if the API server rejects the rest
+// of the decision: an error in a filter must not keep traffic on a release that has no pods, or on
+// a canary that was aborted.
 func (f *Observed) WeightsAlone(route *RouteDecision) []resources.Object {
 	live := f.Live[route.Name]
 	if live == nil || live.User || live.Deleting || f.previous(live) {

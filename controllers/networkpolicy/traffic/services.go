@@ -17,10 +17,10 @@ import (
 // verdict describes the state of objects that were written.
 type verdict = providers.Verdict
 
-// followVerdict reports whether a Service that follows a group routes to its active release (rule
-// 36): the Service's EndpointSlices contain only endpoints of the release, at least one of which is
-// ready. If the release itself has no ready endpoint, the result does not wait for one: the release
-// is withheld, and a wait would block the release that fixes the problem.
+// followVerdict reports whether a Service routes to the active release of the group that it follows
+// (rule 36): the Service's EndpointSlices contain only endpoints of the release, at least one of which is
+// ready. If the release itself has no ready endpoint, the Service does not need one either: the
+// release is withheld, and waiting for an endpoint would block the release that fixes the problem.
 func (d *planner) followVerdict(s resources.Service, g *v1alpha1.ReleaseGroup) verdict {
 	active := mainOf(g)
 	if active == nil || s.Release != active.VersionedMicroservice {
@@ -125,8 +125,8 @@ func (d *planner) stamp(g *v1alpha1.ReleaseGroup) resources.Stamp {
 
 // addAdopted decides about the Service that the policy adopts. First, the Service is labeled, so
 // that its EndpointSlices are visible. Its selector changes when the active release of the newest
-// group that serves has at least as many ready endpoints as the Service. From then on, it follows
-// this group, as the Service of the policy does.
+// group that serves has at least as many ready endpoints as the Service. From then on, the adopted
+// Service follows this group in the same way as the Service of the policy.
 func (d *planner) addAdopted(out *Decision) {
 	name := AdoptedName(d.Policy)
 	if name == "" {
@@ -196,7 +196,8 @@ func (d *planner) mayAdopt(name string, g *v1alpha1.ReleaseGroup, wait func(stri
 		wait(ReasonPending, "the EndpointSlices of Service %q have not been read yet", name)
 		return false
 	}
-	// Release pods can have the labels that the Service selects. They do not count as previous pods.
+	// Release pods can have the labels that the Service selects. These pods do not count as previous
+	// pods.
 	previous := difference(now.Ready, d.released())
 	have, need := len(d.Endpoints[d.ReleaseService(active.VersionedMicroservice)].Ready), max(1, len(previous))
 	if have < need {

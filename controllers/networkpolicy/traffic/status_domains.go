@@ -217,9 +217,9 @@ func (r *reporter) routed(row *Row, out v1alpha1.DomainStatus, unserved *provide
 	return out
 }
 
-// unroutedBackends returns the backends of a row without a route if a live route of its host stays until
-// another route replaces it. These are the backends of the last report, as long as the gateway has not
-// accepted the last change to the live route.
+// unroutedBackends returns the backends of a row without a route if a live route of the row's host stays
+// until another route replaces the live route. These are the backends of the last report, as long as the
+// gateway has not accepted the last change to the live route.
 func (r *reporter) unroutedBackends(row *Row, prev *v1alpha1.DomainStatus) []v1alpha1.DomainBackend {
 	if prev == nil || row.host == "" {
 		return nil
@@ -244,7 +244,7 @@ func (r *reporter) whyUnrouted(row *Row) (reason, message string) {
 	if g != nil && g.reason != "" {
 		return g.reason, status.Line(g.message)
 	}
-	return reasonNoReadyEndpoints, "no release that it routes to has a ready endpoint"
+	return reasonNoReadyEndpoints, "no release that should receive this traffic has a ready endpoint"
 }
 
 func countDomains(domains []v1alpha1.DomainStatus) (summary, url string) {
@@ -267,8 +267,8 @@ func countDomains(domains []v1alpha1.DomainStatus) (summary, url string) {
 }
 
 // foremost returns the domain whose URL is status.url: the first programmed domain that routes to a
-// group with an active release, so that the URL does not change to a group that is being tested;
-// otherwise the first programmed domain, or nil.
+// group with an active release, so that the URL does not change to a group that is being tested. If
+// there is no such domain, foremost returns the first programmed domain, or nil.
 func (r *reporter) foremost(domains []v1alpha1.DomainStatus) (out *v1alpha1.DomainStatus) {
 	for i := range domains {
 		if !domains[i].Programmed || domains[i].URL == "" {
@@ -367,8 +367,8 @@ func (r *reporter) splitRows(foremost *v1alpha1.DomainStatus) []*Row {
 	return slices.Concat(first, rest)
 }
 
-// callers returns the text that identifies a row for its callers: the host with its path, the name
-// of the listener, or, for a user-managed route, its first host or its name.
+// callers returns the text that identifies a row for its callers: the host with its path; the name
+// of the listener; or, for a user-managed route, its first host or the name of the route.
 func (r *reporter) callers(row *Row) string {
 	switch {
 	case row.listener != "":

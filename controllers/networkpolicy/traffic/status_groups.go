@@ -37,7 +37,7 @@ func (r *reporter) groupReports() []v1alpha1.GroupTraffic {
 			prev.References = Union(r.written(slug), known)
 			prev.Active, prev.Split = cmp.Or(r.selectedOf(slug), prev.Active), cmp.Or(prev.Split, v1alpha1.SplitWhole)
 			prev.CanaryDomains, prev.Canary = false, "" // The group no longer has domains.
-			prev.Reason, prev.Message = reasonNoMicroservice, "the Microservice has no such release group: its objects are deleted when another group serves"
+			prev.Reason, prev.Message = reasonNoMicroservice, "the Microservice has no such release group: the objects of the group are deleted when another group serves"
 			out = append(out, prev)
 		}
 	}
@@ -76,7 +76,8 @@ func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {
 	if out.ConfirmedTime = prev.ConfirmedTime; prev.Revision <= g.group.TrafficRevision { // A greater revision belongs to another rollout state.
 		out.Revision = prev.Revision
 	}
-	// Until the revision is confirmed, all releases that were or are written count as referenced.
+	// Until the revision is confirmed, all releases to which objects referred or now refer count as
+	// referenced.
 	out.References = Union(prev.References, written)
 	more := out.Active != prev.Active || !sameSet(out.References, prev.References)
 	if out.Revision > 0 && more && serves(g.group, out, prev) && r.inGrace(g) {
@@ -86,9 +87,9 @@ func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {
 	case out.Revision > 0 || r.cameFrom(g):
 		out.Withheld = Union(prev.Withheld, slices.DeleteFunc(slices.Clone(g.withheld), func(release string) bool { return r.unseen(g, release) != nil }))
 	case out.ConfirmedTime == nil && !r.inGrace(g):
-		// No gateway has accepted these routes for this revision in time. The references are the
-		// releases that are written now, and the releases to which a gateway is known to have
-		// routed before. Otherwise, the references would retain the pods of more and more releases.
+		// No gateway has accepted these routes for this revision in time. The references are the releases
+		// to which objects now refer, and the releases to which a gateway is known to have routed before.
+		// Otherwise, the references would retain the pods of more and more releases.
 		out.References = Union(written, slices.DeleteFunc(slices.Clone(prev.References), func(release string) bool { return !r.mayRoute(release) }))
 	}
 	out.Unrouted = out.Revision > 0 && r.unrouted(g)
@@ -156,9 +157,9 @@ func (r *reporter) canaryReport(g *v1alpha1.ReleaseGroup) (domains bool, release
 	return domains, release, ""
 }
 
-// ofCanary reports whether a row belongs to the canary of a group. This is the group to which the
-// row routes or, while domains are moving to a newer group, that newer group. A row with an error
-// belongs to no group.
+// ofCanary reports whether a row is a canary row of a group. A canary row belongs to the group to
+// which it routes or, while domains are moving to a newer group, to that newer group. A row with an
+// error belongs to no group.
 func (r *reporter) ofCanary(row *Row, g *v1alpha1.ReleaseGroup) bool {
 	if !row.canary || row.reason != "" && row.reason != reasonNoCanary {
 		return false

@@ -34,8 +34,8 @@ func (d *planner) askedTLS(t *v1alpha1.DomainTLS, g *v1alpha1.ReleaseGroup) *pro
 	return out
 }
 
-// settleTLS rejects rows whose TLS settings contradict an earlier row: a host has one certificate,
-// and a Secret has one issuer.
+// settleTLS rejects rows whose TLS settings contradict those of an earlier row: a host has one
+// certificate, and a Secret has one issuer.
 func settleTLS(rows []*Row) {
 	hosts, secrets := map[string]*Row{}, map[string]*Row{}
 	for _, r := range rows {
@@ -49,7 +49,7 @@ func settleTLS(rows []*Row) {
 		case first != nil && *first.tls != *r.tls:
 			r.fail(ReasonNotSupported, fmt.Sprintf("%s.tls: %q has different TLS settings in %s: use the same settings", r.field, r.host, first.field))
 		case issuer != nil && r.tls.Issuer.Name != "" && issuer.tls.Issuer != r.tls.Issuer:
-			r.fail(ReasonNotSupported, fmt.Sprintf("%s.tls.issuerRef: Secret %q has a different issuer in %s: make them equal, or use another secretName", r.field, r.tls.Secret, issuer.field))
+			r.fail(ReasonNotSupported, fmt.Sprintf("%s.tls.issuerRef: Secret %q has a different issuer in %s: use the same issuer, or another secretName", r.field, r.tls.Secret, issuer.field))
 		default:
 			hosts[r.host] = r
 			if r.tls.Issuer.Name != "" {

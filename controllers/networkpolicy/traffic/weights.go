@@ -79,7 +79,8 @@ func (d *planner) group(g *v1alpha1.ReleaseGroup, rows []*Row) *groupDecision {
 	return out
 }
 
-// shares returns the shares of a group's releases. last are the weights of its live routes.
+// shares returns the shares of a group's releases. last contains the weights in the group's live
+// routes.
 func (d *planner) shares(g *v1alpha1.ReleaseGroup, last map[string]int) []split.Share {
 	prev := d.report(g.Slug)
 	var shares []split.Share
@@ -98,17 +99,19 @@ func (d *planner) shares(g *v1alpha1.ReleaseGroup, last map[string]int) []split.
 
 // endpointDelay is the time for which a group's routes keep their content and revision while only the
 // endpoints of a release are missing. kube-controller-manager creates EndpointSlices at about the time at
-// which a Deployment becomes available. Routes that were written without the release would be written
-// again moments later. canaryEndpointDelay is the maximum of the same time if only a canary has no
-// endpoints: while many services are rolled out, its EndpointSlice may be created more than ten seconds
-// later, and until then, its share remains with the active release.
+// which a Deployment becomes available. Without the delay, routes would be written without the release,
+// and would be written again moments later. canaryEndpointDelay is the maximum of the same time if only a
+// canary has no endpoints: while many services are rolled out, the EndpointSlice of the canary may be
+// created more than ten seconds later. Until then, the share of the canary remains with the active
+// release.
 const (
 	endpointDelay       = 5 * time.Second
 	canaryEndpointDelay = 30 * time.Second
 )
 
-// delayOf returns the delay for releases of a group without endpoints. It ends long before the
-// progress deadline, because the canary fails at the deadline only if its missing endpoints are reported.
+// delayOf returns the delay for those releases of a group that have no endpoints. The delay ends long
+// before the progress deadline, because the canary fails at the deadline only if its missing endpoints
+// are reported.
 func (d *planner) delayOf(g *v1alpha1.ReleaseGroup, withheld []string) time.Duration {
 	for i := range g.Releases {
 		if r := &g.Releases[i]; r.Status != v1alpha1.ReleaseCanary && slices.Contains(withheld, r.VersionedMicroservice) {
@@ -123,8 +126,8 @@ func (d *planner) delayOf(g *v1alpha1.ReleaseGroup, withheld []string) time.Dura
 }
 
 // awaited returns the time until which a group's routes are not written, because the withheld
-// releases may get endpoints; zero if they are written. The delay applies only if nothing but the
-// revision of the routes would change, and only once to each release: it does not apply to a
+// releases may get endpoints; zero if the routes are written. The delay applies only if nothing but
+// the revision of the routes would change, and only once to each release: it does not apply to a
 // release that is already reported as withheld.
 func (d *planner) awaited(g *groupDecision, last map[string]int) time.Time {
 	if len(g.withheld) == 0 || len(g.weights) == 0 || !maps.Equal(g.weights, last) || g.group.TrafficTime == nil {
@@ -219,8 +222,8 @@ func (d *planner) liveWeightsBetween(slug string) map[string]int {
 }
 
 // testTraffic decides which matched and mirrored requests the canary gets in addition to its
-// weight. A canary without a ready endpoint gets none, and is withheld: its step is not programmed
-// as required.
+// weight. A canary without a ready endpoint gets no such requests, and is withheld: its step is not
+// programmed as required.
 func (d *planner) testTraffic(g *v1alpha1.ReleaseGroup, out *groupDecision) {
 	for i := range g.Releases {
 		r := &g.Releases[i]
@@ -246,8 +249,8 @@ func (d *planner) testTraffic(g *v1alpha1.ReleaseGroup, out *groupDecision) {
 // hold returns the weights of a group's routes while no release that should serve has a ready
 // endpoint: the last written weights, without releases that the rollout state rejected. If all of
 // these releases were rejected, it returns the required weights, because an empty rule would not
-// respond either. last is nil if the group has no route, and empty if its route has only a release
-// of a newer group, from which the domains return.
+// respond either. last is nil if the group has no route. last is empty if the group's route has
+// only a release of a newer group, from which the domains are moving back.
 func hold(last map[string]int, g *v1alpha1.ReleaseGroup) (weights map[string]int, answers bool) {
 	if last == nil {
 		return nil, false
@@ -278,8 +281,9 @@ func hold(last map[string]int, g *v1alpha1.ReleaseGroup) (weights map[string]int
 	return split.Percent(last), false // The weights do not include another group, from which domains were moving.
 }
 
-// liveWeights returns the weights of the releases of a group in its live routes, or nil if it has no
-// routes. If there are several routes, it returns the weights of the route with the highest revision.
+// liveWeights returns the weights of the releases of a group in its live routes, or nil if the group
+// has no routes. If there are several routes, it returns the weights of the route with the highest
+// revision.
 func (d *planner) liveWeights(slug string) map[string]int {
 	best, bestRevision := map[string]int(nil), int64(-1)
 	for _, name := range SortedKeys(d.Live) {

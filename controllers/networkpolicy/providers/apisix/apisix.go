@@ -135,7 +135,7 @@ func (v *view) Missing(protocol v1alpha1.PortProtocol) *providers.Problem {
 	if protocol == "" || protocol == v1alpha1.ProtocolHTTP {
 		return nil
 	}
-	return notSupported("spec.provider.apisix: ApisixRoutes route only ports of protocol HTTP, not %s: use spec.provider.gateway, or remove the domains of this port", protocol)
+	return notSupported("spec.provider.apisix: ApisixRoutes route only to ports of protocol HTTP, not %s: use spec.provider.gateway, or remove the domains of this port", protocol)
 }
 
 func notSupported(format string, args ...any) *providers.Problem {
@@ -189,7 +189,7 @@ func (v *view) Unapplied(routes []providers.Route) *providers.Problem {
 	case v.Policy.Spec.Timeouts != nil:
 		return notSupported("spec.timeouts has no effect on ApisixRoutes, whose timeouts apply between two reads or writes: use spec.provider.gateway, or remove the field")
 	case slices.ContainsFunc(routes, func(r providers.Route) bool { return r.Mirror != "" }):
-		return notSupported("mirrorPercent of a step has no effect on ApisixRoutes: use spec.provider.gateway, or remove it from the steps of the Microservice")
+		return notSupported("mirrorPercent of a step has no effect on ApisixRoutes: use spec.provider.gateway, or remove mirrorPercent from the steps of the Microservice")
 	case slices.ContainsFunc(routes, func(r providers.Route) bool { return r.RecordTTL > 0 }):
 		return notSupported("spec.domains[].recordTTLSeconds has no effect on ApisixRoutes, which external-dns does not read: remove the field")
 	}
@@ -228,8 +228,8 @@ func (v *view) Secret(host string) string {
 	return ""
 }
 
-// Holds reports whether a live ApisixTls must stay because it contains hosts of live routes that no
-// desired route has.
+// Holds reports whether a live ApisixTls must stay because it contains hosts that a live
+// route has but no desired route has.
 func (v *view) Holds(o resources.Object, decided []providers.Route) bool {
 	t, ok := o.(*ApisixTls)
 	return ok && len(providers.Undecided(t.Spec.Hosts, decided, v.live)) > 0
@@ -391,7 +391,7 @@ func Same(old, want resources.Object) bool {
 }
 
 // Serves returns the URL of a host. An ApisixRoute does not report whether the host's certificate
-// exists. Only cert-manager does.
+// exists. Only cert-manager reports this.
 func (v *view) Serves(r providers.Route, host string) (string, *providers.Problem) {
 	scheme := "http"
 	if _, tls := r.TLS[host]; tls {

@@ -89,7 +89,7 @@ type Subject struct {
 	Name  string `json:"name,omitempty"`
 }
 
-// Backend is a Service and its weight among those of a rule.
+// Backend is a Service and its weight among the backends of a rule.
 type Backend struct {
 	ServiceName string `json:"serviceName"`
 	ServicePort int32  `json:"servicePort"`

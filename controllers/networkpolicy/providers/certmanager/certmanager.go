@@ -55,8 +55,8 @@ func Missing(s providers.Input, t providers.TLS) *providers.Problem {
 }
 
 // Shared returns the Certificates of the hosts of routes, one for each Secret that has an issuer.
-// Each Certificate has the name of its Secret, like Certificates that cert-manager creates. Hosts
-// of live routes that are already in a Certificate are retained.
+// Each Certificate has the name of its Secret, like Certificates that cert-manager creates. A
+// Certificate retains the hosts of live routes that it already contains.
 func Shared(s providers.Input, routes []providers.Route, live map[string]*providers.Live) []providers.Shared {
 	issuers, had, hosts := map[string]v1alpha1.IssuerReference{}, map[string][]string{}, providers.BySecret(routes)
 	for _, r := range routes {
@@ -87,8 +87,8 @@ func Shared(s providers.Input, routes []providers.Route, live map[string]*provid
 	return out
 }
 
-// Holds reports whether a live Certificate must stay because it contains hosts of live routes that
-// no desired route has, or because it serves hosts until another Certificate is ready.
+// Holds reports whether a live Certificate must stay because it contains hosts that a live
+// route has but no desired route has, or because it serves hosts until another Certificate is ready.
 func Holds(o resources.Object, decided []providers.Route, live map[string]*providers.Live) bool {
 	c, ok := o.(*Certificate)
 	return ok && (len(providers.Undecided(c.Spec.DNSNames, decided, live)) > 0 || slices.ContainsFunc(decided, func(r providers.Route) bool {
@@ -132,7 +132,7 @@ func Unready(s providers.Input, host string, t providers.TLS) *providers.Problem
 		ready := meta.FindStatusCondition(c.Status.Conditions, "Ready")
 		switch {
 		case ready == nil || ready.ObservedGeneration != c.Generation:
-			return problem("cert-manager has not reported the status of Certificate %q: check that it is running", c.Name)
+			return problem("cert-manager has not reported the status of Certificate %q: check that cert-manager is running", c.Name)
 		case ready.Status != metav1.ConditionTrue:
 			return problem("Certificate %q is not ready: %s: %s", c.Name, ready.Reason, strings.TrimSuffix(ready.Message, "."))
 		case !slices.Contains(c.Spec.DNSNames, host) && !slices.Contains(c.Spec.DNSNames, wildcard(host)):

@@ -90,9 +90,9 @@ func TestUnready(t *testing.T) {
 		"ready":                           {ready(metav1.ConditionTrue, 2, "b.example.com", "a.example.com"), ""},
 		"ready for a wildcard":            {ready(metav1.ConditionTrue, 2, "*.example.com"), ""},
 		"ready for other hosts":           {ready(metav1.ConditionTrue, 2, "*.a.example.com", "*.com"), `Certificate "shop-tls" does not include "a.example.com" yet`},
-		"ready for an earlier generation": {ready(metav1.ConditionTrue, 1), `cert-manager has not reported the status of Certificate "shop-tls": check that it is running`},
+		"ready for an earlier generation": {ready(metav1.ConditionTrue, 1), `cert-manager has not reported the status of Certificate "shop-tls": check that cert-manager is running`},
 		"not ready":                       {ready(metav1.ConditionFalse, 2), `Certificate "shop-tls" is not ready: Expired: it is old`},
-		"no report":                       {&Certificate{ObjectMeta: metav1.ObjectMeta{Name: "shop-tls"}}, `cert-manager has not reported the status of Certificate "shop-tls": check that it is running`},
+		"no report":                       {&Certificate{ObjectMeta: metav1.ObjectMeta{Name: "shop-tls"}}, `cert-manager has not reported the status of Certificate "shop-tls": check that cert-manager is running`},
 		"Certificate of another user":     {&Certificate{ObjectMeta: metav1.ObjectMeta{Name: "other"}}, `Certificate "shop-tls" is being written`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -91,7 +91,8 @@ func splits(rule map[string]any, releases map[string]bool) bool {
 const nothing = "null"
 
 // ofOthers returns the backendRefs of a rule that do not refer to the policy's own Services. If a
-// user has removed the policy's annotation, these backendRefs count as the previous ones.
+// user has removed the policy's annotation, these backendRefs count as the previous
+// backendRefs.
 func ofOthers(rule map[string]any, services map[string]bool) json.RawMessage {
 	refs, _ := rule["backendRefs"].([]any)
 	var kept []any
@@ -163,7 +164,7 @@ func change(path string, old, now any) []operation {
 }
 
 // typed returns a route in the Go types of the Gateway API, which are the same in all versions of a
-// kind. It returns nil if the kind is unknown, or the content is not a route.
+// kind. It returns nil if the kind is unknown, or if the content is not a route.
 func typed(u *unstructured.Unstructured) resources.Object {
 	var o resources.Object
 	switch u.GetKind() {

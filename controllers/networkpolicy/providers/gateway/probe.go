@@ -86,7 +86,7 @@ func parseAnswer(host string) (content string, changes int, ok bool) {
 	return content, changes, suffixed && counted && err == nil && changes > 0 && changes < 1<<30
 }
 
-// answerIn returns the answer to the probes of a live route, or "" if it has none.
+// answerIn returns the answer to the probes of a live route, or "" if the route has no answer.
 func answerIn(o resources.Object) string {
 	route, ok := o.(*gatewayv1.HTTPRoute)
 	if !ok {
@@ -145,7 +145,7 @@ func (v *view) proven(r providers.Route, live resources.Object) providers.Verdic
 		return providers.Verdict{Pending: true, Reason: providers.ReasonPending, Late: providers.ReasonProbeUnanswered, Message: fmt.Sprintf(
 			"%s: Gateway %q does not serve %s %q as written: %s; or set spec.provider.gateway.confirm to Status",
 			q.parent.Field, key(v.Policy.Namespace, q.parent.ParentReference), httpKind.Kind, r.Name,
-			cmp.Or(q.problem, q.at()+": "+cmp.Or(known.Problem, "the address has not responded yet")+": check that the manager can reach the address, and what the controller of the gateway reports"))}
+			cmp.Or(q.problem, q.at()+": "+cmp.Or(known.Problem, "the address has not responded yet")+": check that the manager can reach the address, and see what the controller of the gateway reports"))}
 	}
 	return providers.Verdict{Accepted: true}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// fixes maps the reasons for which parents reject routes to fixes.
+// fixes contains the fixes, by the reason for which a parent rejects a route.
 var fixes = map[string]string{
 	string(gatewayv1.RouteReasonNotAllowedByListeners):      "allow %ss from namespace %q in allowedRoutes of a listener",
 	string(gatewayv1.RouteReasonNoMatchingListenerHostname): "add to the Gateway a listener whose hostname matches spec.domains (%s, namespace %q)",

@@ -118,9 +118,10 @@ type user struct {
 	parts
 }
 
-// point returns the rules that the policy should manage: the rules that it names, including rules
-// that were renamed after the policy took them over. If the policy can manage none of these, it
-// keeps the rules that it already manages, so that invalid input does not remove any rule.
+// point returns the rules that the policy should manage: the rules that the policy names, including
+// rules that were renamed after the policy took them over. If the policy can manage none of these
+// rules, point returns the rules that the policy already manages, so that invalid input does not
+// cause any rule to be restored.
 func (v *userView) point(ref *v1alpha1.RouteReference) (held map[int]string, problem *providers.Problem) {
 	const field = "spec.provider.routeRef"
 	fail := func(reason, format string, args ...any) {
@@ -132,7 +133,7 @@ func (v *userView) point(ref *v1alpha1.RouteReference) (held map[int]string, pro
 	if u == nil || u.GetDeletionTimestamp() != nil {
 		what := "does not exist: create it, or correct the name"
 		if u != nil {
-			what = "is being deleted: re-create it, or name another one"
+			what = "is being deleted: re-create it, or name another route"
 		}
 		fail(providers.ReasonRouteNotFound, ".name: %s %q %s", ref.Kind, ref.Name, what)
 		return nil, problem
@@ -163,7 +164,7 @@ func (v *userView) point(ref *v1alpha1.RouteReference) (held map[int]string, pro
 			continue
 		}
 		if !ours && len(backendRefsOf(rules[i])) > maxBefore {
-			fail(providers.ReasonNotSupported, ".ruleNames: the backendRefs of %s of %s %q are larger than %d KiB, the limit for restoring them later: shorten their filters, or use a rule without backendRefs", ruleText(name), ref.Kind, ref.Name, maxBefore>>10)
+			fail(providers.ReasonNotSupported, ".ruleNames: the backendRefs of %s of %s %q are larger than %d KiB, the maximum that the policy can store and later restore: shorten their filters, or use a rule without backendRefs", ruleText(name), ref.Kind, ref.Name, maxBefore>>10)
 			continue
 		}
 		held[i] = name
@@ -220,8 +221,8 @@ func missingRule(ref *v1alpha1.RouteReference, rules []map[string]any, name stri
 }
 
 // heldBy returns the older policy that prevents this policy from owning the rule at an index: the
-// older policy owns the rule, or it names the rule and this policy does not own it. It returns ""
-// if there is none.
+// older policy owns the rule, or the older policy names the rule and this policy does not own the
+// rule. heldBy returns "" if there is no such policy.
 func (v *userView) heldBy(rules []map[string]any, i int, ours bool) string {
 	for _, o := range v.Older {
 		t := resources.ReadTaken(v.users[v.name].object.GetAnnotations(), o.Name)
@@ -333,7 +334,7 @@ func (v *userView) Verdict(r providers.Route, built []resources.Object) provider
 	return providers.Verdict{Accepted: true}
 }
 
-// accepted returns whether one parent accepts the route, and if not, why.
+// accepted reports whether a parent accepts the route and, if the parent does not accept it, why.
 func (v *userView) accepted(u user, p gatewayv1.ParentReference) providers.Verdict {
 	kind, name, namespace := "Gateway", string(p.Name), u.object.GetNamespace()
 	if p.Kind != nil {
@@ -446,7 +447,7 @@ func (v *userView) Serves(r providers.Route, host string) (string, *providers.Pr
 }
 
 // path returns the path in the first match of the first rule that the policy manages, or "" for any
-// path.
+// path. Matches whose path is a regular expression are skipped.
 func (v *userView) path(u *unstructured.Unstructured) string {
 	rules := rulesOf(u)
 	held := slices.Sorted(maps.Keys(v.held))

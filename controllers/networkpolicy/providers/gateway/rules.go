@@ -38,7 +38,7 @@ func (v *view) httpRoute(r providers.Route, common gatewayv1.CommonRouteSpec, ab
 }
 
 // chosen returns the matches of each rule that routes to the canary. All matches share one rule,
-// unless a filter replaces a prefix, because a rule with such a filter can have only one path.
+// unless a filter replaces a prefix: a rule with such a filter can have only one path.
 func (v *view) chosen(r providers.Route) [][]v1alpha1.CanaryMatch {
 	switch replaces := slices.ContainsFunc(v.filters(), func(f v1alpha1.RouteFilter) bool {
 		return f.URLRewrite != nil && f.URLRewrite.ReplacePrefixMatch != ""

@@ -37,12 +37,13 @@ func others(u *unstructured.Unstructured, policy string) map[string]*resources.T
 	return out
 }
 
-// holders returns the recorded names of the rules that a policy manages, by rule index. A rule that
-// was renamed or copied after the policy took it over still splits requests between the policy's
-// releases, and only the policy can end this. holders returns such a rule under its own name if
-// that name is recorded. Otherwise, it returns the rule under a recorded name that no longer
-// belongs to a rule or, if there is none, under the first recorded name. A rule that routes to the
-// policy's Services in another way, such as a user's own rule for a preview, is not included.
+// holders returns the recorded names of the rules that a policy manages, by rule index. If a user
+// renames or copies a rule that the policy took over, the renamed rule or the copy still splits
+// requests between the policy's releases, and only the policy can end this. holders returns such a
+// rule under its own name if that name is recorded. Otherwise, holders returns the rule under a
+// recorded name that no longer belongs to a rule or, if there is no such name, under the first
+// recorded name. A rule that routes to the policy's Services in another way, such as a user's own
+// rule for a preview, is not included.
 func holders(t *resources.Taken, rules []map[string]any, releases map[string]bool) map[int]string {
 	out := map[int]string{}
 	if t == nil {
@@ -73,11 +74,11 @@ func holders(t *resources.Taken, rules []map[string]any, releases map[string]boo
 	return out
 }
 
-// take returns a route in which the held rules route to the backends, and records the previous backendRefs
-// of these rules. held contains the recorded name of each rule by the index of the rule. The other
-// rules that the policy managed before are restored, but the records of wanted rules that do not exist
-// are retained. A rule that another policy manages is taken over from that policy, together with its
-// record.
+// take returns a route in which the held rules route to the backends, and records the previous
+// backendRefs of these rules. held contains the recorded name of each rule by the index of the
+// rule. The other rules that the policy managed before are restored, but the records of wanted
+// rules that do not exist are retained. A rule that another policy manages is taken over from that
+// policy, together with the record of the rule.
 func take(u *unstructured.Unstructured, policy string, held map[int]string, wanted []string, backends []any, t resources.Taken, input providers.Input) *unstructured.Unstructured {
 	next := u.DeepCopy()
 	rules, annotations := rulesOf(next), maps.Clone(next.GetAnnotations())
@@ -113,9 +114,9 @@ func take(u *unstructured.Unstructured, policy string, held map[int]string, want
 	return next
 }
 
-// previous returns the backendRefs that a rule had before any policy took it over. If they are
-// unknown because a user removed the annotation, it returns the backendRefs that a user has set
-// since then.
+// previous returns the backendRefs that a rule had before any policy took it over. If these
+// backendRefs are unknown because a user removed the annotation, previous returns the backendRefs
+// that a user has set since then.
 func previous(rule map[string]any, index int, own *resources.Taken, had map[int]string, rules []map[string]any, other map[string]*resources.Taken, services map[string]bool) json.RawMessage {
 	now := ofOthers(rule, services)
 	if name, ok := had[index]; ok && (string(own.Before[name]) != nothing || string(now) == nothing) {
@@ -157,7 +158,8 @@ func Managed(u *unstructured.Unstructured, policy string, releases map[string]bo
 	return out
 }
 
-// Disown returns a route without the annotation of a policy. Its rules stay as they are.
+// Disown returns a route without the annotation of a policy. The rules of the route stay as they
+// are.
 func Disown(u *unstructured.Unstructured, policy string) *unstructured.Unstructured {
 	next := u.DeepCopy()
 	annotations := next.GetAnnotations()

@@ -1,9 +1,9 @@
 // Package ingress implements the provider that writes Ingresses of networking.k8s.io/v1.
 //
-// A route has one Ingress, and a second one for its canary if the class supports the canary
-// annotations of ingress-nginx. The status of an Ingress does not cover its rules: a route counts
-// as programmed when the API server has accepted its Ingresses, even though it might not be served
-// yet.
+// A route has an Ingress, and a second Ingress for its canary if the class supports the canary
+// annotations of ingress-nginx. The status of an Ingress does not cover the rules. Therefore, a
+// route counts as programmed when the API server has accepted its Ingresses, even though the route
+// might not be served yet.
 package ingress
 
 import (
@@ -28,8 +28,8 @@ var (
 	classKind = providers.Kind{Group: networkingv1.GroupName, Kind: "IngressClass", Versions: []string{"v1"}}
 )
 
-// AnnotationPrefix is the annotation of an Ingress that contains the prefix of the canary
-// annotations that its class supports. The annotation is needed to update the Ingress when the
+// AnnotationPrefix is an annotation of an Ingress. It contains the prefix of the canary annotations
+// that the class of the Ingress supports. The annotation is needed to update the Ingress when the
 // policy uses another provider and no longer contains the prefix.
 const AnnotationPrefix = "hlnr.io/annotation-prefix"
 
@@ -184,7 +184,8 @@ func service(i *networkingv1.Ingress) string {
 	return ""
 }
 
-// weight returns the weight in the annotations of a canary's Ingress, with any prefix.
+// weight returns the weight in the annotations of a canary's Ingress. The annotations can have any
+// prefix.
 func weight(i *networkingv1.Ingress) int {
 	n, err := strconv.Atoi(ours(i)[canaryWeight])
 	if err != nil {
@@ -193,8 +194,8 @@ func weight(i *networkingv1.Ingress) int {
 	return min(max(n, 0), 100)
 }
 
-// ours returns the annotations of an Ingress that this package writes, without their prefix. Other
-// annotations with the same prefix belong to the user.
+// ours returns those annotations of an Ingress that this package writes, without their prefix.
+// Other annotations with the same prefix belong to the user.
 func ours(i *networkingv1.Ingress) map[string]string {
 	out := map[string]string{}
 	for key, value := range i.Annotations {
@@ -245,8 +246,8 @@ var (
 )
 
 // Unsupported returns a problem if the annotations cannot express the matches, or nil. The
-// annotations allow one header and one cookie for each host and path. Either of them selects the
-// canary.
+// annotations allow one header and one cookie for each host and path. The header or the cookie
+// selects the canary.
 func (v *view) Unsupported(r providers.Route) *providers.Problem {
 	if len(r.Matches) > 0 && v.prefix == "" {
 		return notSupported("canaryMatches: an Ingress cannot select requests: set spec.provider.ingress.annotationPrefix if its class supports the annotations of ingress-nginx")
@@ -296,7 +297,7 @@ func (v *view) Unapplied(routes []providers.Route) *providers.Problem {
 	case v.Policy.Spec.Timeouts != nil:
 		return notSupported("spec.timeouts has no effect on Ingresses: use spec.provider.gateway, or remove the field")
 	case slices.ContainsFunc(routes, func(r providers.Route) bool { return r.Mirror != "" }):
-		return notSupported("mirrorPercent of a step has no effect on Ingresses: use spec.provider.gateway, or remove it from the steps of the Microservice")
+		return notSupported("mirrorPercent of a step has no effect on Ingresses: use spec.provider.gateway, or remove mirrorPercent from the steps of the Microservice")
 	}
 	return nil
 }
@@ -406,8 +407,8 @@ func (v *view) Secret(host string) string {
 	return ""
 }
 
-// Verdict reports whether the Ingresses of a route are written as decided. An Ingress does not
-// report anything else.
+// Verdict reports whether the Ingresses of a route are written as decided. The status of an Ingress
+// does not cover its rules.
 func (v *view) Verdict(r providers.Route, built []resources.Object) providers.Verdict {
 	if _, second, _, exact := shares(r); !exact || second != "" && v.prefix == "" {
 		return providers.Verdict{Reason: providers.ReasonNotSupported, Message: fmt.Sprintf(
@@ -516,7 +517,7 @@ func prefixed(had, has *networkingv1.Ingress) bool {
 }
 
 // Serves returns the URL of a host. An Ingress does not report whether the host's certificate
-// exists. Only cert-manager does.
+// exists. Only cert-manager reports this.
 func (v *view) Serves(r providers.Route, host string) (string, *providers.Problem) {
 	scheme := "http"
 	if _, tls := r.TLS[host]; tls {
@@ -525,7 +526,7 @@ func (v *view) Serves(r providers.Route, host string) (string, *providers.Proble
 	return scheme + "://" + host + strings.TrimSuffix(r.Path, "/"), nil
 }
 
-// Referent returns a problem if the API server does not serve Ingresses, or the class does not
+// Referent returns a problem if the API server does not serve Ingresses, or if the class does not
 // exist.
 func (v *view) Referent() *providers.Problem {
 	if _, served := v.Served[kind.Kind]; !served {
