@@ -26,7 +26,8 @@ var (
 // reference is the folder with the generated pages.
 const reference = "../../docs/reference/hlnr"
 
-// TestReference checks that docs/reference/hlnr is up to date with "make docs-cli".
+// TestReference checks that docs/reference/hlnr contains the output of "make docs-cli" for the current
+// commands.
 func TestReference(t *testing.T) {
 	t.Setenv("HOME", "/home/you") // The defaults of flags must not depend on the user.
 	t.Setenv("KUBECACHEDIR", "")

@@ -146,7 +146,7 @@ func (d *ReleaseDetail) compare(in Input, g Group) {
 	}
 }
 
-// templateOf returns the template of a release as fields, without the labels and images, which differ
+// templateOf returns the template of a release as fields, without its metadata, because the labels differ
 // in each release.
 func templateOf(o *v1alpha1.VersionedMicroservice) any {
 	raw, err := json.Marshal(o.Spec.Template)
@@ -187,7 +187,8 @@ func differences(path string, before, after any) []FieldChange {
 	return out
 }
 
-// members returns the members of an object or a list, by their part of the path. It returns nil if there are none.
+// members returns the members of an object or a list. The key of each member is its part of the path. For other values,
+// members returns nil.
 func members(v any) map[string]any {
 	out := map[string]any{}
 	switch v := v.(type) {

@@ -36,7 +36,7 @@ type Freeze struct {
 	By string `json:"by,omitempty"`
 	// Sentence describes the freeze for users, at the time of the view.
 	Sentence string `json:"sentence"`
-	// Effect is the effect on services. It is nil if the freeze is part of one service.
+	// Effect is the effect on services. It is nil in the freezes of a [Service].
 	Effect *Effect `json:"effect,omitempty"`
 	// Next are the commands for possible actions of the user.
 	Next []Action `json:"next,omitempty"`
@@ -57,7 +57,8 @@ type Effect struct {
 	Waiting []string `json:"waiting,omitempty"`
 	// Exceptions are the services, as namespace/name, to which the freeze does not apply, with the reasons.
 	Exceptions []FreezeException `json:"exceptions,omitempty"`
-	// Unknown reports whether the freeze selects namespaces by labels that were not read. In that case, only services that wait for it to end are counted.
+	// Unknown reports whether the freeze selects namespaces by labels that were not read. In that case, only services that wait for the end of the
+	// freeze are counted.
 	Unknown bool `json:"unknown,omitempty"`
 	// Problem is the reason why the freeze selects nothing.
 	Problem string `json:"problem,omitempty"`
@@ -136,7 +137,7 @@ func compareEnds(a, b time.Time) int {
 	return a.Compare(b)
 }
 
-// frozenOf returns the condition of a service with a release that waits for the end of a freeze, or nil.
+// frozenOf returns the condition Frozen of a service if a release waits for the end of a freeze, and otherwise nil.
 func frozenOf(ms *v1alpha1.Microservice) *metav1.Condition {
 	if c := meta.FindStatusCondition(ms.Status.Conditions, v1alpha1.ConditionFrozen); c != nil && c.Status == metav1.ConditionTrue {
 		return c
@@ -144,7 +145,7 @@ func frozenOf(ms *v1alpha1.Microservice) *metav1.Condition {
 	return nil
 }
 
-// freezeWaits returns the waits that a service's condition describes.
+// freezeWaits returns the waits that the condition Frozen of a service describes.
 func freezeWaits(ms *v1alpha1.Microservice) []frozen.Wait {
 	if c := frozenOf(ms); c != nil {
 		return frozen.Parse(c.Message)
@@ -256,8 +257,8 @@ func (s *service) freezesOf() (out []Freeze) {
 	return out
 }
 
-// freezesDecisions reports whether a freeze applies. A freeze rejects all decisions except Deprecate about releases that were never active
-// (protocol rule 45).
+// freezesDecisions reports whether a freeze applies. A freeze rejects all decisions about releases that were never active, except
+// Deprecate (protocol rule 45).
 func (s *service) freezesDecisions() bool {
 	return len(s.frozen.of(s.ms)) > 0 || frozenOf(s.ms) != nil
 }

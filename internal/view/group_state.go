@@ -171,7 +171,8 @@ func (s *service) successor(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 }
 
 // outage reports whether no pod of an exclusive group serves, because the pods of its active release ended for a successor. The successor
-// has failed, or it has had no ready pod or no traffic for longer than recordLag, which also applies to other active releases.
+// has failed, or has had no ready pod or no traffic for longer than recordLag. The same limit applies to active releases without a successor
+// (see down).
 func (s *service) outage(g *v1alpha1.ReleaseGroup) bool {
 	to := s.successor(g)
 	if to == nil {

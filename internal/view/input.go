@@ -50,7 +50,7 @@ type Input struct {
 	Program string
 }
 
-// Observation is the measured share of its group's traffic that a release got in a window.
+// Observation is a release's measured share of the traffic of its group in a window.
 type Observation struct {
 	// Percent is the share from 0 to 100.
 	Percent float64
@@ -148,7 +148,7 @@ func (s *service) release(name string) *v1alpha1.VersionedMicroservice {
 	return s.releases[key(s.ms.Namespace, name)]
 }
 
-// steps returns the canary steps of a group. Previews have none.
+// steps returns the canary steps of a group. Previews have no steps.
 func (s *service) steps(g *v1alpha1.ReleaseGroup) []v1alpha1.CanaryStep {
 	if c := s.ms.Spec.UpdateStrategy.Canary; c != nil && !isPreview(g) {
 		return c.Steps

@@ -153,7 +153,7 @@ var outside = map[string]string{
 	v1alpha1.FailureOtherReleaseRunning: "the pods of another release to end",
 	v1alpha1.FailureNameConflict:        "its name, which another Deployment has",
 	"TrafficNotProgrammed":              "the previous change of traffic to be confirmed", "NotCreated": "its object, which cannot be created or changed",
-	"CanaryDomainsNotProgrammed": "the domains of its canary", "HookUnanswered": "a hook that answers",
+	"CanaryDomainsNotProgrammed": "the domains of its canary", "HookUnanswered": "an answer from a hook",
 }
 
 // blocked returns the state of a rollout that is blocked by a problem outside the release.
@@ -262,10 +262,12 @@ func (r *rollout) unprogrammed() *State {
 	return s
 }
 
-// late returns the policies that count and have not confirmed the revision of the step.
+// late returns the reports of policies that have not confirmed the revision of the step although the rollout waits for them, and of
+// policies that have lost their routes.
 func (r *rollout) late() (out []report) {
 	for _, rep := range r.reports {
-		if rep.Revision < r.stepRevision && rep.Revision > 0 && rep.Revision >= settledOf(r.group) || rep.Revision > 0 && rep.Unrouted {
+		counts := rep.Revision > 0 && rep.Revision >= settledOf(r.group)
+		if counts && (rep.Revision < r.stepRevision || rep.Unrouted) {
 			out = append(out, rep)
 		}
 	}

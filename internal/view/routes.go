@@ -58,7 +58,7 @@ func (p policyDomain) gatewayLines(a *Answer) {
 // routeText describes which parents accept a route, and why the other parents do not accept it.
 func routeText(r *gatewayv1.HTTPRoute) string {
 	if len(r.Status.Parents) == 0 {
-		return "no gateway reports its status: check the parents of the route, and that a controller of their class runs"
+		return "no gateway reports the status of the route: check the parents of the route, and check that a controller of their class runs"
 	}
 	var texts []string
 	for _, p := range r.Status.Parents {
@@ -75,7 +75,7 @@ func routeText(r *gatewayv1.HTTPRoute) string {
 		case accepted == nil || accepted.Status != metav1.ConditionTrue:
 			texts = append(texts, name+" does not report whether it accepts the route")
 		case accepted.ObservedGeneration < r.Generation:
-			texts = append(texts, name+" has not observed its last change")
+			texts = append(texts, name+" has not observed the last change to the route")
 		default:
 			texts = append(texts, "accepted by "+name)
 		}

@@ -48,8 +48,8 @@ func (s *service) view() Service {
 	return out
 }
 
-// mostUrgent returns the state of a service. This is its own problem, or the state of the group or preview that needs
-// the most attention.
+// mostUrgent returns the state of a service. This is the state that needs the most attention: the state of the service
+// itself, of a group, or of a preview.
 func (s *service) mostUrgent(out Service) State {
 	var states []State
 	if own := s.problem(); own != nil {

@@ -198,7 +198,7 @@ func (s State) waits(now time.Time) string {
 	case WordTogether:
 		return "waits for " + s.Detail + " (rollout together)"
 	case WordTogetherHeld:
-		return "waits for a decision because it failed elsewhere"
+		return "waits for a decision because the version failed in another Microservice"
 	case WordWindow:
 		return "waits for the window " + s.Detail + s.opens(now)
 	case WordPaused:
@@ -251,7 +251,7 @@ func (s State) since(now time.Time) string {
 	return " since " + Clock(s.Since.Time, now)
 }
 
-// until returns the prefix before and the time at which the state ends. It returns an empty string if this time is not known.
+// until returns a prefix and the time at which the state ends. It returns an empty string if this time is not known.
 func (s State) until(before string, now time.Time) string {
 	if s.Until == nil {
 		return ""

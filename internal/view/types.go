@@ -234,7 +234,7 @@ type Release struct {
 	Images      []string     `json:"images,omitempty"`
 	// Commit is the commit from which the release was built, if its source contains a commit.
 	Commit string `json:"commit,omitempty"`
-	// Retained reports whether the release was active, and a rollback to it needs no steps.
+	// Retained reports whether the release was active and is retained. A rollback to such a release needs no steps.
 	Retained bool `json:"retained,omitempty"`
 	// Attempts is the number of attempts after the first attempt.
 	Attempts int32 `json:"attempts,omitempty"`
@@ -305,7 +305,7 @@ type Rollout struct {
 	Step     int32  `json:"step"`
 	Steps    int32  `json:"steps"`
 	StepName string `json:"stepName,omitempty"`
-	// Started is when the step, or the rollout before its first step, began.
+	// Started is when the current step began or, before the first step, when the rollout began.
 	Started metav1.Time `json:"started"`
 	// Checks are the checks of the current step, in the order in which they apply.
 	Checks []Check `json:"checks,omitempty"`
@@ -362,8 +362,8 @@ type Metric struct {
 	Min    *float64 `json:"min,omitempty"`
 	Max    *float64 `json:"max,omitempty"`
 	DryRun bool     `json:"dryRun,omitempty"`
-	// Values are the values of the last rounds of the rollout, at most 10, the oldest first. They are empty if there are fewer than
-	// two.
+	// Values contains the values of the last rounds of the rollout, at most 10, oldest first. It is empty if there are fewer than
+	// two values.
 	Values []float64 `json:"values,omitempty"`
 	// Query is the query of the metric, if a user defined it.
 	Query   string `json:"query,omitempty"`

@@ -84,7 +84,7 @@ func NewVersions(in Input, s Service, now time.Time) Versions {
 	return out
 }
 
-// discovery returns the discovery of a service, or nil if its ImagePolicy is not known.
+// discovery returns the discovery result of the ImagePolicy of a service, or nil if the ImagePolicy is not known.
 func (s *service) discovery() *Discovery {
 	p := s.images[key(s.ms.Namespace, s.ms.Spec.ImagePolicyRef.Name)]
 	if p == nil {
@@ -113,7 +113,7 @@ func (s *service) discovery() *Discovery {
 }
 
 // Denied reports whether an ImagePolicy, which may be nil, denies a version of a group. A denied version gets no traffic if another release can
-// get it, even with a pin.
+// get the traffic, even if the denied version is pinned.
 func Denied(p *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup, version string) bool {
 	return p != nil && slices.ContainsFunc(p.Status.Withdrawn, func(w v1alpha1.Withdrawal) bool {
 		return w.Group == g.Slug && w.Reason == v1alpha1.WithdrawnDenied && (w.Version == version || w.Version == "")

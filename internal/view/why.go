@@ -133,8 +133,8 @@ func WhyHost(in Input, host, path string, now time.Time) (Answer, error) {
 	return found[0].answer(host, path), nil
 }
 
-// domainsOf returns the domains that match a host, in the same order as Gateways: the host itself is preferred to wildcards, then the longest
-// wildcard, then the longest path. If any of these domains is programmed, only programmed domains are returned.
+// domainsOf returns the domains that match a host and a path best. The order of preference is the same as in Gateways: the host itself, then
+// the longest wildcard, then the longest path. If any of these domains is programmed, only programmed domains are returned.
 func (x *index) domainsOf(host, path string) (best []policyDomain, names []string) {
 	for i := range x.NetworkPolicies {
 		p := &x.NetworkPolicies[i]
@@ -255,7 +255,7 @@ func (s *service) withoutPod(release string) bool {
 	return s.down(row) || !row.Available && o != nil && o.Spec.Replicas == 0
 }
 
-// rowOf returns the release with a name from any group of the service, or nil.
+// rowOf returns the release with the given name from any group of the service, or nil.
 func (s *service) rowOf(release string) *v1alpha1.Release {
 	for i := range s.ms.Status.ReleaseGroups {
 		g := &s.ms.Status.ReleaseGroups[i]
@@ -268,11 +268,11 @@ func (s *service) rowOf(release string) *v1alpha1.Release {
 	return nil
 }
 
-// recordLag is the time for which a record of the availability of a release takes precedence over its pods, which have changed since.
+// recordLag is the time for which the recorded availability of a release takes precedence over its pods after the pods have changed.
 const recordLag = 10 * time.Second
 
-// down reports whether a release is known to have no ready pods, according to its record, or because its pods have not been ready for longer
-// than recordLag.
+// down reports whether a release is known to have no ready pod, either because its record shows this, or because all its pods have been unready
+// for at least recordLag.
 func (s *service) down(row *v1alpha1.Release) bool {
 	p := s.podsOf(row, s.release(row.VersionedMicroservice))
 	if p == nil || p.Wanted == 0 || p.Available > 0 {
@@ -367,8 +367,7 @@ func (s Share) String(now time.Time) string {
 	return text
 }
 
-// newer adds the versions above the active version that the ImagePolicy rejects or that did not
-// start.
+// newer adds versions above the active version that the ImagePolicy rejects, at most three.
 func (s *service) newer(a *Answer, g *v1alpha1.ReleaseGroup) {
 	p := s.images[key(s.ms.Namespace, s.ms.Spec.ImagePolicyRef.Name)]
 	if p == nil || g.Active == "" || isPreview(g) {
@@ -409,7 +408,7 @@ func Services(in Input, wanted string) (out []string) {
 	return out
 }
 
-// find finds the release with a version or a name. It prefers a release that serves traffic, and then the newest
+// find finds the release with the given version or name. It prefers a release that serves traffic, and then the newest
 // release.
 func (s *service) find(wanted string) (group *v1alpha1.ReleaseGroup, row *v1alpha1.Release) {
 	order := []v1alpha1.ReleaseStatus{v1alpha1.ReleaseActive, v1alpha1.ReleaseCanary, v1alpha1.ReleasePending, v1alpha1.ReleaseError, v1alpha1.ReleaseDeprecated}
@@ -535,7 +534,7 @@ func (s *service) summarize(a *Answer, g *v1alpha1.ReleaseGroup, row *v1alpha1.R
 	}
 }
 
-// blocked adds the service's problem that a user must fix in the specification, and returns it. It returns nil if there is no such problem.
+// blocked adds the problem of the service itself, and returns its state. It returns nil if there is no such problem.
 func (s *service) blocked(a *Answer) *State {
 	own := s.problem()
 	if own == nil {
@@ -594,7 +593,7 @@ func (s *service) foundLine(a *Answer, v string) {
 	a.add("found", s.object("ImagePolicy", s.ms.Spec.ImagePolicyRef.Name), "%s", text)
 }
 
-// measured adds the metrics that failed, with their queries.
+// measured adds the analysis of a failed release: the template, and the metrics that did not pass, with their queries.
 func (r Release) measured(a *Answer, s *service) {
 	if r.Analysis == nil || r.Status != string(v1alpha1.ReleaseError) {
 		return
@@ -660,7 +659,7 @@ func pinnedTags(p *v1alpha1.ImagePolicy) ([]string, bool) {
 	return p.Spec.Source.Pinned.Versions, true
 }
 
-// notFound describes the versions that were searched for a version. If wanted is empty, it describes why no version is offered.
+// notFound describes why the ImagePolicy does not offer a version. If wanted is empty, it describes why no version is offered.
 func (s *service) notFound(p *v1alpha1.ImagePolicy, wanted string) string {
 	total := int32(0)
 	for _, r := range p.Status.Rejected {

@@ -48,7 +48,7 @@ var Commands = []cli.NewCommand{
 type Done struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
-	// Action is the name of the action. Decisions have their names in the API: Continue, Adopt, Deprecate and Retry.
+	// Action is the name of the action. For decisions, it is the name in the API: Continue, Adopt, Deprecate or Retry.
 	// The other actions are Pin, Unpin, Pause, Resume, EndGroup, Freeze, Thaw and Scan.
 	Action string `json:"action"`
 	// Object is the object that was written, as resource and name.
@@ -69,7 +69,8 @@ type Done struct {
 	Next string `json:"next,omitempty"`
 	// Frozen describes the freeze that prevents the start of the selected release, with its end and reason. It is empty without a freeze.
 	Frozen string `json:"frozen,omitempty"`
-	// Outcome is the outcome of a decision, empty until the manager has recorded it.
+	// Outcome is the outcome of a decision or a scan. It is empty until the manager has recorded an outcome. In a dry run, it is
+	// the predicted outcome of a decision.
 	Outcome string `json:"outcome,omitempty"`
 	// Effects are the effects that a dry run predicts, in order.
 	Effects []string `json:"effects,omitempty"`

@@ -307,7 +307,7 @@ func TestSwitches(t *testing.T) {
 	p.await("2.0.0", v1alpha1.ReleaseActive)
 	p.want(cli.ExitUsage, `there is no release group of shop with the name "3.x"; did you mean`, "end-group", "shop", "3.x")
 	p.want(cli.ExitYes, "Nothing was written", "end-group", "shop", "1-x", "--dry-run")
-	p.want(cli.ExitYes, "shop 1.x: ends; the group loses its traffic, is drained and removed (1.0.0 is active there)", "end-group", "shop", "1-x")
+	p.want(cli.ExitYes, "shop 1.x: ends; the group loses its traffic, is drained, and is removed (1.0.0 is active there)", "end-group", "shop", "1-x")
 	p.want(cli.ExitNo, "group 1.x of shop is already ended", "end-group", "shop", "1.x")
 	if got := p.spec().EndedGroups; !slices.Equal(got, []string{"1.x"}) {
 		t.Errorf("ended groups %q", got)

@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/forecast"
 )
 
-// change is a change to the specification of a Microservice, with the flags that all such commands have.
+// change is a change to the specification of a Microservice, with the flags of all commands that make such a change.
 type change struct {
 	dryRun     bool
 	printPatch bool
@@ -30,7 +30,7 @@ func (c *change) addFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.BoolVar(&c.dryRun, "dry-run", false, "show what would happen, without changing anything")
 	flags.BoolVar(&c.printPatch, "print-patch", false, "print the change as a patch for Git, without changing anything")
-	flags.BoolVar(&c.force, "force", false, "change the field even if a GitOps tool manages it, which may revert the change")
+	flags.BoolVar(&c.force, "force", false, "change the field even if it is managed by a GitOps tool, which may revert the change")
 	c.output = cli.AddOutput(cmd, formats...)
 }
 
@@ -38,7 +38,8 @@ func (c *change) addFlags(cmd *cobra.Command) {
 type edit struct {
 	// field is the path of the field in the specification.
 	field []string
-	// apply makes the change for a user. The name is empty in a patch for Git, because the history in Git shows the author.
+	// apply makes the change for the user with the name by. The name is empty in a patch for Git, because the history in Git shows the
+	// author.
 	apply func(spec *v1alpha1.MicroserviceSpec, by string)
 	// done is the result to report.
 	done Done

@@ -196,7 +196,7 @@ func remains(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup) string {
 		return g.Name + ": no release is active, and no release gets traffic"
 	}
 	if ms.Successor(g) != nil && slices.ContainsFunc(g.Releases, func(r v1alpha1.Release) bool { return r.Status == v1alpha1.ReleaseActive && !r.Available }) {
-		return g.Name + ": the pods of " + g.Active + ", which is active, start again, and it gets all traffic"
+		return g.Name + ": the pods of " + g.Active + ", which is active, start again, and this release gets all traffic"
 	}
 	return g.Name + ": " + g.Active + ", which is active, gets all traffic"
 }
@@ -334,7 +334,7 @@ func (t target) step() int {
 }
 
 // approverGroups returns the groups of a user that the current step of the rollout or a following step accepts for approval.
-// 1 is the first step.
+// The parameter step is the number of the current step, where 1 is the first step.
 func approverGroups(ms *v1alpha1.Microservice, step int, groups []string) []string {
 	var out []string
 	if c := ms.Spec.UpdateStrategy.Canary; c != nil {

@@ -42,7 +42,7 @@ func newFreezeCommand(f *cli.Factory) *cobra.Command {
 		Use:     "freeze [NAMESPACE]",
 		Short:   "Keep the releases of a namespace, or of the cluster, from starting and from getting more traffic",
 		GroupID: cli.GroupAct,
-		Long: `freeze creates a Freeze, or with --all-namespaces a ClusterFreeze. Until the freeze ends, no new release starts,
+		Long: `freeze creates a Freeze or, with --all-namespaces, a ClusterFreeze. Until the freeze ends, no new release starts,
 and no canary gets more traffic. Rollbacks, pins to retained releases, and the decision Deprecate still work. When the freeze
 ends, releases continue automatically.`,
 		Example: `  hlnr freeze shop --until "Mon 08:00" --reason "trade fair"
@@ -68,7 +68,7 @@ ends, releases continue automatically.`,
 	flags := cmd.Flags()
 	flags.StringVar(&o.name, "name", defaultFreeze, "name of the Freeze or ClusterFreeze")
 	flags.StringVar(&o.until, "until", "", `end: 4h, 3d, Mon, "Mon 08:00", 18:00, a date or RFC 3339`)
-	flags.BoolVar(&o.indefinite, "indefinite", false, "freeze until you run hlnr thaw, instead of --until")
+	flags.BoolVar(&o.indefinite, "indefinite", false, "freeze until you run hlnr thaw; an alternative to --until")
 	addReason(flags, &o.reason, 128, "reason, shown with each waiting release; required")
 	flags.StringVarP(&o.selector, "selector", "l", "", "selector of the Microservices to freeze, such as tier=web; defaults to all")
 	flags.StringVar(&o.namespaces, "namespace-selector", "", "selector of the namespaces to freeze, with --all-namespaces; defaults to all")
@@ -82,8 +82,8 @@ func newThawCommand(f *cli.Factory) *cobra.Command {
 		Use:     "thaw [NAMESPACE]",
 		Short:   "End a freeze",
 		GroupID: cli.GroupAct,
-		Long: `thaw deletes the Freeze that applies to a namespace, or with --all-namespaces the ClusterFreeze. Waiting releases
-continue immediately. If several freezes apply, or if the freeze has spec.periods, name it with --name.`,
+		Long: `thaw deletes the Freeze that applies to a namespace or, with --all-namespaces, the ClusterFreeze. Waiting releases
+continue immediately. If several freezes apply, or if the freeze has spec.periods, name the freeze with --name.`,
 		Example: `  hlnr thaw shop
 
   hlnr thaw --all-namespaces --name upgrade`,
@@ -102,7 +102,7 @@ continue immediately. If several freezes apply, or if the freeze has spec.period
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.name, "name", "", "name of the Freeze or ClusterFreeze; defaults to the only freeze that applies")
-	flags.BoolVar(&o.force, "force", false, "delete the freeze even if a GitOps tool manages it, which may create it again")
+	flags.BoolVar(&o.force, "force", false, "delete the freeze even if it is managed by a GitOps tool, which may create it again")
 	o.addFlags(cmd)
 	return cmd
 }
@@ -269,7 +269,7 @@ func (o *freezeOptions) replace(ctx context.Context, s *scope, obj client.Object
 	return s.client.Create(ctx, obj, client.FieldOwner(cli.FieldManager))
 }
 
-// frozen returns the names of the Microservices that a freeze selects, in order.
+// frozen returns the sorted names of the Microservices that a freeze selects.
 func (s *scope) frozen(ctx context.Context, f freeze.Freeze) ([]string, error) {
 	var list v1alpha1.MicroserviceList
 	if err := s.client.List(ctx, &list, client.InNamespace(f.Namespace)); err != nil {
@@ -297,7 +297,7 @@ func (s *scope) frozen(ctx context.Context, f freeze.Freeze) ([]string, error) {
 }
 
 // frozenBy describes the freeze that applies to a Microservice now, with its end and its reason. It returns an empty string if no freeze
-// applies, or if the user may not read the freeze. Users with permissions in one namespace may not list ClusterFreezes.
+// applies, or if the user may not read the freeze. A user with permissions in only one namespace cannot list ClusterFreezes.
 func (s *scope) frozenBy(ctx context.Context, ms *v1alpha1.Microservice) string {
 	var freezes v1alpha1.FreezeList
 	var clusterFreezes v1alpha1.ClusterFreezeList

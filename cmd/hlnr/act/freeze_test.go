@@ -67,8 +67,8 @@ func TestFreezeAndThaw(t *testing.T) {
 	p.await("1.2.0", v1alpha1.ReleaseCanary)
 }
 
-// TestThawChooses checks that thaw without --name does not end a freeze with spec.periods, or one of several freezes. Without --force, it does
-// not end a freeze of a GitOps tool. The name of an ended freeze can be used again.
+// TestThawChooses checks that thaw without --name does not end a freeze with spec.periods, and ends no freeze if there are several freezes.
+// Without --force, thaw does not end a freeze of a GitOps tool. The name of an ended freeze can be used again.
 func TestThawChooses(t *testing.T) {
 	t.Parallel()
 	p := begin(t)
@@ -96,7 +96,8 @@ func TestThawChooses(t *testing.T) {
 	p.want(cli.ExitYes, "is deleted", "thaw", "--name", "year-end")
 }
 
-// TestFreezeOfTheCluster checks that a ClusterFreeze selects namespaces by their labels, and that the output contains its name.
+// TestFreezeOfTheCluster checks that a ClusterFreeze selects namespaces by their labels, and that the output contains the name of the
+// ClusterFreeze.
 func TestFreezeOfTheCluster(t *testing.T) {
 	t.Parallel()
 	p := begin(t)

@@ -38,7 +38,7 @@ func TestUnpinToARetainedReleaseDuringAFreeze(t *testing.T) {
 	if out := p.want(cli.ExitYes, "", "unpin", "shop", "-o", "json"); json.Unmarshal([]byte(out), &done) != nil || done.Frozen == "" {
 		t.Errorf("the retained release 1.1.0 does not return before the end of the freeze, but unpin does not report the freeze: %s", out)
 	}
-	await.Nil(t, func(context.Context) error { // The manager reports the same.
+	await.Nil(t, func(context.Context) error { // The manager also reports the freeze.
 		var ms v1alpha1.Microservice
 		p.get("shop", &ms)
 		c := meta.FindStatusCondition(ms.Status.Conditions, v1alpha1.ConditionFrozen)

@@ -18,7 +18,7 @@ var tools = map[string]string{
 type gitOwner struct {
 	// Tool is the name of the tool, and Manager is its field manager. Both are empty without a tool.
 	Tool, Manager string
-	// Owns reports whether the tool set the field to change. Otherwise, the tool set only other fields of the object.
+	// Owns reports whether the tool set the field that the command changes. Otherwise, the tool set only other fields of the object.
 	Owns bool
 }
 

@@ -32,7 +32,7 @@ type pinOptions struct {
 // pinField is the path of the pins in the specification.
 var pinField = []string{"updateStrategy", "manual"}
 
-// maxAuthor is the maximum length of a pin's author. A longer name is omitted.
+// maxAuthor is the maximum length of the author's name in a pin. A longer name is omitted.
 const maxAuthor = 253
 
 // addWaitFlags adds the flags --wait and --timeout, and the flags of all changes.
@@ -177,8 +177,8 @@ func (o *pinOptions) read(cmd *cobra.Command, f *cli.Factory, name string) (*sco
 	return s, ms, err
 }
 
-// policy returns the ImagePolicy of a Microservice, or nil if it does not exist. If the policy is not required, policy also returns nil
-// for a user who may not read it.
+// policy returns the ImagePolicy of a Microservice, or nil if the ImagePolicy does not exist. If required is false, policy also returns
+// nil for a user who may not read the ImagePolicy.
 func (s *scope) policy(ctx context.Context, ms *v1alpha1.Microservice, required bool) (*v1alpha1.ImagePolicy, error) {
 	p := &v1alpha1.ImagePolicy{}
 	err := s.client.Get(ctx, client.ObjectKey{Namespace: ms.Namespace, Name: ms.Spec.ImagePolicyRef.Name}, p)
@@ -201,7 +201,7 @@ func groupOf(ms *v1alpha1.Microservice, name string) (*v1alpha1.ReleaseGroup, er
 	return nil, cli.Unknown("release group of "+ms.Name, name, all)
 }
 
-// before returns the previous release of the group in the flag --group, or of the only group that has a previous
+// before returns the previous release of the group that --group names, or of the only group that has a previous
 // release.
 func (o *pinOptions) before(ctx context.Context, s *scope, ms *v1alpha1.Microservice) (string, error) {
 	policy, err := s.policy(ctx, ms, false)
@@ -216,7 +216,7 @@ func (o *pinOptions) before(ctx context.Context, s *scope, ms *v1alpha1.Microser
 			continue
 		}
 		if r := rollingOut(g); r != nil && g.Active != "" {
-			return "", cli.No(fmt.Errorf("%s is being rolled out, and %s is still active: to keep %s, run %q; for an earlier release, name it with --to",
+			return "", cli.No(fmt.Errorf("%s is being rolled out, and %s is still active: to keep %s, run %q; to return to an earlier release, name it with --to",
 				r.SemVer.Version, g.Active, g.Active, s.Command(ms.Namespace, "deprecate", ms.Name, r.SemVer.Version)))
 		}
 		if r := previous(g, policy); r != nil {
@@ -242,8 +242,9 @@ func (o *pinOptions) before(ctx context.Context, s *scope, ms *v1alpha1.Microser
 	return "", cli.Usage(fmt.Errorf("several groups of %s have a release that was active before: choose one with --group: %s", ms.Name, cli.ThereAre(groups)))
 }
 
-// previous returns the most recently active of the retained releases that have a lower version than the active release. A release with a
-// higher version might be the one from which a user rolled back. Denied versions are omitted. The result is nil if no release remains.
+// previous returns the most recently active of the retained releases that have a lower version than the active release, or the same
+// version with another configuration. A release with a higher version might be the release from which a user rolled back. Denied
+// versions are omitted. The result is nil if no release remains.
 func previous(g *v1alpha1.ReleaseGroup, policy *v1alpha1.ImagePolicy) *v1alpha1.Release {
 	var last *v1alpha1.Release
 	active := slices.IndexFunc(g.Releases, func(r v1alpha1.Release) bool { return r.Status == v1alpha1.ReleaseActive })
@@ -256,8 +257,9 @@ func previous(g *v1alpha1.ReleaseGroup, policy *v1alpha1.ImagePolicy) *v1alpha1.
 	return last
 }
 
-// rollingOut returns the release that a group is rolling out, if its version is higher than that of the active release, and otherwise nil.
-// A user stops such a rollout with deprecate instead of rollback.
+// rollingOut returns the release that a group is rolling out, or nil. It omits a release that was active before, and a release whose
+// version is not higher than the version of the active release. A user stops the rollout of the returned release with deprecate instead
+// of rollback.
 func rollingOut(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	for i := range g.Releases {
 		switch r := &g.Releases[i]; {
@@ -448,7 +450,7 @@ func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microser
 }
 
 // upcoming returns the name of the release that runs a version with the Microservice's current configuration. The name
-// is empty if it is not known, or if nothing would start.
+// is empty if the name is not known, or if nothing would start.
 func (o *pinOptions) upcoming(ctx context.Context, s *scope, ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, version string) (string, error) {
 	facts, err := forecast.Read(ctx, s.client, ms, s.Now())
 	if err != nil && (o.wait || !apierrors.IsForbidden(err)) {
@@ -548,8 +550,8 @@ func follows(policy *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup) string {
 	return ""
 }
 
-// failedInstead describes that the newest offered version of a group failed, so that the group does not move to it. The result is empty if
-// that version did not fail.
+// failedInstead reports that the newest offered version of a group failed, so the group does not move to this version. The result is empty
+// if this version did not fail.
 func (s *scope) failedInstead(ctx context.Context, ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup) string {
 	if policy == nil {
 		return ""

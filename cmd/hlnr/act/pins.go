@@ -14,8 +14,8 @@ func names(name string, g *v1alpha1.ReleaseGroup) bool {
 	return name == g.Name || name == g.Slug || g.PullRequest > 0 && name == strconv.FormatInt(g.PullRequest, 10)
 }
 
-// global returns the version or the release of the pin in spec.updateStrategy.manual itself, if it is in the group, and otherwise an empty
-// string.
+// global returns the version or the release to which spec.updateStrategy.manual itself pins, without its list of groups. It returns an
+// empty string if the group has no such release.
 func global(m *v1alpha1.ManualUpdateStrategy, g *v1alpha1.ReleaseGroup) string {
 	for _, r := range g.Releases {
 		switch {
@@ -44,8 +44,8 @@ func setPin(spec *v1alpha1.MicroserviceSpec, g *v1alpha1.ReleaseGroup, pin v1alp
 	m.Groups = slices.Insert(m.Groups, at, pin)
 }
 
-// removePin removes the pins of a group: the pin by its name, and the pin to a version or a release of the group. If no pins remain,
-// removePin removes the whole field.
+// removePin removes the pins of a group: the pins with its name in the list of groups, and the pin to a version or a release of the
+// group. If no pins remain, removePin removes the whole field.
 func removePin(spec *v1alpha1.MicroserviceSpec, g *v1alpha1.ReleaseGroup) {
 	m := spec.UpdateStrategy.Manual
 	if m == nil {

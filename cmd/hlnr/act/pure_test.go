@@ -130,7 +130,7 @@ func TestEndGroupThatIsGone(t *testing.T) {
 	}
 }
 
-// TestApproverGroups checks that a decision contains only the groups of the user that steps accept, without duplicates.
+// TestApproverGroups checks that a decision contains only those of the user's groups that steps accept, without duplicates.
 func TestApproverGroups(t *testing.T) {
 	t.Parallel()
 	ms := &v1alpha1.Microservice{}
@@ -209,7 +209,7 @@ func TestRemains(t *testing.T) {
 	}{
 		"usual":               {false, true, "1.0.0", "1.x: 1.0.0, which is active, gets all traffic"},
 		"before the exchange": {true, true, "1.0.0", "1.x: 1.0.0, which is active, gets all traffic"},
-		"exchange":            {true, false, "1.0.0", "1.x: the pods of 1.0.0, which is active, start again, and it gets all traffic"},
+		"exchange":            {true, false, "1.0.0", "1.x: the pods of 1.0.0, which is active, start again, and this release gets all traffic"},
 		"none is active":      {true, false, "", "1.x: no release is active, and no release gets traffic"},
 	} {
 		ms := &v1alpha1.Microservice{}

@@ -24,7 +24,7 @@ func (p *person) see(command cli.NewCommand, args ...string) (cli.Code, string) 
 	return code, out.String()
 }
 
-// aimed waits until the manager has observed the specification, and the version is the target of the group without a rollout.
+// aimed waits until the manager has observed the specification, the version is the target of the group, and the group has no rollout.
 func (p *person) aimed(version string) {
 	p.Helper()
 	await.Nil(p, func(context.Context) error {

@@ -130,7 +130,7 @@ func endGroup(ms *v1alpha1.Microservice, name string, undo bool) (edit, error) {
 		return e, err
 	}
 	e.apply = func(spec *v1alpha1.MicroserviceSpec, _ string) { spec.EndedGroups = append(spec.EndedGroups, name) }
-	text := fmt.Sprintf("%s %s: ends; the group loses its traffic, is drained and removed", ms.Name, name)
+	text := fmt.Sprintf("%s %s: ends; the group loses its traffic, is drained, and is removed", ms.Name, name)
 	if g.Active != "" {
 		text += fmt.Sprintf(" (%s is active there)", g.Active)
 	}

@@ -28,8 +28,8 @@ func (t target) inProgress() bool {
 	return t.group.Rollout != nil && t.group.Rollout.Release == t.row.VersionedMicroservice
 }
 
-// target finds the release of a decision. The arguments are the name of its object, a Microservice and a version, or only a
-// Microservice if the action is possible for only one of its releases.
+// target finds the release of a decision. The arguments are the name of a VersionedMicroservice, or a Microservice and a
+// version. The version can be omitted if the action is possible for only one release of the Microservice.
 func (s *scope) target(ctx context.Context, action v1alpha1.DecisionAction, args []string) (target, error) {
 	if len(args) == 2 {
 		ms, err := s.microservice(ctx, args[0])

@@ -14,7 +14,7 @@ import (
 type Field struct {
 	// Path is the path of the field, such as spec.template.spec.containers[shop].image.
 	Path string `json:"path"`
-	// Before and After are the values as JSON, empty if the field is not set. Values that might be secret are omitted.
+	// Before and After are the values as JSON, empty if the field is not set. Values that might be secret are replaced.
 	Before string `json:"before,omitempty"`
 	After  string `json:"after,omitempty"`
 }

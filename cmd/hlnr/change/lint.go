@@ -61,7 +61,7 @@ func newLintCommand(f *cli.Factory) *cobra.Command {
 		Short:   "Check manifests as the API server does, without a cluster",
 		GroupID: cli.GroupCheck,
 		Long: `lint checks hlnr.io manifests against the schemas and rules of the CRDs with which hlnr was built. It
-checks unknown fields, types, bounds and CEL rules; names, labels and annotations; and expressions, version
+rejects unknown fields, and checks types, bounds and CEL rules; names, labels and annotations; and expressions, version
 ranges, regular expressions and time zones, which only the manager reads. The command skips other kinds.
 It checks a reference to an AnalysisTemplate or ClusterAnalysisTemplate if the files contain the template.
 Checks of immutable fields, and of names that are already in use, require a cluster: see hlnr plan.

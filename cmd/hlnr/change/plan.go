@@ -43,13 +43,13 @@ type Object struct {
 	New bool `json:"new,omitempty"`
 	// NotAllowed contains the messages with which the schema or the API server rejects the change. Such a change has no plan.
 	NotAllowed []string `json:"notAllowed,omitempty"`
-	// Fields contains the fields of the specification, the labels and the annotations that differ.
+	// Fields contains the differences in the specification, the labels and the annotations.
 	Fields []Field `json:"fields,omitempty"`
 	// NewRelease reports whether the configuration of releases changes, so that every selected version starts again.
 	NewRelease bool `json:"newRelease,omitempty"`
 	// Forecast is the forecast of a Microservice. It contains only the events that the change causes.
 	Forecast *forecast.Forecast `json:"forecast,omitempty"`
-	// Hosts describes the hosts of a NetworkPolicy that differ.
+	// Hosts describes the changes to the hosts of a NetworkPolicy.
 	Hosts []string `json:"hosts,omitempty"`
 	// Versions describes the versions that an ImagePolicy would additionally offer, or no longer offer.
 	Versions []string `json:"versions,omitempty"`
@@ -70,10 +70,11 @@ func newPlanCommand(f *cli.Factory) *cobra.Command {
 		Short: "Show what would start if you applied the manifests: releases, steps, times, pods and hosts",
 		Long: `plan compares manifests with the stored objects, and simulates the change with the planner of the manager.
 It shows which releases would start, their steps with the shortest times, the number of additional pods,
-the hosts that would move, and the recorded versions that an ImagePolicy would admit or reject. The
-simulation assumes that pods become available immediately, and that hooks and measurements pass. A field
-that a manifest does not set counts as removed, except for pins, pauses and ended groups that hlnr, kubectl
-edit or kubectl patch set, and labels and annotations that the last "kubectl apply" did not set. The command writes nothing to the cluster.
+the hosts that would move, and the recorded versions that an ImagePolicy would additionally offer, or no
+longer offer. The simulation assumes that pods become available immediately, and that hooks and measurements
+pass. A field that a manifest does not set counts as removed. The exceptions are pins, pauses and ended groups
+that were set with hlnr, kubectl edit or kubectl patch, and labels and annotations that were not set by the last
+"kubectl apply". The command writes nothing to the cluster.
 
 Exit codes: 0 the manifests can be applied, 2 a file cannot be read, 3 a change is not allowed.`,
 		Example: `  hlnr plan -f shop.yaml
@@ -93,7 +94,7 @@ Exit codes: 0 the manifests can be applied, 2 a file cannot be read, 3 a change 
 	}, func(r *Report) func(io.Writer) error { return r.writeDiff })
 }
 
-// command completes the command plan or diff, whose text output the last parameter writes.
+// command completes the command plan or diff. The parameter text writes the text output.
 func command(f *cli.Factory, cmd *cobra.Command, text func(*Report) func(io.Writer) error) *cobra.Command {
 	var in files
 	var output *cli.Output
@@ -170,8 +171,8 @@ func withFiles(c client.WithWatch, documents []document, namespace string) clien
 	})
 }
 
-// copyUsed copies an object into another object of the same kind, if it is a kind that Microservices use. It reports whether it copied
-// the object.
+// copyUsed copies an object into another object of the same kind, if Microservices use objects of this kind. It reports whether it
+// copied the object.
 func copyUsed(from runtime.Object, into client.Object) bool {
 	switch into := into.(type) {
 	case *v1alpha1.ImagePolicy:
@@ -305,8 +306,8 @@ func lastApplied(o client.Object) metav1.ObjectMeta {
 // trackedBy is the prefix of the labels and annotations that Argo CD adds to objects.
 const trackedBy = "argocd.argoproj.io/"
 
-// mergeKeys returns the labels or annotations after an apply: those in the manifest, and those stored ones that the last apply
-// did not set.
+// mergeKeys returns the labels or annotations after an apply: the keys in the manifest, and the stored keys that the last apply did
+// not set or that Argo CD added.
 func mergeKeys(before, after, applied map[string]string) map[string]string {
 	out := map[string]string{}
 	for k, v := range before {
@@ -337,7 +338,7 @@ func keysOf(path string, before, after map[string]string) (out []Field) {
 	return out
 }
 
-// fieldsOf returns the fields of the specification, the labels and the annotations that differ.
+// fieldsOf returns the differences in the specification, the labels and the annotations.
 func fieldsOf(before, after client.Object) ([]Field, error) {
 	var specs [2]any
 	for i, o := range []client.Object{before, after} {
@@ -531,7 +532,7 @@ func (r *Report) writePlan(out io.Writer) error {
 	return b.write(out)
 }
 
-// headline returns the text about one object in its first line.
+// headline returns the text for the first line about one object.
 func (o Object) headline() string {
 	switch {
 	case len(o.NotAllowed) > 0:

@@ -12,8 +12,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestImagePolicyOfTheFiles checks that a Microservice can use an ImagePolicy that is in the same files and does not exist yet.
-// An ImagePolicy that exists is used in its stored form.
+// TestImagePolicyOfTheFiles checks that a Microservice can use an ImagePolicy that is in the same files and does not exist in
+// the cluster yet. If the ImagePolicy exists in the cluster, its stored form is used.
 func TestImagePolicyOfTheFiles(t *testing.T) {
 	t.Parallel()
 	const policy = `{apiVersion: hlnr.io/v1alpha1, kind: ImagePolicy, metadata: {name: %NAME}, spec: {image: registry.example.com/shop}}`
@@ -41,7 +41,7 @@ func TestImagePolicyOfTheFiles(t *testing.T) {
 }
 
 // TestTemplatesOfTheFiles checks that a Microservice can refer to an analysis template that is in the same files and does not
-// exist yet.
+// exist in the cluster yet.
 func TestTemplatesOfTheFiles(t *testing.T) {
 	t.Parallel()
 	const shared = `{apiVersion: hlnr.io/v1alpha1, kind: %KIND, metadata: {name: errors}, spec: {metrics: [{name: errors, prometheus: {query: "1"}, thresholdRange: {max: 0}}]}}`

@@ -138,7 +138,7 @@ func TestProgram(t *testing.T) {
 				}
 			}
 			if strings.Contains(stdout, "--client-key") != (name == "options") {
-				t.Errorf("the connection flags must be listed only by options: %s", stdout)
+				t.Errorf("only hlnr options must list the connection flags: %s", stdout)
 			}
 		})
 	}

@@ -33,8 +33,8 @@ func KnownNamespace(ctx context.Context, c client.Reader, name string) error {
 
 // UnknownMicroservice returns the error for the name of a Microservice that does not exist in a namespace. An empty namespace
 // means all namespaces. The parameter what is the kind of the object, such as "Microservice", and names are the existing
-// names in the namespace. If the user may read other namespaces, the error lists the namespaces with a Microservice with this
-// name.
+// names in the namespace. If the user may read other namespaces, the error lists the namespaces that have a Microservice with
+// this name.
 func UnknownMicroservice(ctx context.Context, c client.Reader, what, namespace, name string, names []string) error {
 	if namespace == "" {
 		return Unknown(what+" in any namespace", name, names)
@@ -49,12 +49,12 @@ func UnknownMicroservice(ctx context.Context, c client.Reader, what, namespace, 
 	case len(found) > 1:
 		return Usage(fmt.Errorf("%s; there are Microservices named %s in the namespaces %s: choose one with -n", text, name, strings.Join(found[:min(len(found), maxNamed)], ", ")))
 	case len(names) == 0:
-		return Usage(fmt.Errorf("%s; there are none: use -n for another namespace", text))
+		return Usage(fmt.Errorf("%s, or with any other name: use -n for another namespace", text))
 	}
 	return Unknown(what+" in namespace "+namespace, name, names)
 }
 
-// namespacesWith returns the namespaces with a Microservice of a name, or nil if the user may not list Microservices in all
+// namespacesWith returns the namespaces that have a Microservice with a name, or nil if the user may not list Microservices in all
 // namespaces.
 func namespacesWith(ctx context.Context, c client.Reader, name string) (namespaces []string) {
 	var list v1alpha1.MicroserviceList

@@ -46,7 +46,7 @@ type Exit struct {
 	Err  error
 }
 
-// Error returns the message of Err or, without one, the exit code.
+// Error returns the message of Err or, if Err is nil, the exit code.
 func (e *Exit) Error() string {
 	if e.Err == nil {
 		return fmt.Sprintf("exit code %d", e.Code)

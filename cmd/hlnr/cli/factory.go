@@ -52,7 +52,7 @@ type Factory struct {
 	err     error
 }
 
-// New returns a factory for one run. program is the name with which the user called the command, see [Program].
+// New returns a factory for one run. program is the name with which the user called the command; see [Program].
 func New(program, version string, streams genericiooptions.IOStreams) *Factory {
 	flags := genericclioptions.NewConfigFlags(true).WithWarningPrinter(streams)
 	return &Factory{IOStreams: streams, Version: version, Clock: clock.RealClock{}, flags: flags, program: program}
@@ -84,8 +84,8 @@ func (f *Factory) Config() (*rest.Config, error) {
 // Kubeconfig returns the kubeconfig that results from files and flags.
 func (f *Factory) Kubeconfig() clientcmd.ClientConfig { return f.flags.ToRawKubeConfigLoader() }
 
-// Client returns a client without a cache that supports watches. For the kinds of [Scheme], the client needs no discovery, which would
-// delay the first response. It discovers other kinds.
+// Client returns a client that supports watches and has no cache. For the kinds of [Scheme], the client needs no discovery, which would
+// delay the first response. The client discovers other kinds.
 func (f *Factory) Client() (client.WithWatch, error) {
 	f.once.Do(func() { f.client, f.err = f.newClient() })
 	return f.client, f.err
@@ -149,7 +149,7 @@ func (f *Factory) Namespace() (string, error) {
 }
 
 // Home returns the namespace of a command without --namespace: the namespace of the context, or "default". Suggested commands
-// include the namespace if it is a different one, so that a user can copy them.
+// include a namespace that differs from this namespace, so that a user can copy the commands.
 func (f *Factory) Home() (string, error) {
 	raw, err := f.Kubeconfig().RawConfig()
 	if err != nil {

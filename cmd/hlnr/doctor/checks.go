@@ -223,8 +223,8 @@ func (d *doctor) checkRights(ctx context.Context) {
 // checkAdmission checks that the admission policies exist and are enforced.
 func (d *doctor) checkAdmission(ctx context.Context) {
 	without := map[string]string{
-		"clusterfreeze-selectors.hlnr.io": "a user who may edit a Microservice can leave a ClusterFreeze by changing labels",
-		"freeze-selectors.hlnr.io":        "a user who may edit a Microservice can leave a Freeze by changing labels",
+		"clusterfreeze-selectors.hlnr.io": "a user who may edit a Microservice can exclude it from a ClusterFreeze by changing its labels",
+		"freeze-selectors.hlnr.io":        "a user who may edit a Microservice can exclude it from a Freeze by changing its labels",
 		"decisions.hlnr.io":               "any user who may patch a release can change all its fields, and decisions are not signed",
 		"domains.hlnr.io":                 "the list of domains is not enforced",
 		"freezes.hlnr.io":                 "freezes are not signed, and any user who may write a freeze can name another user as its author",
@@ -243,7 +243,7 @@ func (d *doctor) checkAdmission(ctx context.Context) {
 		case err != nil:
 			d.unknown("Admission", "the ValidatingAdmissionPolicy "+name, err)
 		case !slices.Contains(binding.Spec.ValidationActions, admissionv1.Deny):
-			d.add(Problem, "Admission", d.install, "the binding %s does not deny: %s", name, without[name])
+			d.add(Problem, "Admission", d.install, "the binding %s does not deny requests: %s", name, without[name])
 		default:
 			d.add(OK, "Admission", "", "%s is enforced", name)
 		}

@@ -98,14 +98,14 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 		Short:   "Check the installation and all objects for known problems",
 		GroupID: cli.GroupCheck,
 		Long: `doctor checks the version of Kubernetes, the CRDs, your permissions, the admission policies, the manager, the
-clock, the kinds of the Gateway API, the Secrets to which objects refer, each object of hlnr.io, the listeners of
-the Gateways for the hosts, and whether the Prometheus servers of analyses respond to this machine. Checks for which
-you lack permissions are shown as unknown, and counted in the last line. The command writes nothing to the cluster.
-It checks that Secrets exist, and does not read their content.
+clock, the kinds of the Gateway API, the Secrets to which objects refer, and each object of hlnr.io. It also checks
+whether the Gateways have listeners for the hosts of NetworkPolicies, and whether the Prometheus servers of analyses
+respond to this machine. Checks for which you lack permissions are shown as unknown, and counted in the last line.
+The command writes nothing to the cluster. It checks that Secrets exist, and does not read their content.
 
 --report writes an archive with the findings and the objects, without secrets, to share with others. The values of
-environment variables, arguments, headers and annotations of other tools, and all texts that look like tokens, are
-removed. Read the archive before you send it.
+environment variables, arguments and headers, the values of annotations of other tools, and all texts that look
+like tokens are removed. Read the archive before you send it.
 
 Exit codes: 0 no problem was found; 1 the cluster cannot be reached, or no problem was found but some checks need
 permissions that you do not have; 3 problems were found.`,

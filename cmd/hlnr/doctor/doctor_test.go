@@ -419,8 +419,8 @@ func TestClusterRoleOfAnEarlierVersion(t *testing.T) {
 	}
 }
 
-// TestEndedFreeze checks that doctor reports a freeze that has ended if its status, which no manager updates, still reports that it
-// applies.
+// TestEndedFreeze checks that doctor reports a freeze that has ended if its status, which no manager updates, still reports that the
+// freeze applies.
 func TestEndedFreeze(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -458,7 +458,8 @@ func TestHostileFindings(t *testing.T) {
 	}
 }
 
-// TestSummary checks that the last line contains the number of checks that were not possible, so that users do not assume that they passed.
+// TestSummary checks that the last line contains the number of checks that were not possible, so that users do not assume that these
+// checks passed.
 func TestSummary(t *testing.T) {
 	t.Parallel()
 	r := Result{Findings: []Finding{{Level: Unknown, Check: "Permissions", Text: "a"}, {Level: Unknown, Check: "CRDs", Text: "b"}}}

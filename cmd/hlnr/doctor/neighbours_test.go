@@ -17,7 +17,7 @@ import (
 )
 
 // TestSecretsOfASharedAnalysis checks that the Secrets of a ClusterAnalysisTemplate must exist in the namespace of each Microservice that uses the
-// template. A missing Secret is a problem, as for an analysis of the Microservice or an AnalysisTemplate.
+// template. A missing Secret is a problem, as it is for an analysis in the Microservice or in an AnalysisTemplate.
 func TestSecretsOfASharedAnalysis(t *testing.T) {
 	t.Parallel()
 	scheme, err := cli.Scheme()
@@ -44,7 +44,7 @@ func TestSecretsOfASharedAnalysis(t *testing.T) {
 	}
 }
 
-// TestPreviewWithoutPods checks that doctor also reports the active release of a preview without a ready pod, although the
+// TestPreviewWithoutPods checks that doctor also reports a preview whose active release has no ready pod, although the
 // Microservice's condition Ready does not depend on previews.
 func TestPreviewWithoutPods(t *testing.T) {
 	t.Parallel()

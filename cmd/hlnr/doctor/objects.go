@@ -144,8 +144,8 @@ func judgeActive(in view.Input, ms *v1alpha1.Microservice, now time.Time) (found
 	return found
 }
 
-// unavailableSince returns the time since which a release has lacked ready pods, according to its condition or, without one, to the condition of its
-// Microservice.
+// unavailableSince returns the time since which a release has lacked ready pods, according to the condition of the release or, if the
+// release does not have this condition, according to the condition of its Microservice.
 func unavailableSince(in view.Input, ms *v1alpha1.Microservice, release string) time.Time {
 	for i := range in.Releases {
 		if o := &in.Releases[i]; o.Namespace == ms.Namespace && o.Name == release {

@@ -104,7 +104,7 @@ var dropped = map[string]bool{"managedFields": true, "kubectl.kubernetes.io/last
 var valued = map[string]bool{"env": true, "headers": true, "httpHeaders": true, "volumeAttributes": true, "body": true, "data": true, "stringData": true, "binaryData": true, "args": true, "command": true, "webhookSecret": true, "caBundle": true}
 
 // clean removes secrets from a decoded object: the values of environment variables, headers, arguments and data,
-// annotations of other tools, and all parts of texts that look like secrets.
+// the values of annotations of other tools, and all parts of texts that look like secrets.
 func clean(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -22,7 +22,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// checkGateways checks that the Gateways of policies exist, are programmed, and have listeners for their hosts.
+// checkGateways checks that the Gateways of policies exist, are programmed, and have listeners for the hosts of the policies.
 func (d *doctor) checkGateways(ctx context.Context, objects []client.Object) {
 	named := map[client.ObjectKey][]*v1alpha1.NetworkPolicy{}
 	for _, o := range objects {
@@ -104,7 +104,7 @@ func hostsOf(p *v1alpha1.NetworkPolicy) []string {
 	return slices.Sorted(maps.Keys(hosts))
 }
 
-// sectionsOf returns the listeners of a Gateway that a policy uses.
+// sectionsOf returns the listeners that a policy uses in a Gateway.
 func sectionsOf(p *v1alpha1.NetworkPolicy, g *gatewayv1.Gateway) (out []gatewayv1.Listener) {
 	for _, l := range g.Spec.Listeners {
 		for _, ref := range p.Spec.Provider.Gateway.ParentRefs {

@@ -62,9 +62,10 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 		Long: `explain prints for each tag whether an ImagePolicy offers the tag, or why it rejects the tag. The output is
 in the order of selection: the newest version first, and tags that are not versions last.
 
-For the name of an ImagePolicy in the cluster, or of a Microservice, it prints the contents of the policy's
+For the name of an ImagePolicy or a Microservice in the cluster, the command prints the contents of the policy's
 status: all offered versions, and the newest rejected tags, ten by default and twenty with --all. With --scan, or with
-credentials or certificates, the command scans the registry from this machine instead. With a file of tags (--tags), it evaluates these tags.
+credentials or certificates, the command scans the registry from this machine instead. With a file of tags (--tags), the command
+evaluates these tags.
 
 For a manifest (-f), the command runs a first scan without a cluster. The manifest is validated as an API
 server validates it. The tags come from the registry or from a file. With a file, the command does not use
@@ -73,7 +74,7 @@ its progress to standard error every few seconds. It ignores the state of a clus
 Microservice uses, and the times at which versions were first seen.
 
 Exit codes: 0 at least one version is offered, 1 the command failed, 2 the command line or the input is
-invalid, 3 no version is offered.`,
+invalid, 3 no version is offered, 4 the timeout expired.`,
 		Example: `  # Show what the policy in the cluster offers
   hlnr explain shop -n shop
 
@@ -137,7 +138,8 @@ func (o options) run(ctx context.Context, f *cli.Factory, stdin io.Reader, stdou
 	}
 	explanation, problem := o.explain(ctx, policy, stdin, progress)
 	var e *cli.Exit
-	if errors.As(problem, &e) && e.Code == cli.ExitUsage {
+	ended := errors.As(problem, &e)
+	if ended && e.Code == cli.ExitUsage {
 		return problem
 	}
 	if problem == nil || explanation.Tags > 0 && explanation.Untimed == 0 {
@@ -146,6 +148,8 @@ func (o options) run(ctx context.Context, f *cli.Factory, stdin io.Reader, stdou
 		}
 	}
 	switch {
+	case ended:
+		return problem
 	case problem != nil:
 		return cli.Failed(problem)
 	case len(explanation.Offered) == 0:
@@ -219,7 +223,7 @@ func (o options) validate() error {
 }
 
 // explain explains a policy with the tags from a file or from the registry.
-func (o options) explain(ctx context.Context, policy *v1alpha1.ImagePolicy, stdin io.Reader, progress func(imagepolicy.Progress)) (imagepolicy.Explanation, error) {
+func (o options) explain(parent context.Context, policy *v1alpha1.ImagePolicy, stdin io.Reader, progress func(imagepolicy.Progress)) (imagepolicy.Explanation, error) {
 	if o.tags != "" {
 		text, err := read(o.tags, stdin)
 		if err != nil {
@@ -240,12 +244,15 @@ func (o options) explain(ctx context.Context, policy *v1alpha1.ImagePolicy, stdi
 		return imagepolicy.Explanation{}, cli.Usage(err)
 	}
 	scanner := registry.New(registry.Options{UserAgent: "hlnr/" + o.version, Outbound: ownMachine})
-	ctx, cancel := context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("not complete after %s: select fewer tags with spec.tagFilter, or increase --timeout", o.timeout))
+	ctx, cancel := context.WithTimeoutCause(parent, o.timeout, fmt.Errorf("not complete after %s: select fewer tags with spec.tagFilter, or increase --timeout", o.timeout))
 	defer cancel()
 	explanation, err := imagepolicy.Explain(ctx, policy, scanner, auth, certificates, o.platform, progress)
 	var s *status.Error
 	if errors.As(err, &s) && s.Reason == v1alpha1.ReasonInvalidSpec {
 		return explanation, cli.Usage(fmt.Errorf("%s: %w", nameOf(o.file), err))
+	}
+	if err != nil && ctx.Err() != nil && parent.Err() == nil {
+		return explanation, cli.TimedOut(err)
 	}
 	return explanation, o.withFix(err)
 }
@@ -253,7 +260,7 @@ func (o options) explain(ctx context.Context, policy *v1alpha1.ImagePolicy, stdi
 // ownMachine is a policy that allows registries on this machine.
 var ownMachine = (*outbound.Policy)(nil).Trusting("127.0.0.1").Trusting("::1").Trusting("localhost")
 
-// withFix adds the flags with which the user can fix an error. These flags replace fields of the specification that refer to
+// withFix adds to an error the flags with which the user can fix it. These flags replace fields of the specification that refer to
 // Secrets, which the command does not read.
 func (o options) withFix(err error) error {
 	switch kind := registry.KindOf(err); {

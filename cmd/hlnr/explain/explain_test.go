@@ -91,7 +91,7 @@ func TestExplainTags(t *testing.T) {
 
 const smallPolicy = "apiVersion: hlnr.io/v1alpha1\nkind: ImagePolicy\nmetadata: {name: shop}\nspec: {image: registry.example.com/shop}\n"
 
-// TestExplainRefuses checks that invalid input ends with exit code 2, and a message that contains the fix.
+// TestExplainRefuses checks that invalid input results in exit code 2, and in a message that contains the fix.
 func TestExplainRefuses(t *testing.T) {
 	t.Parallel()
 	policy := func(spec string) string {
@@ -156,7 +156,8 @@ func TestExplainRefuses(t *testing.T) {
 	}
 }
 
-// TestExplainFindsThePolicy checks that explain can read a manifest from a cluster, with a status and next to other manifests.
+// TestExplainFindsThePolicy checks that explain can read a manifest that was exported from a cluster, with a status, and together with other
+// manifests.
 func TestExplainFindsThePolicy(t *testing.T) {
 	t.Parallel()
 	other := strings.Replace(smallPolicy, "name: shop", "name: cart", 1)
@@ -336,7 +337,7 @@ func TestExplainHalfAnAnswer(t *testing.T) {
 	}
 }
 
-// TestGuide checks the examples of the guide on version groups: its first policy with its tags, and its table of ranges.
+// TestGuide checks the examples of the guide on version groups: the first policy with its tags, and the table of ranges.
 func TestGuide(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../docs/how-to/version-groups.md")
@@ -386,8 +387,8 @@ func TestGuide(t *testing.T) {
 	}
 }
 
-// TestExplainTakesDocuments checks that explain accepts each ImagePolicy in the documents that an API server accepts in
-// test/docs.
+// TestExplainTakesDocuments checks that explain accepts each ImagePolicy in docs. The tests in test/docs check that an API server
+// accepts these ImagePolicies.
 func TestExplainTakesDocuments(t *testing.T) {
 	t.Parallel()
 	whole := regexp.MustCompile("(?ms)^ *```yaml\n(.*?)^ *```$")

@@ -55,7 +55,7 @@ func TestExplainOfManyTimes(t *testing.T) {
 	}
 
 	code, out, stderr := hlnr(t, manifest, "explain", "-f", "-", "--timeout", "1ns")
-	if code != cli.ExitFailed || out != "" || !strings.Contains(stderr, "not complete after 1ns: select fewer tags with spec.tagFilter, or increase --timeout") {
+	if code != cli.ExitTimeout || out != "" || !strings.Contains(stderr, "not complete after 1ns: select fewer tags with spec.tagFilter, or increase --timeout") {
 		t.Errorf("without time: exit code %d, output %q, error %q", code, out, stderr)
 	}
 

@@ -119,7 +119,7 @@ func merge(offered, rejected []judged) []judged {
 	return append(append(all, offered...), rejected...)
 }
 
-// notes describes the checks that a cluster would perform, but this run did not.
+// notes describes the checks that a cluster would perform, but that this run did not perform.
 func notes(policy *v1alpha1.ImagePolicy, e imagepolicy.Explanation, o options) (notes []string) {
 	spec := &policy.Spec
 	if o.tags != "" {

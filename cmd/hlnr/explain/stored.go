@@ -16,8 +16,8 @@ import (
 	versions "github.com/heighliner/heighliner/internal/version"
 )
 
-// stored reads an ImagePolicy in the cluster. The argument is the name of the ImagePolicy or, if there is no such
-// ImagePolicy, of a Microservice that uses it. A resource such as "imgp/" can precede the name.
+// stored reads an ImagePolicy in the cluster. The argument is the name of the ImagePolicy or, if no
+// ImagePolicy has this name, of a Microservice that uses the ImagePolicy. A resource such as "imgp/" can precede the name.
 func stored(ctx context.Context, c client.Client, namespace, arg string) (*v1alpha1.ImagePolicy, error) {
 	kind, name, typed := strings.Cut(arg, "/")
 	if !typed {
@@ -105,11 +105,12 @@ func storedReport(policy *v1alpha1.ImagePolicy, o options) report {
 	total = max(total, len(s.Candidates))
 	r.Tags += total
 	r.Hidden, r.Hint = total-len(shown), "use --all to show them"
-	if len(shown) == len(s.Candidates) {
-		r.Hint = "use --scan to read the registry from this machine and list all"
-	}
-	if explicable(policy) != nil {
+	switch {
+	case len(shown) < len(s.Candidates):
+	case explicable(policy) != nil:
 		r.Hint = "the status lists at most 20"
+	default:
+		r.Hint = "use --scan to read the registry from this machine and list all tags"
 	}
 	rejected := make([]judged, 0, len(shown))
 	for _, x := range shown {

@@ -40,7 +40,8 @@ func cluster(t *testing.T, objects map[string]any) string {
 	return file(t, fmt.Sprintf("apiVersion: v1\nkind: Config\nclusters: [{name: c, cluster: {server: %q}}]\ncontexts: [{name: c, context: {cluster: c}}]\ncurrent-context: c\n", server.URL))
 }
 
-// TestExplainOfTheCluster checks that explain prints the status of the policy for the name of an ImagePolicy or a Microservice.
+// TestExplainOfTheCluster checks that explain prints the status of the policy if the argument is the name of an ImagePolicy or
+// of a Microservice.
 func TestExplainOfTheCluster(t *testing.T) {
 	t.Parallel()
 	policy := &v1alpha1.ImagePolicy{TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "ImagePolicy"}, ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "images"}}
@@ -57,15 +58,17 @@ func TestExplainOfTheCluster(t *testing.T) {
 	lost.Name, lost.Spec.ImagePolicyRef.Name = "lost", "nothing"
 	empty := policy.DeepCopy()
 	empty.Name, empty.Status.Releases = "empty", nil
+	github := policy.DeepCopy()
+	github.Name, github.Spec.Source = "github", &v1alpha1.ImageSource{GitHub: &v1alpha1.GitHubSource{Tags: &v1alpha1.GitHubTags{}}}
 	namespace := &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
-	kubeconfig := cluster(t, map[string]any{"/api/v1/namespaces/shop": namespace, "imagepolicies/images": policy, "imagepolicies/empty": empty, "microservices/web": ms, "microservices/lost": lost})
+	kubeconfig := cluster(t, map[string]any{"/api/v1/namespaces/shop": namespace, "imagepolicies/images": policy, "imagepolicies/empty": empty, "imagepolicies/github": github, "microservices/web": ms, "microservices/lost": lost})
 	table := `TAG          VERSION      GROUP   VERDICT   REASON
 1.2.0-rc.1   1.2.0-rc.1   -       Level     prereleases are off
 v1.1.0       1.1.0        1.x     Offered   newest of its group
 1.0.0        1.0.0        1.x     Offered
 latest       -            -       Parse     not a version
 
-43 tags: 2 offered in 1 group, latest 1.1.0; 41 rejected (1 Level, 40 Parse); 39 of them not shown, use --scan to read the registry from this machine and list all
+43 tags: 2 offered in 1 group, latest 1.1.0; 41 rejected (1 Level, 40 Parse); 39 of them not shown, use --scan to read the registry from this machine and list all tags
 note: this is the status of ImagePolicy shop/images, as the manager wrote it; --scan reads the registry from this machine
 `
 	for name, c := range map[string]struct {
@@ -78,6 +81,8 @@ note: this is the status of ImagePolicy shop/images, as the manager wrote it; --
 		"service":              {[]string{"web"}, cli.ExitYes, table},
 		"service by resource":  {[]string{"msvc/web", "--all"}, cli.ExitYes, table},
 		"fewer rejected":       {[]string{"web", "--refused", "1"}, cli.ExitYes, "40 of them not shown, use --all to show them"},
+		"fewer from GitHub":    {[]string{"github", "--refused", "1"}, cli.ExitYes, "40 of them not shown, use --all to show them"},
+		"from GitHub":          {[]string{"github"}, cli.ExitYes, "39 of them not shown, the status lists at most 20"},
 		"JSON":                 {[]string{"web", "-o", "json"}, cli.ExitYes, `"latest": "1.1.0"`},
 		"with tags":            {[]string{"web", "--tags", file(t, "2.0.0\n")}, cli.ExitYes, "1 tag: 1 offered in 1 group, latest 2.0.0"},
 		"nothing offered":      {[]string{"empty"}, cli.ExitNo, "none offered"},

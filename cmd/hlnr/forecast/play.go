@@ -30,8 +30,8 @@ type Forecast struct {
 	Duration time.Duration `json:"duration"`
 	// People is the number of required approvals. Duration does not include the time until users give them.
 	People int `json:"people"`
-	// Open describes the condition that, at the end of the forecast, blocks a rollout without a time limit. It is empty if no
-	// rollout is blocked.
+	// Open describes the condition that blocks a rollout indefinitely at the end of the forecast. It is empty if no rollout is
+	// blocked.
 	Open string `json:"open,omitempty"`
 	// Outcome is the outcome of the decision from [Facts.Decide]. It is empty without a decision, or if the decision is
 	// not handled.

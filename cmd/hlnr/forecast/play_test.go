@@ -35,8 +35,8 @@ func shop(steps ...release.Step) *Facts {
 	return f
 }
 
-// advance replaces the facts with those that result from a number of plans at the same time. respond changes the cluster after
-// each plan.
+// advance replaces the facts with the facts that result from a number of successive plans. All plans use now as their time.
+// respond changes the cluster after each plan.
 func advance(f *Facts, now time.Time, plans int, respond func(*play, release.Result) bool) {
 	p := &play{o: f.Observed, objects: slices.Clone(f.objects), start: start, now: now, asked: map[string]bool{}}
 	for range plans {
@@ -81,7 +81,8 @@ func TestPlay(t *testing.T) {
 	}
 }
 
-// TestPlayOfTwoApprovals checks that a step waits for all required approvals: after the first approval, the second is missing.
+// TestPlayOfTwoApprovals checks that a step waits for all required approvals: after the first approval, the second approval is
+// still missing.
 func TestPlayOfTwoApprovals(t *testing.T) {
 	t.Parallel()
 	f := shop(release.Step{Name: "half", Weight: 50, Approval: true, Approvers: 2, ApproversFrom: []string{"managers"}})
@@ -138,8 +139,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestPlayOfJobs checks that the forecast calls the hooks of the next version, which have Jobs, after a release is superseded or aborted.
-// It does not wait for a report from that release.
+// TestPlayOfJobs checks that, after a release is superseded or aborted, the forecast calls the hooks of the next version, which have Jobs.
+// The forecast does not wait for a report from the superseded or aborted release.
 func TestPlayOfJobs(t *testing.T) {
 	t.Parallel()
 	for what, end := range map[string]func(f *Facts){

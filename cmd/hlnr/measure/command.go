@@ -73,7 +73,7 @@ or there was no traffic; 5 the canary would have waited for a user.`,
 		Example: `  # Check whether a canary that is as good as the active release would continue now
   hlnr analysis test shop
 
-  # Show how often it would have failed since yesterday
+  # Show how often the canary would have failed since yesterday
   kubectl -n monitoring port-forward svc/prometheus 9090 &
   hlnr analysis test -f shop.yaml --since 24h --prometheus http://127.0.0.1:9090`,
 		Args:              cobra.MaximumNArgs(1),
@@ -123,7 +123,7 @@ func (t *test) run(ctx context.Context, name string) error {
 		return err
 	}
 	if spec == nil {
-		return cli.Usage(fmt.Errorf("Microservice %s has no spec.updateStrategy.canary.analysis: name a manifest with an analysis with -f", name))
+		return cli.Usage(fmt.Errorf("Microservice %s has no spec.updateStrategy.canary.analysis: use -f to name a manifest with an analysis", name))
 	}
 	tried, err := at(*spec.DeepCopy(), t.prometheus)
 	if err != nil {

@@ -176,7 +176,7 @@ func TestPast(t *testing.T) {
 	s.want(cli.ExitUsage, "name a Microservice, or a manifest")
 }
 
-// TestAnswers checks that each kind of response without a value has its result and exit code.
+// TestAnswers checks the result and the exit code for measurements that neither pass nor fail.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	s := begin(t, func(string, time.Time) (float64, bool) { return 0, false })
@@ -191,7 +191,7 @@ func TestAnswers(t *testing.T) {
 	inconclusive.want(cli.ExitWaits, "the canary would have waited for a user", "shop")
 }
 
-// TestManifest tests the analysis of a manifest with the releases of the cluster.
+// TestManifest tests the analysis in a manifest with the releases in the cluster.
 func TestManifest(t *testing.T) {
 	t.Parallel()
 	s := begin(t, func(query string, _ time.Time) (float64, bool) {

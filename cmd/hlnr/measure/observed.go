@@ -23,7 +23,8 @@ const (
 )
 
 // Observe adds the shares of traffic that Prometheus observed to the input of a view. The shares stay empty if no server is
-// configured, or if the server does not have them. Observe returns the first error only if the address is that of the flag.
+// configured, or if the server does not have them. Observe returns the first error of a query only if the user set the
+// address with the flag.
 func Observe(ctx context.Context, f *cli.Factory, in *view.Input, namespace, address string) error {
 	specs, err := specsOf(in, address)
 	if err != nil || len(specs) == 0 {

@@ -177,8 +177,8 @@ func again(r view.Release) string {
 	return ""
 }
 
-// releaseFor returns the release with a version or a name. If wanted is empty, releaseFor returns the release that is being rolled out,
-// and otherwise the active release of the newest group.
+// releaseFor returns the release with a version or a name. If wanted is empty, releaseFor returns the release that is being rolled out
+// or, if there is no such release, the active release of the newest group.
 func releaseFor(s view.Service, wanted string) (view.Release, error) {
 	var best view.Release
 	var names []string
@@ -203,8 +203,11 @@ func releaseFor(s view.Service, wanted string) (view.Release, error) {
 			}
 		}
 	}
-	if best.Name == "" {
-		return best, cli.Unknown("release of "+s.Name, cmp.Or(wanted, "any"), names)
+	switch {
+	case best.Name == "" && wanted == "":
+		return best, cli.No(fmt.Errorf("%s has no release", s.Name))
+	case best.Name == "":
+		return best, cli.Unknown("release of "+s.Name, wanted, names)
 	}
 	return best, nil
 }

@@ -100,7 +100,7 @@ func (l *live) refresh() {
 		l.service = s
 		if now := l.asked; now != nil {
 			if now = l.action(l.asked.Verb); now == nil || *now != *l.asked {
-				l.note, l.asked = l.asked.Verb+" was not done: the rollout has moved on", nil
+				l.note, l.asked = l.asked.Verb+" was not done: the rollout has changed", nil
 			}
 		}
 		return

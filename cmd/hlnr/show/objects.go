@@ -41,7 +41,7 @@ func objects(ctx context.Context, f *cli.Factory, q query) (view.Input, error) {
 	return in, err
 }
 
-// readable reads the input of a view like objects. It also returns the errors for objects that the user may not read, because an
+// readable reads the input of a view, as objects does. It also returns the errors for objects that the user may not read, because an
 // answer that depends on these objects is not known.
 func readable(ctx context.Context, f *cli.Factory, q query) (view.Input, []error, error) {
 	c, err := f.Client()
@@ -82,7 +82,8 @@ func findIn(ctx context.Context, f *cli.Factory, in view.Input, namespace, name 
 	return found, explained(ctx, f, namespace, err)
 }
 
-// explained converts errors of views like explain. If a namespace does not have a service, explained searches other namespaces for it.
+// explained converts errors of views, as explain does. If a namespace does not have a service, explained searches other namespaces for
+// the service.
 func explained(ctx context.Context, f *cli.Factory, namespace string, err error) error {
 	var unknown *view.Unknown
 	if !errors.As(err, &unknown) || unknown.What != microserviceWord && unknown.What != nameWord {

@@ -75,7 +75,7 @@ func stage(t *testing.T, name string) scene {
 	return s
 }
 
-// create creates an object, and then writes the status of the copy.
+// create creates the object o, and then writes its status. The argument status is a copy of o with this status.
 func (s scene) create(o, status client.Object) {
 	s.Helper()
 	o.SetNamespace(s.namespace)
@@ -177,7 +177,8 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// TestWhyOfAHostElsewhere checks that why searches for a host in all namespaces that the user may list, if the namespace does not have the host.
+// TestWhyOfAHostElsewhere checks that why searches for a host in all namespaces if the namespace of the command does not have the host. If
+// the user may not list NetworkPolicies in all namespaces, the message reports that only one namespace was searched.
 func TestWhyOfAHostElsewhere(t *testing.T) {
 	t.Parallel()
 	s := stage(t, "approval")
@@ -235,7 +236,8 @@ func (s scene) reader(name string) string {
 	return name
 }
 
-// TestServiceElsewhere checks that the error for an unknown service lists other namespaces with a service with this name.
+// TestServiceElsewhere checks that the error for an unknown service lists the other namespaces that have a service with this
+// name.
 func TestServiceElsewhere(t *testing.T) {
 	t.Parallel()
 	s := stage(t, "active")
@@ -264,7 +266,7 @@ func TestWhyOfAVersionThatNoServiceHas(t *testing.T) {
 		want      string
 	}{
 		"no service":   {view.Input{}, "prod", "there is no Microservice in namespace prod, and so no version v1.2.0: name another namespace with -n, or use -A for all namespaces"},
-		"two services": {two, "", "no Microservice in the cluster has or is offered version v1.2.0: ask about one Microservice with hlnr why -n NAMESPACE MICROSERVICE v1.2.0"},
+		"two services": {two, "", "in the cluster, no Microservice has version v1.2.0, and no ImagePolicy offers it: ask about one Microservice with hlnr why -n NAMESPACE MICROSERVICE v1.2.0"},
 	} {
 		if _, err := ask(test.in, test.namespace, []string{"v1.2.0"}, time.Now()); err == nil || err.Error() != test.want {
 			t.Errorf("%s: %v", name, err)
@@ -368,7 +370,7 @@ func TestFollowers(t *testing.T) {
 	}
 }
 
-// TestDefaultContainer checks that logs prints the logs of the default container of kubectl.
+// TestDefaultContainer checks that logs prints the logs of the container that is the default for kubectl.
 func TestDefaultContainer(t *testing.T) {
 	t.Parallel()
 	pod := corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "proxy"}, {Name: "shop"}}}}
@@ -380,8 +382,21 @@ func TestDefaultContainer(t *testing.T) {
 	}
 }
 
-// TestLogsOfSeveralPods checks that logs prints the logs of all pods that have one, although the log of another pod cannot
-// be read.
+// TestLogsWithoutReleases checks that logs reports that a service has no release, and that the error for an unknown version contains the
+// versions of the service.
+func TestLogsWithoutReleases(t *testing.T) {
+	t.Parallel()
+	var exit *cli.Exit
+	if _, err := releaseFor(view.Service{Name: "shop"}, ""); !errors.As(err, &exit) || exit.Code != cli.ExitNo || err.Error() != "shop has no release" {
+		t.Errorf("error %v", err)
+	}
+	one := view.Service{Name: "shop", Groups: []view.Group{{Releases: []view.Release{{Name: "shop-1", Version: "1.0.0"}}}}}
+	if _, err := releaseFor(one, "2.0.0"); !errors.As(err, &exit) || exit.Code != cli.ExitUsage || !strings.Contains(err.Error(), "1.0.0") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// TestLogsOfSeveralPods checks that logs prints all logs that can be read, even if the log of one pod cannot be read.
 func TestLogsOfSeveralPods(t *testing.T) {
 	t.Parallel()
 	var pods []corev1.Pod

@@ -21,7 +21,7 @@ func newStatus(f *cli.Factory) *cobra.Command {
 		Long: `Show a line for each group of each service: the active version, the canary with its
 share of traffic, and the state of the group. Services that wait for a user come first,
 then failed services, then services with a rollout in progress. Freezes that apply, and
-NotificationPolicies whose messages are not delivered, are listed first.`,
+NotificationPolicies whose messages are not delivered, are listed before the services.`,
 		Example: `  # List the services of the namespace
   hlnr status
 

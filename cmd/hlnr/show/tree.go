@@ -29,8 +29,8 @@ in the order of hlnr status; as JSON, the output is a Board.
 The output contains the names of pods that are not ready, and the number of the other pods.
 
 With --watch, the command follows changes. On a terminal, the view is redrawn in place, and you can
-press keys to continue, deprecate, retry or adopt a release, after a confirmation. Otherwise, the
-command prints a line for each release, and then a line for each change.`,
+press keys to continue, deprecate, retry or adopt a release. Each of these actions requires a
+confirmation. Without a terminal, the command prints a line for each release, and then a line for each change.`,
 		Example: `  hlnr tree shop
   hlnr tree shop -w
 

@@ -56,7 +56,7 @@ func TestWatchLines(t *testing.T) {
 	}
 }
 
-// newTestLive returns a live tree of a story, and the commands that it ran.
+// newTestLive returns a live tree of a story, and the list to which the tree adds the commands that it runs.
 func newTestLive(t *testing.T, name string) (*live, *[]string) {
 	t.Helper()
 	for _, s := range viewtest.Stories() {
@@ -135,7 +135,7 @@ func TestLiveForgetsAStaleQuestion(t *testing.T) {
 	}
 	in.Microservices[0] = *ms
 	l.Update(objectsRead{in})
-	if got := l.View().Content; l.asked != nil || !strings.Contains(got, "continue was not done: the rollout has moved on") {
+	if got := l.View().Content; l.asked != nil || !strings.Contains(got, "continue was not done: the rollout has changed") {
 		t.Errorf("asked %+v:\n%s", l.asked, got)
 	}
 	press(l, "y")

@@ -74,7 +74,8 @@ waits for a user.`,
 	return cmd
 }
 
-// answer reads the objects, and answers a question. If the namespace does not have a host, answer searches all namespaces.
+// answer reads the objects, and answers a question. If the namespace does not have the host of the question, answer searches all
+// namespaces.
 func answer(ctx context.Context, f *cli.Factory, q query, args []string, prometheus *string) (view.Answer, error) {
 	a, missing, err := answerIn(ctx, f, q, args, prometheus)
 	host, path := hostOf(args)
@@ -110,7 +111,7 @@ func answerIn(ctx context.Context, f *cli.Factory, q query, args []string, prome
 }
 
 // namespaceOf returns the only namespace with a NetworkPolicy that has a host and a path. unknown is the error of the search in the
-// namespace here.
+// namespace with the name here.
 func namespaceOf(ctx context.Context, f *cli.Factory, here, host, path string, unknown *view.Unknown) (string, error) {
 	c, err := f.Client()
 	if err != nil {
@@ -208,7 +209,7 @@ func ask(in view.Input, namespace string, args []string, now time.Time) (view.An
 	return askName(in, namespace, args[0], now)
 }
 
-// downVersion returns the active version of a group without a ready pod, or an empty string.
+// downVersion returns an active version that has no ready pod, or an empty string.
 func downVersion(s view.Service) string {
 	for _, g := range s.Groups {
 		for _, r := range g.Releases {
@@ -320,7 +321,7 @@ func askUnknownVersion(in view.Input, namespace, wanted string, now time.Time) (
 		}
 		return view.WhyVersion(in, ms.Namespace, ms.Name, wanted, now)
 	}
-	return view.Answer{}, cli.Usage(fmt.Errorf("no Microservice in %s has or is offered version %s: ask about one Microservice with %s", where, wanted, command(in, namespace, wanted)))
+	return view.Answer{}, cli.Usage(fmt.Errorf("in %s, no Microservice has version %s, and no ImagePolicy offers it: ask about one Microservice with %s", where, wanted, command(in, namespace, wanted)))
 }
 
 // askPod answers a question about a pod in the namespace, or in the only namespace that has a pod with this name.

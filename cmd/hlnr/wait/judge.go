@@ -30,7 +30,7 @@ type question struct {
 	version string
 	// state is active, canary, approval or step=NAME.
 	state string
-	// throughApprovals reports whether the command continues while the version waits for a user or for the end of a freeze.
+	// throughApprovals reports whether the command keeps waiting while the version waits for a user or for the end of a freeze.
 	throughApprovals bool
 	// command is [cli.Factory.Command].
 	command func(namespace, verb string, args ...string) string
@@ -48,13 +48,14 @@ type snapshot struct {
 	policy *v1alpha1.ImagePolicy
 	// release is the release of the version, or nil if it does not exist or cannot be read.
 	release *v1alpha1.VersionedMicroservice
-	// routing contains the NetworkPolicies of the Microservice that the user may read.
+	// routing contains those NetworkPolicies of the Microservice that the user may read.
 	routing []v1alpha1.NetworkPolicy
 	now     time.Time
 }
 
 // unrouted describes why no NetworkPolicy has routed a group yet. The text is empty if a NetworkPolicy has routed the group, or if there
-// is no NetworkPolicy. The first release of such a group becomes active when it is available, even if it gets no traffic yet.
+// is no NetworkPolicy. The first release of an unrouted group becomes active when it is available, even if it gets no
+// traffic yet.
 func (s snapshot) unrouted(g *v1alpha1.ReleaseGroup) (text string) {
 	for i := range s.routing {
 		p := &s.routing[i]
@@ -74,7 +75,7 @@ func (s snapshot) unrouted(g *v1alpha1.ReleaseGroup) (text string) {
 	return text
 }
 
-// withoutPods describes why a release has no ready pod. The text is empty if the release has a ready pod, or if this is not known.
+// withoutPods describes why a release has no ready pod. The text is empty if the release has a ready pod, or if its pods are not known.
 func (s snapshot) withoutPods(row *v1alpha1.Release) string {
 	o := s.release
 	if o != nil && s.ms.Spec.Availability.Exclusive && o.Spec.Replicas == 0 && s.rolling(row) {
@@ -224,8 +225,8 @@ func isInconclusive(release *v1alpha1.VersionedMicroservice, run *v1alpha1.Rollo
 	return a.Phase == v1alpha1.AnalysisInconclusive && a.Run == run.Sequence && a.Step == run.Step
 }
 
-// halted returns the answer for a pause or a freeze that stops a release. The answer is nil if nothing stops the release, or if the command
-// waits through approvals. Neither a pause nor a freeze stops the return to a release that is pinned or that replaces a denied release.
+// halted returns the answer for a pause or a freeze that stops a release. The answer is nil if nothing stops the release, or if
+// throughApprovals is set. Neither a pause nor a freeze stops the return to a release that is pinned or that replaces a denied release.
 func (q question) halted(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) *answer {
 	switch {
 	case q.throughApprovals, row.Promoted > 0 && (s.pinnedTo(g, q.version) || view.Denied(s.policy, g, g.Active)):
@@ -273,7 +274,7 @@ func (q question) judgeAbsent(s snapshot, g *v1alpha1.ReleaseGroup) *answer {
 }
 
 // stopped returns the answer if the Microservice does not start new releases because of a pause or a freeze. The answer is nil if new releases
-// start, or if the command waits through approvals.
+// start, or if throughApprovals is set.
 func (q question) stopped(s snapshot) *answer {
 	switch {
 	case q.throughApprovals:
@@ -314,8 +315,8 @@ func (s snapshot) offer(wanted string) *v1alpha1.OfferedRelease {
 
 func (s snapshot) offered(wanted string) bool { return s.offer(wanted) != nil }
 
-// row returns the release of a version, and the group of the version. If the version has several releases, row returns the release in
-// progress or the active release, and otherwise the release whose status changed last.
+// row returns the release of a version, and the group of the version. If the version has several releases, row returns the release whose
+// rollout is in progress or the active release. If there is neither, row returns the release whose status changed last.
 func (s snapshot) row(wanted string) (group *v1alpha1.ReleaseGroup, row *v1alpha1.Release) {
 	for i := range s.ms.Status.ReleaseGroups {
 		g := &s.ms.Status.ReleaseGroups[i]
@@ -346,7 +347,8 @@ func (s snapshot) row(wanted string) (group *v1alpha1.ReleaseGroup, row *v1alpha
 // passing contains the verdicts that a later scan can change, for example because an image exists by then.
 var passing = map[version.Verdict]bool{version.VerdictMinAge: true, version.VerdictExists: true, version.VerdictLimits: true, version.VerdictPlatform: true}
 
-// filtered describes why the ImagePolicy does not offer a version. The text is empty if the ImagePolicy offers the version, or has not found it.
+// filtered describes why the ImagePolicy does not offer a version. The text is empty if the ImagePolicy offers the version or has not found
+// it, or if a later scan can change the result.
 func (s snapshot) filtered(wanted string) string {
 	if s.policy == nil || s.offered(wanted) {
 		return ""
@@ -443,7 +445,7 @@ func (q question) reached(ms *v1alpha1.Microservice, number int) bool {
 	return ok && number >= wanted
 }
 
-// stepNumber returns the number of the step with a name or a number, and whether the step exists.
+// stepNumber returns the number of the step that has the given name or number, and whether the step exists.
 func stepNumber(ms *v1alpha1.Microservice, name string) (int, bool) {
 	c := ms.Spec.UpdateStrategy.Canary
 	if c == nil {
@@ -556,8 +558,8 @@ func (q question) failed(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.Rel
 	return text
 }
 
-// decided returns the user who aborted a release and the reason, if the object still contains this decision. The text is empty if no user
-// aborted the release.
+// decided returns the user who aborted a release. The text includes the reason of the user if the object still contains this decision. The text
+// is empty if no user aborted the release.
 func decided(release *v1alpha1.VersionedMicroservice, row *v1alpha1.Release) string {
 	d := row.Decision
 	if d == nil || d.Action != v1alpha1.DecisionDeprecate || d.By == "" || row.Reason != "Aborted" {
@@ -629,7 +631,7 @@ func (s snapshot) cause(row *v1alpha1.Release) string {
 	return ""
 }
 
-// replacement describes the release that the group runs instead.
+// replacement describes the release that a group runs instead of a superseded release.
 func replacement(g *v1alpha1.ReleaseGroup) string {
 	if g.Rollout != nil {
 		for _, r := range g.Releases {

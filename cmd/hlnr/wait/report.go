@@ -21,8 +21,8 @@ type Change struct {
 	What string `json:"what"`
 	// Text describes the fact for users. It is empty if What is sufficient.
 	Text string `json:"text,omitempty"`
-	// Since is the time at which the fact became true, which can be long before Time. It is nil if the objects do not
-	// record this time.
+	// Since is the time at which the fact became true, which can be long before Time. If the objects do not record
+	// this time, it is the time at which the command read the fact, or nil if the first read found the fact.
 	Since *metav1.Time `json:"since,omitempty"`
 }
 

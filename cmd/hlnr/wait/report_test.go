@@ -14,7 +14,8 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 )
 
-// TestTimesOfLines checks that a line about a state that was reached before the command started has the time of the objects, or no time.
+// TestTimesOfLines checks that a line about a state that was reached before the command started has the time that the objects record, or
+// no time.
 func TestTimesOfLines(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 25, 14, 0, 0, 0, time.UTC)

@@ -45,7 +45,7 @@ func TestOlderVersionOfAnExclusiveGroup(t *testing.T) {
 	}
 }
 
-// TestFrozenCanary checks that the wait ends with the message that the planner wrote while a freeze holds a canary.
+// TestFrozenCanary checks that, while a freeze holds a canary, the wait ends with the message that the planner wrote.
 func TestFrozenCanary(t *testing.T) {
 	t.Parallel()
 	a, text := judged(t, "frozen", "1.1.0")
@@ -57,7 +57,7 @@ func TestFrozenCanary(t *testing.T) {
 	}
 }
 
-// TestStepInAFreeze checks that the text of a step names a freeze only if the rollout waits for its end.
+// TestStepInAFreeze checks that the text of a step mentions the freeze only if the rollout waits for the end of the freeze.
 func TestStepInAFreeze(t *testing.T) {
 	t.Parallel()
 	s, _ := viewtest.Play("frozen", "shop")
@@ -73,7 +73,8 @@ func TestStepInAFreeze(t *testing.T) {
 	}
 }
 
-// TestActiveAgreesWithWhy checks that the wait for an active release ends if and only if hlnr why reports that it serves.
+// TestActiveAgreesWithWhy checks that the wait for an active release ends if and only if hlnr why reports that the release
+// serves.
 func TestActiveAgreesWithWhy(t *testing.T) {
 	t.Parallel()
 	last := map[string]viewtest.Moment{}

@@ -46,8 +46,8 @@ func newWaiter(f *cli.Factory) *waiter {
 	return &waiter{Factory: f, out: f.Out, shown: map[string]string{}}
 }
 
-// Until waits until a version, or a release by its name, of a Microservice in the namespace of the command is active. Output and
-// errors are the same as for "hlnr wait". If the output format is neither text nor JSON, Until prints nothing.
+// Until waits until a version of a Microservice in the namespace of the command is active. The version can also be the name of a
+// release. Output and errors are the same as for "hlnr wait". If the output format is neither text nor JSON, Until prints nothing.
 func Until(ctx context.Context, f *cli.Factory, name, version string, timeout time.Duration, output *cli.Output) error {
 	w := newWaiter(f)
 	w.question.state, w.output = forActive, output
@@ -66,12 +66,12 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 		Short:   "Wait until a version is active or has reached a step, for use in CI pipelines",
 		GroupID: cli.GroupSee,
 		Long: `wait prints one line per change until the version is in the state of --for, or in a later state. The
-command ends early if the version cannot reach the state. It continues while the API server does not
-answer, and while the version is active without a ready pod or without its routes. Each line begins
-with the time of the change; a state that was reached before the command started has the time that
-the objects record, or no time. With -o json, each line is a JSON object. The last object has the
-kind Wait, and contains the result: Yes, No, TimedOut or Waits. RELEASE is the name of a
-VersionedMicroservice.
+command ends early if the version cannot reach the state. The command keeps waiting while the API
+server does not answer, and while the version is active without a ready pod or without its routes.
+Each line begins with the time of the change. If a state was reached before the command started, the
+line begins with the time that the objects record, or contains no time. With -o json, each line is a
+JSON object. The last object has the kind Wait, and contains the result: Yes, No, TimedOut or Waits.
+RELEASE is the name of a VersionedMicroservice.
 
 Exit codes: 0 the version is in that state; 2 the Microservice or the step does not exist; 3 the
 version failed, was filtered out or was superseded, another version is pinned, or the group or the
@@ -179,7 +179,7 @@ func (w *waiter) judge(s snapshot) error {
 	return w.end(a)
 }
 
-// passes reports whether another attempt can succeed after an error, because the API server was not reached or is busy.
+// passes reports whether another attempt can succeed after an error. This is the case if the API server was not reached or is busy.
 func passes(err error) bool {
 	var status apierrors.APIStatus
 	return !errors.As(err, &status) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsServerTimeout(err) ||
@@ -271,7 +271,7 @@ func (w *waiter) watch(ctx context.Context) <-chan struct{} {
 	return changes
 }
 
-// forward reports each event of a watch until it ends.
+// forward reports each event of a watch until the watch ends.
 func forward(ctx context.Context, watcher watch.Interface, changes chan<- struct{}) {
 	defer watcher.Stop()
 	for {

@@ -22,7 +22,7 @@ import (
 // buttons are shown, because the API server authorizes each action again.
 const permissionsAge = time.Minute
 
-// Acts executes actions like the commands with the same names, with the permissions of a reader of the board.
+// Acts executes actions in the same way as the commands with the same names, with the permissions of a reader of the board.
 type Acts struct {
 	Factory *cli.Factory
 	// Client returns the client with the permissions of the reader in a context.
@@ -88,7 +88,7 @@ func (a *Acts) freezeCommand(x web.Freeze) string {
 // flag is a flag of a command with its value.
 type flag struct{ name, value string }
 
-// flags appends the flags that have a value to the words of a command, and returns the command quoted for a shell.
+// flags returns a command, quoted for a shell. The command consists of the given words and of the flags that have a value.
 func flags(words []string, list ...flag) string {
 	for _, f := range list {
 		if f.value != "" {

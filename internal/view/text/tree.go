@@ -315,7 +315,7 @@ func (p *page) pods(r view.Release, indent string, t TreeOptions) {
 	}
 }
 
-// shownByStates are the reasons for problems that are already in the sentences of releases.
+// shownByStates are the reasons of the problems that the sentences of releases already contain.
 var shownByStates = []string{"ReleaseFailed", "Blocked", "TogetherHeld", "AnalysisInconclusive", "AnalysisNoTraffic"}
 
 // problems writes a service's problems, except those that the states above already show.

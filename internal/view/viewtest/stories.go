@@ -186,7 +186,7 @@ var stories = map[string]func(w *world){
 	},
 }
 
-// Stories runs all histories. The service in each is named shop.
+// Stories runs all histories. In each history, the service is named shop.
 func Stories() []Story {
 	out := make([]Story, 0, len(stories))
 	for _, name := range slices.Sorted(maps.Keys(stories)) {
@@ -195,7 +195,7 @@ func Stories() []Story {
 	return out
 }
 
-// historyOf returns the history with a name, or nil.
+// historyOf returns the history or situation with the given name, or nil.
 func historyOf(name string) func(*world) {
 	if f := stories[name]; f != nil {
 		return f
@@ -203,7 +203,7 @@ func historyOf(name string) func(*world) {
 	return situations[name]
 }
 
-// Play returns a service at the end of a history or situation. It returns false if there is none with this name.
+// Play returns a service at the end of a history or situation. It returns false if no history or situation has this name.
 func Play(name, service string) (Story, bool) {
 	if historyOf(name) == nil {
 		return Story{}, false

@@ -359,7 +359,7 @@ func (w *world) images(version string) []v1alpha1.ReleaseImage {
 	return []v1alpha1.ReleaseImage{{Image: fmt.Sprintf("registry.example.com/%s:v%s@%s", w.name, version, digest), Digest: digest}}
 }
 
-// policy returns a NetworkPolicy with a host for the newest group, and one for each group.
+// policy returns a NetworkPolicy with a host for the newest group, and a host for each group.
 func (w *world) policy() v1alpha1.NetworkPolicy {
 	p := v1alpha1.NetworkPolicy{ObjectMeta: w.meta(w.name)}
 	p.Spec.Ports = []v1alpha1.NetworkPort{{Name: "http", Port: 80}}

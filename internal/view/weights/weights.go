@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// maxPoints is the maximum number of points of a group. Only the newest points are kept, in memory.
+// maxPoints is the maximum number of points of a group. Only the newest points are kept, and only in memory.
 const maxPoints = 48
 
 // History contains the weights of services since they were first observed. The zero value is ready to use. History is not safe for
@@ -57,7 +57,8 @@ func with(g view.GroupWeights, shares []view.WeightShare, now time.Time) view.Gr
 	return g
 }
 
-// sharesOf returns the shares of the releases of a group with traffic. The active release comes first, and the newest canary comes last.
+// sharesOf returns the shares of those releases of a group that have a weight above zero. The active release comes first, and the newest
+// canary comes last.
 func sharesOf(g *v1alpha1.ReleaseGroup) (out []view.WeightShare) {
 	for _, wanted := range []v1alpha1.ReleaseStatus{v1alpha1.ReleaseActive, v1alpha1.ReleaseCanary} {
 		for _, r := range slices.Backward(g.Releases) {
