@@ -18,9 +18,9 @@ for kind in "${kinds[@]}"; do
   echo "deleting all $kind"
   kubectl delete "$kind" --all --all-namespaces --wait=false
 done
+deadline=$((SECONDS + seconds))
 for kind in "${kinds[@]}"; do
   if ! kubectl get customresourcedefinition "$kind" >/dev/null 2>&1; then continue; fi
-  deadline=$((SECONDS + seconds))
   while [ -n "$(list "$kind")" ] && [ "$SECONDS" -lt "$deadline" ]; do
     echo "waiting for $(list "$kind" | wc -l) $kind to be finalized"
     sleep 2

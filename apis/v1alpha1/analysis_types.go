@@ -5,9 +5,9 @@ import (
 )
 
 // CanaryAnalysis measures a canary in every step in which the canary can receive traffic. A round
-// evaluates the queries of all metrics at the same time. The first round takes place one interval,
-// or eight times the longest samples.interval if that is longer, after the weight of the step is
-// programmed, so that the round covers only traffic of this step.
+// evaluates the queries of all metrics at the same time. The first round takes place after the
+// weight of the step has been programmed for one interval or for eight times the longest
+// samples.interval, whichever is longer, so that the round covers only traffic of this step.
 // +kubebuilder:validation:XValidation:rule="!has(self.interval) || !has(self.provider) || !has(self.provider.timeout) || duration(self.provider.timeout) <= duration(self.interval)",message="provider.timeout must not be longer than the interval"
 // +kubebuilder:validation:XValidation:rule="!has(self.source) || self.source != 'EnvoyGateway' || !self.metrics.exists(m, has(m.latency))",message="source: Envoy Gateway measures the latency per route, not per release: use source: Application, or prometheus: {query: …}"
 type CanaryAnalysis struct {
@@ -110,7 +110,8 @@ type AnalysisProvider struct {
 	// +optional
 	Prometheus *PrometheusProvider `json:"prometheus,omitempty"`
 
-	// timeout of one query or request, including those of web metrics. Defaults to 10s.
+	// timeout of one query or request. It also applies to the requests of web metrics. Defaults to
+	// 10s.
 	// +optional
 	// +kubebuilder:default="10s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('1m')",message="provider.timeout must be between 1s and 1m"
@@ -175,9 +176,9 @@ type AnalysisMetric struct {
 	// +optional
 	Web *WebMetric `json:"web,omitempty"`
 
-	// minimumRequests is the minimum number of requests in an interval that successRate and latency
-	// require. With a baseline, the active release must also have received this number. Fewer requests
-	// count as NoTraffic. Defaults to 1.
+	// minimumRequests is the minimum number of requests that successRate and latency require in an
+	// interval. With a baseline, the active release must also have received at least this number of
+	// requests. Fewer requests count as NoTraffic. Defaults to 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
@@ -220,8 +221,9 @@ type MetricSamples struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s') && duration(self) <= duration('1h')",message="metrics[].samples.interval must be between 5s and 1h"
 	Interval Duration `json:"interval"`
 
-	// count is the maximum number of values of each release. Each round measures the preceding
-	// period of count times interval, but no time before the current step. Defaults to 20.
+	// count is the maximum number of values of each release. Each round measures the preceding period
+	// of count times interval. If the current step is shorter than this period, only the time since
+	// the start of the step is measured. Defaults to 20.
 	// +optional
 	// +kubebuilder:validation:Minimum=8
 	// +kubebuilder:validation:Maximum=100
@@ -357,16 +359,16 @@ type WebAWS struct {
 // https://www.googleapis.com/auth/monitoring.read from oauth2.googleapis.com, and sends it as a
 // bearer token (RFC 7523). The token is used until shortly before it expires.
 type WebGoogle struct {
-	// secretRef refers to a Secret in this namespace whose key key.json contains the key of a
-	// service account in JSON format. Its token_uri must be https://oauth2.googleapis.com/token. The identity of
-	// the manager is never used.
+	// secretRef refers to a Secret in this namespace whose key key.json contains the key of a service
+	// account in JSON format. The token_uri in this JSON must be https://oauth2.googleapis.com/token.
+	// The identity of the manager is never used.
 	// +required
 	SecretRef Reference `json:"secretRef"`
 }
 
 // WebHeader is a header of a request.
 // +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.secretKeyRef)",message="web.headers[]: set value or secretKeyRef, and not both"
-// +kubebuilder:validation:XValidation:rule="has(self.secretKeyRef) || self.name.lowerAscii() != 'authorization'",message="web.headers[].name: Authorization needs secretKeyRef, or use web.secretRef"
+// +kubebuilder:validation:XValidation:rule="has(self.secretKeyRef) || self.name.lowerAscii() != 'authorization'",message="web.headers[].name: the header Authorization needs secretKeyRef instead of value; alternatively, omit the header and set web.secretRef"
 type WebHeader struct {
 	// name of the header.
 	// +required
@@ -381,9 +383,9 @@ type WebHeader struct {
 	// +kubebuilder:validation:MaxLength=512
 	Value *string `json:"value,omitempty"`
 
-	// secretKeyRef refers to a key in a Secret in this namespace that contains the whole value of the
-	// header, such as "Api-Token …" for Authorization: at most 8 KiB of printable ASCII. A line break
-	// at the end of the value is ignored.
+	// secretKeyRef refers to a key in a Secret in this namespace. The key contains the whole value of
+	// the header, such as "Api-Token …" for Authorization. The value can be at most 8 KiB of printable
+	// ASCII. A line break at the end of the value is ignored.
 	// +optional
 	SecretKeyRef *SecretKeyReference `json:"secretKeyRef,omitempty"`
 }
@@ -508,7 +510,7 @@ type ReleaseAnalysis struct {
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
 
-	// rounds is the number of rounds of this step that passed.
+	// rounds is the number of passed rounds of this step.
 	// +optional
 	Rounds int32 `json:"rounds,omitempty"`
 

@@ -46,9 +46,9 @@ type AnalysisArgumentValue struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// value of the argument. The allowed characters have no special meaning in PromQL and JSON
-	// strings. In the host of a URL, the value must be a single label, without '.', '/' and ':'. In
-	// the path, '/' begins another segment, and '..' is rejected.
+	// value of the argument. The allowed characters have no special meaning in strings of PromQL or
+	// JSON. In the host of a URL, the value must be a single label, without '.', '/' or ':'. In the
+	// path, '/' begins another segment, and '..' is rejected.
 	// +required
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9._:/-]*$')",message="analysisTemplateRef.args[].value must consist of letters, digits, '.', '_', ':', '/' and '-'"
@@ -83,7 +83,7 @@ type AnalysisArgument struct {
 	Name string `json:"name"`
 
 	// default is the value for Microservices that do not set the argument. Without a default, every
-	// Microservice must set it.
+	// Microservice must set the argument.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9._:/-]*$')",message="spec.args[].default must consist of letters, digits, '.', '_', ':', '/' and '-'"
@@ -131,7 +131,8 @@ type AnalysisTemplateList struct {
 
 // ClusterAnalysisTemplateSpec is an analysis that is offered to namespaces.
 type ClusterAnalysisTemplateSpec struct {
-	// namespaces whose Microservices may use the template, at least one. Defaults to all.
+	// namespaces whose Microservices may use the template. The list must contain at least one
+	// namespace. Defaults to all namespaces.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1

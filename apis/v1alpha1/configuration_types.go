@@ -31,7 +31,7 @@ type Configuration struct {
 	Track ConfigurationTrack `json:"track,omitempty"`
 
 	// ignore lists ConfigMaps and Secrets that are not part of a release even if the template
-	// references them. Pods read their current content.
+	// references them. Pods read the current content of these objects.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
@@ -60,7 +60,7 @@ const (
 	// TrafficRoutes splits requests by the weights of routes, which NetworkPolicies write.
 	TrafficRoutes CanaryTraffic = "Routes"
 	// TrafficPods splits the pods of a group: the canary has the share of availability.replicas
-	// that its weight requires, but at least one, and the active release has the other pods.
+	// that its weight requires, but at least one pod, and the active release has the other pods.
 	TrafficPods CanaryTraffic = "Pods"
 )
 
@@ -76,17 +76,17 @@ type ClockTime string
 // DeployWindow is a weekly time window in which a step can start.
 // +kubebuilder:validation:XValidation:rule="(has(self.from) ? self.from : '00:00') != (has(self.to) ? self.to : '24:00') && (!has(self.from) || self.from != '24:00') && (!has(self.to) || self.to != '00:00')",message="window: from and to must differ; a day begins with from: 00:00 and ends with to: 24:00"
 type DeployWindow struct {
-	// timeZone of from and to, as a name of the IANA database, such as "Europe/Zurich". Defaults to
-	// UTC. If the database does not contain the name, the window is closed, and the condition
-	// Stalled reports the unknown time zone.
+	// timeZone of from and to, as a name from the IANA time zone database, such as "Europe/Zurich".
+	// Defaults to UTC. If the database does not contain the name, the window is closed, and the
+	// condition Stalled reports the unknown time zone.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$')",message="window.timeZone must be a name of the IANA database, such as Europe/Zurich, and not an offset such as +02:00"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$')",message="window.timeZone must be a name from the IANA time zone database, such as Europe/Zurich, and not an offset such as +02:00"
 	// +kubebuilder:validation:XValidation:rule="self != 'Local'",message="window.timeZone must not be Local, which is the time zone of the manager: use a name such as Europe/Zurich"
 	TimeZone string `json:"timeZone,omitempty"`
 
-	// days on which the window opens: Monday, Tuesday, Wednesday, Thursday, Friday, Saturday,
-	// Sunday. Defaults to every day.
+	// days on which the window opens: any of Monday, Tuesday, Wednesday, Thursday, Friday, Saturday
+	// and Sunday. Defaults to every day.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -97,8 +97,8 @@ type DeployWindow struct {
 	// +optional
 	From ClockTime `json:"from,omitempty"`
 
-	// to is the time at which the window closes, on the next day if it is before from.
-	// Defaults to 24:00.
+	// to is the time at which the window closes. If to is before from, the window closes on the next
+	// day. Defaults to 24:00.
 	// +optional
 	To ClockTime `json:"to,omitempty"`
 }

@@ -13,12 +13,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// foreign matches fields whose types are defined by Kubernetes. The Kubernetes documentation
-// describes them.
+// foreign matches the fields whose types Kubernetes defines. The Kubernetes documentation
+// describes these types.
 var foreign = regexp.MustCompile(`^spec\.(template|availability\.autoscaling\.(metrics|behavior))$|^status\.conditions$`)
 
 // TestDescriptionsNameValues checks that the description of each field, which kubectl explain
-// shows, contains every enum value and the default.
+// shows, contains each enum value and the default value of the field.
 func TestDescriptionsNameValues(t *testing.T) {
 	t.Parallel()
 	enums, defaults := 0, 0
@@ -32,7 +32,7 @@ func TestDescriptionsNameValues(t *testing.T) {
 			for _, value := range values {
 				enums++
 				if text := textOf(t, value); !named(description, text) {
-					t.Errorf("%s %s: the description %q does not name the value %s: explain it in the field's comment", kind, path, description, text)
+					t.Errorf("%s %s: the description %q does not name the value %s: explain this value in the field's comment", kind, path, description, text)
 				}
 			}
 			if field.Default == nil || strings.HasPrefix(string(field.Default.Raw), "{") {
@@ -73,7 +73,8 @@ func schemas(t *testing.T) map[string]apiextensionsv1.JSONSchemaProps {
 	return found
 }
 
-// visit calls f for the fields below a schema, except for those that foreign matches.
+// visit calls f for the fields below a schema, at any depth. It omits the fields that
+// foreign matches, and the fields below them.
 func visit(path string, schema apiextensionsv1.JSONSchemaProps, f func(string, apiextensionsv1.JSONSchemaProps)) {
 	if schema.Items != nil && schema.Items.Schema != nil {
 		visit(path, *schema.Items.Schema, f)

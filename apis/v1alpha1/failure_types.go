@@ -16,7 +16,7 @@ const (
 	FailureImagePullBackOff = "ImagePullBackOff"
 	// FailureInvalidImageName means that the image reference is invalid.
 	FailureInvalidImageName = "InvalidImageName"
-	// FailureCreateContainerConfigError means that a ConfigMap, Secret or key is missing, or the
+	// FailureCreateContainerConfigError means that a ConfigMap, Secret or key is missing, or that the
 	// security context cannot be satisfied.
 	FailureCreateContainerConfigError = "CreateContainerConfigError"
 	// FailureCreateContainerError means that the container could not be created or started.
@@ -34,8 +34,8 @@ const (
 	// FailurePodRejected means that the API server or an admission plugin rejects the pods for
 	// another reason.
 	FailurePodRejected = "PodRejected"
-	// FailureUnschedulable means that no node is suitable for a pod, or no scheduler has handled
-	// it.
+	// FailureUnschedulable means that no node is suitable for a pod, or that no scheduler has handled
+	// the pod.
 	FailureUnschedulable = "Unschedulable"
 	// FailureContainerCreating means that a node has not set up the network, the volumes or a
 	// container of a pod.

@@ -156,8 +156,8 @@ type FreezeStatus struct {
 }
 
 // Freeze keeps the Microservices of its namespace from starting new releases and from giving
-// canaries more traffic. Rollbacks, and decisions that reduce the traffic of a canary, still
-// apply.
+// canaries more traffic. Rollbacks, and decisions that reduce the traffic of a canary, still take
+// effect.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -193,7 +193,7 @@ type FreezeList struct {
 
 // ClusterFreeze keeps the Microservices of the cluster, or of some namespaces, from starting
 // new releases and from giving canaries more traffic. Rollbacks, and decisions that reduce the
-// traffic of a canary, still apply.
+// traffic of a canary, still take effect.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

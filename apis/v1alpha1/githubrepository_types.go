@@ -39,8 +39,8 @@ type GitHubRepositorySpec struct {
 	CredentialsSecretRef *Reference `json:"credentialsSecretRef,omitempty"`
 
 	// webhookSecretRef refers to a Secret in this namespace whose key "secret" signs the deliveries
-	// of a webhook. If it is set, the manager accepts deliveries at status.webhookPath. A delivery
-	// triggers an earlier poll; its content is not used.
+	// of a webhook. If webhookSecretRef is set, the manager accepts deliveries at status.webhookPath.
+	// After a delivery, the next poll takes place earlier; the content of the delivery is not used.
 	// +optional
 	WebhookSecretRef *Reference `json:"webhookSecretRef,omitempty"`
 
@@ -57,7 +57,7 @@ type GitHubRepositorySpec struct {
 	Suspend bool `json:"suspend,omitempty"`
 
 	// allowedNamespaces defines the namespaces whose ImagePolicies may use this repository.
-	// Defaults to its own namespace.
+	// Defaults to the namespace of this object.
 	// +optional
 	AllowedNamespaces *AllowedNamespaces `json:"allowedNamespaces,omitempty"`
 
@@ -98,7 +98,7 @@ type Feedback struct {
 	// +kubebuilder:default={}
 	Deployments FeedbackDeployments `json:"deployments,omitempty"`
 
-	// environment is the name of the environment, with the variables {{.Number}},
+	// environment is the name of the environment. It can contain the variables {{.Number}},
 	// {{.Branch}}, {{.ReleaseGroupName}}, {{.Microservice}} and {{.Namespace}}. Defaults to
 	// "{{.Microservice}}/{{.ReleaseGroupName}}".
 	// +optional
@@ -194,8 +194,8 @@ type PullRequest struct {
 	// +kubebuilder:validation:MaxLength=32
 	Association AuthorAssociation `json:"association,omitempty"`
 
-	// labels of the pull request, sorted by name: all labels that ImagePolicies refer to, and others up
-	// to a total of twenty.
+	// labels of the pull request, sorted by name: all labels that ImagePolicies refer to, and other
+	// labels up to a total of twenty labels.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
@@ -260,7 +260,7 @@ type DeploymentState string
 
 // The states that are written to GitHub: queued until the rollout starts, in_progress while pods
 // start, success once the release is available and routed, failure if the release failed, and
-// inactive once the pull request is closed, a newer commit replaces this commit, or the preview
+// inactive once the pull request is closed, a newer commit replaces this commit, or the preview has
 // expired or cannot start.
 const (
 	DeploymentQueued     DeploymentState = "queued"
@@ -293,8 +293,8 @@ type FeedbackRecord struct {
 	DeploymentID int64 `json:"deploymentID,omitempty"`
 	// state that was last written: queued until the rollout starts, in_progress while pods start,
 	// success when the release is available and routed, failure if the release failed, and inactive
-	// when the pull request is closed, a newer commit replaces this commit, or the preview expired or
-	// cannot start.
+	// when the pull request is closed, a newer commit replaces this commit, or the preview has expired
+	// or cannot start.
 	// +optional
 	State DeploymentState `json:"state,omitempty"`
 	// checksum of the last written content, including URL and description.
@@ -358,8 +358,8 @@ type GitHubRepositoryStatus struct {
 	// +optional
 	RepositoryID int64 `json:"repositoryID,omitempty"`
 
-	// resolvedFrom is the "owner/name" of the specification that resolved to this repository. If
-	// the same name later resolves to another ID, that repository is not read.
+	// resolvedFrom is the "owner/name" of the specification that resolved to this repository. If the
+	// same name later resolves to another ID, the repository with that ID is not read.
 	// +optional
 	// +kubebuilder:validation:MaxLength=140
 	ResolvedFrom string `json:"resolvedFrom,omitempty"`
@@ -414,8 +414,8 @@ const (
 	ConditionFeedbackReady = "FeedbackReady"
 )
 
-// FinalizerFeedback on a GitHubRepository makes its GitHub Deployments inactive before it is
-// deleted.
+// FinalizerFeedback delays the deletion of a GitHubRepository until its GitHub Deployments are
+// inactive and its comments have their final text.
 const FinalizerFeedback = "hlnr.io/feedback"
 
 // GitHubRepository reads the releases, tags and pull requests of a GitHub repository for

@@ -151,17 +151,17 @@ const (
 // Forks defines what happens to pull requests from forks.
 // +kubebuilder:validation:XValidation:rule="(self.policy == 'Approved') == has(self.label)",message="spec.source.github.pullRequests.forks: set label if and only if policy is Approved"
 type Forks struct {
-	// policy for pull requests from forks. Deny means that no pull request is selected. Approved
-	// means that the commits that label approves are selected. Allow means that every pull request
-	// is selected.
+	// policy for pull requests from forks. Deny means that no pull request is selected. Approved means
+	// that the commits that the label approves are selected. Allow means that every pull request is
+	// selected.
 	// +required
 	Policy ForkPolicy `json:"policy"`
 
-	// label that approves a commit, with policy Approved. If it contains {{.SHA}}, such as
+	// label that approves a commit, with policy Approved. If it contains {{.SHA}}, as in
 	// "preview:{{.SHA}}", the label identifies the commit that it approves, regardless of later
-	// pushes. Without {{.SHA}}, the label approves the head commit at which it was first seen,
-	// which might have been pushed after the reviewer opened the page. GitHub limits labels to 50
-	// characters, and {{.SHA}} takes 40 characters.
+	// pushes. Without {{.SHA}}, the label approves the commit that was the head of the pull request
+	// when the label was first seen. This commit might have been pushed after the reviewer opened the
+	// page. GitHub limits labels to 50 characters, and {{.SHA}} takes 40 characters.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=50

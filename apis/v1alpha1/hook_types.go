@@ -10,8 +10,8 @@ import (
 type HookType string
 
 const (
-	// HookConfirmRollout is a gate: the release has no pods until it opens. It also applies to the
-	// first release of a group. The gates ConfirmRollout, ConfirmTrafficIncrease and
+	// HookConfirmRollout is a gate: the release has no pods until the gate opens. The gate also
+	// applies to the first release of a group. The gates ConfirmRollout, ConfirmTrafficIncrease and
 	// ConfirmPromotion abort the rollout if they respond with 412.
 	HookConfirmRollout HookType = "ConfirmRollout"
 	// HookPreRollout is a check that is called once, when the release is available and before it
@@ -23,8 +23,8 @@ const (
 	HookRollout HookType = "Rollout"
 	// HookConfirmTrafficIncrease is a gate before each step that increases the release's traffic.
 	HookConfirmTrafficIncrease HookType = "ConfirmTrafficIncrease"
-	// HookConfirmPromotion is a gate after the last step: the release becomes active
-	// when it opens.
+	// HookConfirmPromotion is a gate after the last step: the release becomes active when the gate
+	// opens.
 	HookConfirmPromotion HookType = "ConfirmPromotion"
 	// HookPostRollout is notified once when the release becomes active or fails. It does not apply to
 	// previews.
@@ -71,8 +71,8 @@ type Hook struct {
 
 	// url to call, with http or https, and without a user name or password. Use secretRef to sign
 	// calls.
-	// The manager does not call some addresses, such as link-local ones, and reports this in the
-	// message in status. Exactly one of url and job is required.
+	// If the manager does not call the address of the url, for example because this address is
+	// link-local, the message in status reports this. Exactly one of url and job is required.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+([/?][^#[:space:]]*)?$') && isURL(self)",message="url must be an absolute http or https URL without a user name, password or fragment, such as https://tests.example.com/smoke; sign calls with secretRef"
@@ -140,16 +140,16 @@ const LabelHook = "hlnr.io/hook"
 // hook.
 const AnnotationHookCall = "hlnr.io/hook-call"
 
-// AnnotationHookType on a Job is the type of its hook when it was created.
+// AnnotationHookType on a Job is the type that its hook had when the Job was created.
 const AnnotationHookType = "hlnr.io/hook-type"
 
 // HookJob is a Job that runs once for each call of a hook. Its pod is like the pods of the release,
-// with the same image, configuration, volumes and ServiceAccount. There are two exceptions. The pod
-// runs only the init containers and the release's container, which runs the command of the Job. No
-// Service selects the pod. The Job
-// therefore has no access that the release does not have; Jobs for pull requests from forks are
-// confined in the same way as the pods of these pull requests. Success of the Job means yes, and
-// failure means no. A pod that is evicted or preempted does not count as failed, and runs again.
+// with the same image, configuration, volumes and ServiceAccount. There are two exceptions: the pod
+// runs only the init containers and the release's container, which runs the command of the Job, and
+// no Service selects the pod. The Job has no access that the release does not have; Jobs for pull
+// requests from forks are confined in the same way as the pods of these pull requests. Success of
+// the Job means yes, and failure means no. A pod that is evicted or preempted does not count as
+// failed, and runs again.
 type HookJob struct {
 	// command to run instead of the entrypoint of the image. Defaults to the command of the
 	// container.
@@ -160,8 +160,8 @@ type HookJob struct {
 	// +kubebuilder:validation:items:MaxLength=4096
 	Command []string `json:"command,omitempty"`
 
-	// args of the command. Defaults to none if a command is set, and to the args of the container
-	// otherwise.
+	// args of the command. If command is set, there are no args by default. Otherwise, args defaults
+	// to the args of the container.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -188,8 +188,9 @@ type HookJob struct {
 	Resources *HookJobResources `json:"resources,omitempty"`
 
 	// timeout of one pod of the Job, counted from the time at which the pod is assigned to a node. A
-	// pod that has not finished by then is stopped, and counts as failed. If a Job of a Rollout hook
-	// has no scheduled pod by then, the hook counts as not having responded. Defaults to 10m.
+	// pod that has not finished at the end of this time is stopped, and counts as failed. If a Job of
+	// a Rollout hook has no scheduled pod when this time has passed since the Job was created, the
+	// hook counts as not having responded. Defaults to 10m.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="job.timeout must be between 1s and 24h"
 	Timeout Duration `json:"timeout,omitempty"`
@@ -201,9 +202,10 @@ type HookJob struct {
 	// +kubebuilder:validation:Maximum=10
 	BackoffLimit int32 `json:"backoffLimit,omitempty"`
 
-	// ttlAfterFinished is how long a finished Job is kept, counted from its end. It is not deleted before
-	// its result is recorded in the status of the hook. At most the last three finished Jobs of a
-	// Rollout hook are kept. In any case, the Job is deleted with its release. Defaults to 24h.
+	// ttlAfterFinished is how long a finished Job is kept, counted from its end. The Job is not
+	// deleted before its result is recorded in the status of the hook. At most the last three finished
+	// Jobs of a Rollout hook are kept. In any case, the Job is deleted with its release. Defaults to
+	// 24h.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m') && duration(self) <= duration('720h')",message="job.ttlAfterFinished must be between 1m and 720h"
 	TTLAfterFinished Duration `json:"ttlAfterFinished,omitempty"`
@@ -321,8 +323,8 @@ type HookStatus struct {
 	Log string `json:"log,omitempty"`
 }
 
-// Gate is a point in a rollout at which hooks, or other Microservices, decide whether it continues.
-// Its values are the types of these hooks, and Together.
+// Gate is a point in a rollout at which hooks, or other Microservices, decide whether the rollout
+// continues. Its values are the types of these hooks, and Together.
 // +kubebuilder:validation:Enum=ConfirmRollout;PreRollout;Together;ConfirmTrafficIncrease;ConfirmPromotion
 type Gate string
 
@@ -331,8 +333,8 @@ const (
 	GateConfirmRollout Gate = "ConfirmRollout"
 	// GatePreRollout is the gate after the release becomes available and before it has traffic.
 	GatePreRollout Gate = "PreRollout"
-	// GateTogether is the gate at which the rollout waits for Microservices that are rolled out
-	// together.
+	// GateTogether is the gate at which the rollout waits for the Microservices that are rolled out
+	// together with its own Microservice.
 	GateTogether Gate = "Together"
 	// GateConfirmTrafficIncrease is the gate before a step with more traffic than the current step.
 	GateConfirmTrafficIncrease Gate = "ConfirmTrafficIncrease"

@@ -24,12 +24,13 @@ type ImagePolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.contains('://') || self.matches('[:@][^/]*$') || self.matches('^([A-Za-z0-9.-]+(:[0-9]+)?/|[[][0-9a-f:]+[]](:[0-9]+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$')",message="spec.image must be a repository such as registry.example.com/team/shop: lower-case letters and digits, separated by '.', '_', '-' and '/'"
 	Image string `json:"image"`
 
-	// imagePullSecrets are Secrets in this namespace with the registry's credentials, of type
-	// kubernetes.io/dockerconfigjson, kubernetes.io/dockercfg or kubernetes.io/basic-auth. A Secret
-	// of the last type requires the annotation hlnr.io/registry, which contains its registry.
-	// Without Secrets, registries are read anonymously, or with the workload identity of the
-	// manager if it is enabled for their cloud. The pods of releases use the same Secrets to pull
-	// images. If a Secret is missing, the policy fails; it never falls back to anonymous access.
+	// imagePullSecrets are Secrets in this namespace that contain credentials of registries. Their
+	// type is kubernetes.io/dockerconfigjson, kubernetes.io/dockercfg or kubernetes.io/basic-auth. A
+	// Secret of the last type requires the annotation hlnr.io/registry, which contains the registry.
+	// Without Secrets, a registry is read anonymously, or with the workload identity of the manager if
+	// this identity is enabled for the cloud of the registry. The pods of releases use the same
+	// Secrets to pull images. If a Secret is missing, the policy fails; it never falls back to
+	// anonymous access.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -126,7 +127,7 @@ type ImagePolicySpec struct {
 
 	// certSecretRef refers to a Secret in this namespace for TLS connections to the registry.
 	// ca.crt contains certificate authorities in PEM format, which are trusted in addition to those
-	// of the system; tls.crt and tls.key contain a client certificate.
+	// of the system; tls.crt and tls.key contain a client certificate and its key.
 	// +optional
 	CertSecretRef *Reference `json:"certSecretRef,omitempty"`
 
@@ -223,7 +224,7 @@ const (
 
 // Versioning reads, admits and groups versions.
 // +kubebuilder:validation:XValidation:rule="!has(self.parts) || has(self.scheme) && self.scheme == 'Tuple'",message="spec.versioning.parts requires versioning.scheme Tuple: omit it, or set the scheme"
-// +kubebuilder:validation:XValidation:rule="!has(self.twoParts) || self.twoParts == 'Deny' || !has(self.scheme) || self.scheme == 'SemVer'",message="spec.versioning.twoParts requires versioning.scheme SemVer: omit it; with Tuple set versioning.parts"
+// +kubebuilder:validation:XValidation:rule="!has(self.twoParts) || self.twoParts == 'Deny' || !has(self.scheme) || self.scheme == 'SemVer'",message="spec.versioning.twoParts requires versioning.scheme SemVer: omit twoParts, and with scheme Tuple set versioning.parts"
 // +kubebuilder:validation:XValidation:rule="!has(self.level) || self.level != 'Candidate' || !has(self.scheme) || !(self.scheme in ['Tuple', 'PushTime'])",message="spec.versioning.level must be Release with versioning.scheme Tuple or PushTime, which have no pre-releases"
 // +kubebuilder:validation:XValidation:rule="!has(self.suffix) || !has(self.scheme) || !(self.scheme in ['Regexp', 'PushTime'])",message="spec.versioning.suffix must not be set with versioning.scheme Regexp or PushTime: write it into tagFilter.pattern"
 // +kubebuilder:validation:XValidation:rule="!has(self.scheme) || self.scheme != 'Tuple' || !has(self.groupBy) || self.groupBy == 'All' || (has(self.parts) ? self.parts : 3) >= (self.groupBy == 'Major' ? 2 : 3)",message="spec.versioning.groupBy: Major requires versioning.parts to be at least 2; Minor and Patch require at least 3"
@@ -247,7 +248,7 @@ type Versioning struct {
 	// Without a suffix, everything after the first hyphen of a semantic version is a pre-release.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[._-][A-Za-z0-9._-]*$')",message="spec.versioning.suffix must begin with '-', '.' or '_' and contain only those, letters and digits: -alpine, not alpine"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[._-][A-Za-z0-9._-]*$')",message="spec.versioning.suffix must begin with '-', '.' or '_' and contain only these characters, letters and digits: -alpine, not alpine"
 	Suffix string `json:"suffix,omitempty"`
 
 	// level is the minimum maturity. Release means that only final versions are admitted. Candidate
@@ -299,7 +300,7 @@ type ImageLimits struct {
 	// +kubebuilder:validation:Maximum=100
 	ReleasesPerGroup int32 `json:"releasesPerGroup,omitempty"`
 
-	// tags is the maximum number of tags that match spec.tagFilter. If there are more, the condition
+	// tags is the maximum number of tags that match spec.tagFilter. If more tags match, the condition
 	// Truncated is True. At most 100,000 tags of a repository are read. Defaults to 10000.
 	// +optional
 	// +kubebuilder:default=10000
@@ -337,7 +338,7 @@ type OfferedRelease struct {
 	// +optional
 	Fork bool `json:"fork,omitempty"`
 
-	// releaseTime is when the release was published, or the head commit pushed, if known.
+	// releaseTime is when the release was published or the head commit was pushed, if this is known.
 	// +optional
 	ReleaseTime *metav1.Time `json:"releaseTime,omitempty"`
 
@@ -351,9 +352,9 @@ type OfferedRelease struct {
 	// +kubebuilder:validation:MaxLength=512
 	URL string `json:"url,omitempty"`
 
-	// held reports whether the version is beyond spec.limits, and offered only because a Microservice,
-	// a pin or a domain refers to it or to another version of its group. A held version does not
-	// start a new group in a Microservice that does not pin it.
+	// held reports whether the version is beyond spec.limits, and is offered only because a
+	// Microservice, a pin or a domain refers to it or to another version of its group. A held version
+	// does not start a new group in a Microservice that does not pin it.
 	// +optional
 	Held bool `json:"held,omitempty"`
 }
@@ -373,8 +374,8 @@ const (
 	WithdrawnClosed WithdrawReason = "Closed"
 )
 
-// Withdrawal reports that a version is no longer offered. A version is never withdrawn only because
-// it is missing from status.releases.
+// Withdrawal reports that a version is no longer offered. If a version is missing from
+// status.releases, this alone does not mean that the version is withdrawn.
 type Withdrawal struct {
 	// group is the slug of the release group.
 	// +kubebuilder:validation:MaxLength=63
@@ -390,14 +391,14 @@ type Withdrawal struct {
 	// the version no longer exists in the registry. Closed means that the pull request is closed.
 	Reason WithdrawReason `json:"reason"`
 
-	// time of the withdrawal. With reason Closed, it is the time at which the pull request was closed, if
-	// GitHub reports it.
+	// time of the withdrawal. With reason Closed, it is the time at which the pull request was closed,
+	// if GitHub reports this time.
 	Time metav1.Time `json:"time"`
 }
 
 // RefusedCandidate is a rejected tag, and the reason for the rejection.
 type RefusedCandidate struct {
-	// version, or the tag if it is not a version.
+	// version that was read from the tag, or the tag itself if it is not a version.
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version"`
 
@@ -490,7 +491,7 @@ type ImagePolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=1024
 	Withdrawn []Withdrawal `json:"withdrawn,omitempty"`
 
-	// candidates are the newest twenty rejected tags.
+	// candidates are the twenty newest rejected tags.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20
@@ -510,9 +511,9 @@ type ImagePolicyStatus struct {
 	// +kubebuilder:validation:MaxLength=64
 	VerifiedBy string `json:"verifiedBy,omitempty"`
 
-	// repositoryID identifies the GitHub repository whose pull requests are offered, by
-	// server and repository ID, such as "github.com/1296269". It does not change when the
-	// repository is renamed.
+	// repositoryID identifies the GitHub repository whose pull requests are offered. It consists of
+	// the server and the ID of the repository, such as "github.com/1296269". It does not change when
+	// the repository is renamed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=280
 	RepositoryID string `json:"repositoryID,omitempty"`

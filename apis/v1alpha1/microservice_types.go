@@ -95,8 +95,8 @@ type Previews struct {
 	// +kubebuilder:validation:Maximum=256
 	MaxGroups int32 `json:"maxGroups,omitempty"`
 
-	// maxAge is how long a preview remains after the last push; the next push starts it again. Must be
-	// at least 1m. By default a preview remains as long as its pull request is open.
+	// maxAge is how long a preview remains after the last push; the next push starts the preview
+	// again. It must be at least 1m. By default a preview remains as long as its pull request is open.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="spec.previews.maxAge must be at least 1m"
 	MaxAge Duration `json:"maxAge,omitempty"`
@@ -174,8 +174,8 @@ type Autoscaling struct {
 	// +kubebuilder:validation:Maximum=1000
 	MinReplicas *int32 `json:"minReplicas,omitempty"`
 
-	// maxReplicas is the maximum number of replicas of a release. A release that replaces one
-	// with more replicas can have as many as that one.
+	// maxReplicas is the maximum number of replicas of a release. If a release
+	// replaces a release that has more replicas, it can have as many replicas as that release.
 	// +required
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000
@@ -247,8 +247,9 @@ type LatestUpdateStrategy struct{}
 type PinConfiguration string
 
 const (
-	// PinRetained means the release of the version that was active most recently, including its
-	// template. If there is no such release, it means a new release with the current template.
+	// PinRetained means the most recently active release of the version, including the template of
+	// this release. If there is no such release, PinRetained means a new release with the current
+	// template.
 	PinRetained PinConfiguration = "Retained"
 	// PinCurrent means a release that runs the version with the current template.
 	PinCurrent PinConfiguration = "Current"
@@ -271,9 +272,8 @@ type ManualUpdateStrategy struct {
 	Release string `json:"release,omitempty"`
 
 	// configuration defines the template with which the pinned version runs. Retained means the
-	// template of the release of this version that was active most recently, or the current
-	// template if there is no such release. Current means the current template. Defaults to
-	// Retained.
+	// template of the most recently active release of this version, or the current template if there
+	// is no such release. Current means the current template. Defaults to Retained.
 	// +optional
 	Configuration PinConfiguration `json:"configuration,omitempty"`
 
@@ -287,7 +287,7 @@ type ManualUpdateStrategy struct {
 	Reason string `json:"reason,omitempty"`
 
 	// author is the user who set the pin. The API server rejects any name other than that of the
-	// user who sets or changes the author, unless this user may impersonate users. Omit it in
+	// user who sets or changes the author, unless this user may impersonate users. Omit author in
 	// manifests that a GitOps tool applies: the history of the repository shows the author.
 	// +optional
 	Author *PinAuthor `json:"author,omitempty"`
@@ -351,9 +351,8 @@ type GroupPin struct {
 	Release string `json:"release,omitempty"`
 
 	// configuration defines the template with which the pinned version runs. Retained means the
-	// template of the release of this version that was active most recently, or the current
-	// template if there is no such release. Current means the current template. Defaults to
-	// Retained.
+	// template of the most recently active release of this version, or the current template if there
+	// is no such release. Current means the current template. Defaults to Retained.
 	// +optional
 	Configuration PinConfiguration `json:"configuration,omitempty"`
 
@@ -367,7 +366,7 @@ type GroupPin struct {
 	Reason string `json:"reason,omitempty"`
 
 	// author is the user who set the pin. The API server rejects any name other than that of the
-	// user who sets or changes the author, unless this user may impersonate users. Omit it in
+	// user who sets or changes the author, unless this user may impersonate users. Omit author in
 	// manifests that a GitOps tool applies: the history of the repository shows the author.
 	// +optional
 	Author *PinAuthor `json:"author,omitempty"`
@@ -410,14 +409,14 @@ type CanaryStrategy struct {
 	// +optional
 	Analysis *CanaryAnalysis `json:"analysis,omitempty"`
 
-	// analysisTemplateRef uses an analysis that is shared by several Microservices, instead of
-	// analysis. While the template does not exist, no release starts, and a canary waits in its
-	// step.
+	// analysisTemplateRef refers to an analysis that several Microservices share. It is set instead of
+	// the field analysis. While the template does not exist, no release starts, and a canary waits in
+	// its step.
 	// +optional
 	AnalysisTemplateRef *AnalysisTemplateReference `json:"analysisTemplateRef,omitempty"`
 
-	// hooks are HTTP endpoints that are called, or Jobs that run, during a rollout, either to
-	// decide whether the rollout continues or to be notified.
+	// hooks are HTTP endpoints that are called during a rollout, or Jobs that run during a rollout. A
+	// hook decides whether the rollout continues, or is only notified.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -499,8 +498,8 @@ type CanaryApproval struct {
 	Count int32 `json:"count,omitempty"`
 
 	// from lists the names of groups of users, as the API server authenticates them. A user who
-	// approves must be a member of one of these groups, and list it in spec.decision.groups. By
-	// default every user who is allowed to write decisions can approve.
+	// approves must be a member of one of these groups, and list this group in spec.decision.groups.
+	// By default every user who is allowed to write decisions can approve.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8
@@ -553,7 +552,7 @@ type MicroserviceList struct {
 
 // TogetherStrategy makes the canaries of several Microservices in a namespace advance together, if
 // they have the same together.name and the same version. A canary begins its next step, or becomes
-// active, only when all of them have completed the current step.
+// active, only when all of these canaries have completed the current step.
 type TogetherStrategy struct {
 	// name that the Microservices share.
 	// +required

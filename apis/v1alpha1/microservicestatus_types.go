@@ -16,10 +16,11 @@ const (
 	GroupLive GroupPhase = "Live"
 	// GroupClosing means that the group is being drained and removed.
 	GroupClosing GroupPhase = "Closing"
-	// GroupExpired means that the group is a preview whose releases are drained and removed: its last push
-	// is older than spec.previews.maxAge, and a new push starts the preview again; or all
-	// spec.previews.maxGroups slots are taken, and the preview starts when a slot becomes free; or it has
-	// no version to start, for example because its version is denied or its pin prevents the start.
+	// GroupExpired means that the group is a preview whose releases are drained and removed. There are
+	// three possible causes: (1) The last push is older than spec.previews.maxAge. A new push starts
+	// the preview again. (2) All spec.previews.maxGroups slots are taken. The preview starts when a
+	// slot becomes free. (3) The preview has no version to start, for example because its version is
+	// denied or its pin prevents the start.
 	GroupExpired GroupPhase = "Expired"
 )
 
@@ -81,15 +82,16 @@ type Rollout struct {
 	// +kubebuilder:validation:MaxItems=8
 	Approvals []StepApproval `json:"approvals,omitempty"`
 
-	// sequence is the number of the rollout state write that started this rollout. It identifies the
-	// rollout: measurements and responses for another rollout do not count.
+	// sequence is the sequence number of the write of the rollout state with which this rollout
+	// started. It identifies the rollout: measurements and responses for another rollout do not count.
 	// +optional
 	Sequence int64 `json:"sequence,omitempty"`
 
 	// gate at which the rollout waits. ConfirmRollout means that it waits before the release has pods.
 	// PreRollout means that it waits before the release has traffic. Together means that it waits for
-	// Microservices that roll out together. ConfirmTrafficIncrease means that it waits before the next
-	// step with more traffic. ConfirmPromotion means that it waits after the last step.
+	// the Microservices that roll out together with this Microservice. ConfirmTrafficIncrease means
+	// that it waits before the next step with more traffic. ConfirmPromotion means that it waits after
+	// the last step.
 	// +optional
 	Gate Gate `json:"gate,omitempty"`
 
@@ -123,8 +125,8 @@ type StepApproval struct {
 	// +kubebuilder:validation:MaxLength=253
 	By string `json:"by"`
 
-	// group is the group of the user that spec.updateStrategy.canary.steps[].approval.from lists. It
-	// is empty if the step does not require a group.
+	// group is a group that spec.updateStrategy.canary.steps[].approval.from lists, and that the user
+	// is a member of. It is empty if the step does not require a group.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Group string `json:"group,omitempty"`
@@ -149,7 +151,8 @@ type RolloutInternal struct {
 	Waited *metav1.Duration `json:"waited,omitempty"`
 
 	// floor is the largest number of replicas that the active release had when the rollout started or
-	// before a step began. The active release keeps at least as many until the rollout ends.
+	// before a step began. The active release keeps at least this number of replicas until the rollout
+	// ends.
 	// +optional
 	Floor int32 `json:"floor,omitempty"`
 
@@ -183,7 +186,7 @@ type HandledDecision struct {
 type ZeroMark struct {
 	// revision is the traffic revision that removes the release from the routes.
 	Revision int64 `json:"revision"`
-	// time of the rollout state write.
+	// time at which the rollout state was written.
 	Time metav1.MicroTime `json:"time"`
 	// named reports whether an object of a NetworkPolicy that never confirmed the group still
 	// refers to the release. The drain begins when no such object refers to it.
@@ -316,7 +319,7 @@ type FailedVersions struct {
 
 // ReleaseGroup is a group of versions that replace each other.
 type ReleaseGroup struct {
-	// name of the group: "1.x", "1.2.x", "release".
+	// name of the group, such as "1.x", "1.2.x" or "release".
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
@@ -442,7 +445,7 @@ type ReleaseGroupInternal struct {
 	Failed *FailedVersions `json:"failed,omitempty"`
 }
 
-// MicroserviceSummary contains the text of printer columns. All fields except previews exclude
+// MicroserviceSummary contains the text of printer columns. Only the field previews includes
 // previews.
 type MicroserviceSummary struct {
 	// active is the active version of the newest group, followed by the number of further groups with an
@@ -545,8 +548,8 @@ const (
 	// ConditionAnalysisInconclusive is True while the measurements of a step are inconclusive, or while
 	// there are no requests to measure.
 	ConditionAnalysisInconclusive = "AnalysisInconclusive"
-	// ConditionTrafficDegraded is True while the traffic does not match the weights of the
-	// releases, or it is unknown whether it does.
+	// ConditionTrafficDegraded is True while the traffic does not match the weights of the releases,
+	// or while it is unknown whether the traffic matches them.
 	ConditionTrafficDegraded = "TrafficDegraded"
 	// ConditionPreviewsReady is True while all previews that have a slot are available. Its
 	// message shows how many are available, such as "17 of 20". It is absent if there are no previews.

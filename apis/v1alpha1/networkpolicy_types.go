@@ -9,7 +9,7 @@ import (
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || size(self.domains) == 0 || has(self.provider)",message="spec.domains requires spec.provider, which routes them"
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, has(d.port) ? self.ports.exists(p, p.name == d.port) : size(self.ports) == 1)",message="spec.domains[].port must be the name of one of spec.ports; it may be omitted only when there is one port"
-// +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, self.ports.all(p, !has(p.protocol) || !(p.protocol in ['TCP', 'UDP']) || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[].port must name a port of protocol HTTP, HTTPS, GRPC or TLS: TCP and UDP have no hosts, use spec.listeners"
+// +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, self.ports.all(p, !has(p.protocol) || !(p.protocol in ['TCP', 'UDP']) || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[].port must name a port of protocol HTTP, HTTPS, GRPC or TLS: for TCP and UDP, which have no hosts, use spec.listeners"
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, !(has(d.path) || has(d.canaryMatches)) || self.ports.all(p, !has(p.protocol) || p.protocol != 'TLS' || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[]: path and canaryMatches cannot be combined with a port of protocol TLS, because only the pods can decrypt requests"
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, !has(d.path) || self.ports.all(p, !has(p.protocol) || p.protocol != 'GRPC' || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[].path requires a port of protocol HTTP or HTTPS: to select gRPC calls, use canaryMatches[].grpc"
 // +kubebuilder:validation:XValidation:rule="!has(self.listeners) || size(self.listeners) == 0 || has(self.provider)",message="spec.listeners requires spec.provider, which routes them"
@@ -18,7 +18,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || self.domains.all(d, !has(d.tls) || !has(d.tls.mode) || (d.tls.mode in ['Gateway', 'ListenerSet'] ? has(self.provider.gateway) : d.tls.mode == 'Ingress' ? has(self.provider.ingress) : has(self.provider.apisix)))",message="spec.domains[].tls.mode must be Gateway or ListenerSet with spec.provider.gateway, Ingress with spec.provider.ingress, and ApisixTls with spec.provider.apisix"
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || self.domains.all(d, !has(d.tls) || has(d.tls.secretName) || (has(self.provider.gateway) && !(has(d.tls.mode) && d.tls.mode == 'ListenerSet')))",message="spec.domains[].tls.secretName is required: only the listener of a Gateway has its own certificate"
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || !has(self.provider.gateway) || self.domains.all(d, !has(d.tls) || !has(d.tls.secretName) || has(d.tls.mode))",message="spec.domains[].tls.secretName requires mode ListenerSet: spec.provider.gateway defaults to mode Gateway, which uses the certificate of the Gateway's listener"
-// +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || !has(self.provider.gateway) || self.domains.all(d, !has(d.tls) || !has(d.tls.mode) || d.tls.mode != 'ListenerSet' || (has(d.parentRefs) ? size(d.parentRefs) <= 2 : size(self.provider.gateway.parentRefs) <= 2))",message="spec.domains[].tls.mode ListenerSet allows at most 2 parentRefs: each host has a ListenerSet for each of them, and a route can refer to at most 32"
+// +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || !has(self.provider.gateway) || self.domains.all(d, !has(d.tls) || !has(d.tls.mode) || d.tls.mode != 'ListenerSet' || (has(d.parentRefs) ? size(d.parentRefs) <= 2 : size(self.provider.gateway.parentRefs) <= 2))",message="spec.domains[].tls.mode ListenerSet allows at most 2 parentRefs: each host has a ListenerSet for each parentRef, and a route can refer to at most 32 parents"
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, !has(d.tls) || self.ports.all(p, !has(p.protocol) || p.protocol != 'TLS' || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[].tls cannot be combined with a port of protocol TLS, whose pods have the certificate and terminate TLS: omit it, or change the protocol of the port"
 // +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.gateway) || !has(self.provider.gateway.filters) || !has(self.domains) || !self.provider.gateway.filters.exists(f, has(f.urlRewrite) && has(f.urlRewrite.replacePrefixMatch)) || self.domains.all(d, !has(d.canaryMatches) || d.canaryMatches.all(m, !has(m.path) || !has(m.path.type) || m.path.type == 'PathPrefix'))",message="spec.domains[].canaryMatches[].path.type must be PathPrefix or omitted if urlRewrite.replacePrefixMatch is set in spec.provider.gateway.filters: an exact path has no prefix to replace"
 // +kubebuilder:validation:XValidation:rule="!has(self.listeners) || self.listeners.all(l, self.ports.exists(p, p.name == l.port && has(p.protocol) && p.protocol in ['TCP', 'UDP']))",message="spec.listeners[].port must be the name of one of spec.ports with protocol TCP or UDP: ports of other protocols are routed by spec.domains"
@@ -123,7 +123,7 @@ type NetworkPort struct {
 
 	// targetPort of the pods, by number or name. Defaults to port.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 65535 : size(self) <= 15 && self.matches('\\\\D')",message="spec.ports[].targetPort must be a number from 1 to 65535, without quotes, or the name of a container's port, of at most 15 characters and not only digits"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 65535 : size(self) <= 15 && self.matches('\\\\D')",message="spec.ports[].targetPort must be a number from 1 to 65535, without quotes, or the name of a container's port, which has at most 15 characters and contains a character other than a digit"
 	TargetPort *intstr.IntOrString `json:"targetPort,omitempty"`
 
 	// protocol of the port. Domains route HTTP, HTTPS, GRPC and TLS; listeners route TCP and UDP.
@@ -132,8 +132,9 @@ type NetworkPort struct {
 	// +optional
 	Protocol PortProtocol `json:"protocol,omitempty"`
 
-	// appProtocol of the Service's port, for example "kubernetes.io/h2c". Defaults to
-	// "https" with protocol HTTPS, to "kubernetes.io/h2c" with GRPC, and to none otherwise.
+	// appProtocol of the Service's port, for example "kubernetes.io/h2c". Defaults to "https" with
+	// protocol HTTPS, and to "kubernetes.io/h2c" with protocol GRPC. With other protocols, there is no
+	// default.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -189,13 +190,13 @@ type RouteReference struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	RuleNames []string `json:"ruleNames,omitempty"`
 
-	// port is the name of the port in spec.ports; required when there are several.
+	// port is the name of the port in spec.ports. Required if there are several ports.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Port string `json:"port,omitempty"`
 
 	// groups that the rules can route to: the newest group, or the first named group that has an
-	// active release. Defaults to the newest.
+	// active release. Defaults to the newest group.
 	// +optional
 	Groups *DomainGroups `json:"groups,omitempty"`
 
@@ -463,7 +464,7 @@ type ParentReference struct {
 // Domain is a host, and the releases that it routes to.
 // +kubebuilder:validation:XValidation:rule="!(has(self.groups) && has(self.release))",message="spec.domains[]: set at most one of groups and release"
 // +kubebuilder:validation:XValidation:rule="!has(self.path) || !has(self.canaryMatches) || self.canaryMatches.all(m, !has(m.path) || m.path.value == self.path || m.path.value.startsWith(self.path.endsWith('/') ? self.path : self.path + '/'))",message="spec.domains[].canaryMatches[].path.value must be the domain's path, or begin with it and a '/': /shop/new is below /shop, and /shopping is not"
-// +kubebuilder:validation:XValidation:rule="!(has(self.canaryMatches) && has(self.release))",message="spec.domains[]: set at most one of canaryMatches and release: a domain that names a release routes to no other"
+// +kubebuilder:validation:XValidation:rule="!(has(self.canaryMatches) && has(self.release))",message="spec.domains[]: set at most one of canaryMatches and release: a domain that names a release routes to no other release"
 type Domain struct {
 	// domain is a host name, or a template for a host name. A template can contain fields, but no
 	// functions. Fields of the group are {{.ReleaseGroupName}} (its slug, such as 1-x),
@@ -505,9 +506,10 @@ type Domain struct {
 	// +optional
 	Groups *DomainGroups `json:"groups,omitempty"`
 
-	// release routes the domain to one release: the release of a version, or the canary. If the
-	// template contains a field that differs between groups, such as {{.ReleaseGroupName}}, this
-	// is the canary of each group; otherwise it is the canary of the newest group.
+	// release routes the domain to one release: the release of a version, or the canary. In the case
+	// of the canary, each group has its own domain if the template contains a field that differs
+	// between groups, such as {{.ReleaseGroupName}}; otherwise the domain routes to the canary of the
+	// newest group.
 	// +optional
 	Release *DomainRelease `json:"release,omitempty"`
 
@@ -703,7 +705,7 @@ type DomainGroups struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.whenAbsent) || has(self.status)",message="release.whenAbsent requires release.status: with release.version, there is no route while the version has no release"
 type DomainRelease struct {
 	// version that the domain routes to. The domain routes to a release of this version that is
-	// active, canary or retained, and never deploys a version.
+	// active, retained or a canary. A domain never deploys a version.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
@@ -781,8 +783,8 @@ type DomainBackend struct {
 	// version of the release.
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version"`
-	// weight of the release in the written route, in percent. A release with weight 0 receives
-	// only requests that match, or copies of requests.
+	// weight of the release in the written route, in percent. A release with weight 0 receives only
+	// the requests that canaryMatches select, or copies of requests.
 	Weight int32 `json:"weight"`
 }
 
@@ -809,8 +811,8 @@ type DomainStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Backends []DomainBackend `json:"backends,omitempty"`
 	// programmed is true when every parent has accepted the current route, a listener accepts the host,
-	// and, with tls, its certificate and listener are ready. With confirm Probe, the addresses of the
-	// Gateways must also serve the route.
+	// and, if tls is set, the certificate and the listener for the host are ready. With confirm Probe,
+	// the addresses of the Gateways must also serve the route.
 	Programmed bool `json:"programmed"`
 	// reason why the route is not programmed, as one CamelCase word.
 	// +optional
@@ -907,7 +909,9 @@ type GroupTraffic struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
 	References []string `json:"references,omitempty"`
-	// withheld lists releases that have a weight but no ready endpoint. They receive no traffic.
+	// withheld lists releases that have a weight but receive no traffic, because they had no ready
+	// endpoint. The weight of a release is withheld until all its replicas are available or, if no
+	// other release has a ready endpoint, until it has a ready endpoint.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
@@ -922,8 +926,8 @@ type GroupTraffic struct {
 	// +kubebuilder:validation:MaxLength=63
 	Active string `json:"active,omitempty"`
 	// newest is true when this group is the target of the domains or listeners that follow the newest
-	// group. While the first release of a newer group is a canary, that group receives the canary's
-	// weight of their traffic.
+	// group. While the first release of a newer group is a canary, the newer group receives the share
+	// of this traffic that the canary's weight defines.
 	// +optional
 	Newest bool `json:"newest,omitempty"`
 	// canaryDomains is true when domains or listeners with release.status canary apply to the
@@ -1064,7 +1068,7 @@ const (
 	// ConditionServiceAdopted is True while the adopted Service routes to the active release.
 	ConditionServiceAdopted = "ServiceAdopted"
 	// ConditionProviderSwitching is True while routes of a previous provider still serve traffic.
-	// The message shows what they wait for.
+	// The message shows why these routes still exist.
 	ConditionProviderSwitching = "ProviderSwitching"
 )
 

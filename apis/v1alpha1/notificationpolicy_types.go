@@ -24,11 +24,12 @@ const (
 	NotifyFailed NotificationEvent = "Failed"
 	// NotifyAborted means that a user aborted the rollout.
 	NotifyAborted NotificationEvent = "Aborted"
-	// NotifySuperseded means that another release replaced the rollout in progress.
+	// NotifySuperseded means that another release superseded the release during its rollout.
 	NotifySuperseded NotificationEvent = "Superseded"
 	// NotifyRemoved means that the release was removed before its rollout ended.
 	NotifyRemoved NotificationEvent = "Removed"
-	// NotifyDeprecated means that another release replaced the active one.
+	// NotifyDeprecated means that the release is no longer active, because another release replaced
+	// it.
 	NotifyDeprecated NotificationEvent = "Deprecated"
 )
 
@@ -75,8 +76,8 @@ type NotificationReceiver struct {
 	// +required
 	Type ReceiverType `json:"type"`
 
-	// url to call, http or https, without a user name or password. If the URL itself is confidential,
-	// store it in the Secret that secretRef refers to.
+	// url to call, with http or https, and without a user name or password. If the URL itself is
+	// confidential, store it in the Secret that secretRef refers to.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+([/?][^#[:space:]]*)?$') && isURL(self)",message="url must be an absolute http or https URL without a user name, password or fragment, such as https://chat.example.com/in"
@@ -123,8 +124,8 @@ type NotificationReceiver struct {
 	RepositoryRef *Reference `json:"repositoryRef,omitempty"`
 
 	// context is the first part of the commit status context, CONTEXT/NAMESPACE/MICROSERVICE. GitHub
-	// shows the last status of each context. Set it if several clusters report to the same repository.
-	// Defaults to heighliner.
+	// shows the last status of each context. Set this field if several clusters report to the same
+	// repository. Defaults to heighliner.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -197,8 +198,8 @@ type ReceiverStatus struct {
 	// either have been reported, or are never reported.
 	Since metav1.MicroTime `json:"since"`
 
-	// pending is the number of releases with a transition that the receiver had not accepted when
-	// the status was written.
+	// pending is the number of releases with a transition whose message the receiver had not accepted
+	// when the status was written.
 	// +optional
 	Pending int32 `json:"pending,omitempty"`
 

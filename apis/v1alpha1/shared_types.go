@@ -159,10 +159,10 @@ const (
 	// which the release was created or restarted. A plan based on an older rollout state must not
 	// scale the release down or delete it (protocol rule 2).
 	AnnotationAttempt = "hlnr.io/attempt"
-	// AnnotationNeverActive on a VersionedMicroservice is "true" while hooks must still allow the
-	// release to become the first active release of its group. If the rollout state is lost, a
-	// release with this annotation does not count as previously active. The annotation is removed
-	// when the release becomes active.
+	// AnnotationNeverActive on a VersionedMicroservice is "true" if the release has never been active,
+	// and can become the first active release of its group only if hooks allow this. If the rollout
+	// state is lost, a release with this annotation does not count as previously active. The
+	// annotation is removed when the release becomes active.
 	AnnotationNeverActive = "hlnr.io/never-active"
 	// AnnotationIdentity on a VersionedMicroservice is the scheme and the hash of the values that
 	// the user set, such as "v1.0f3a…".

@@ -36,9 +36,9 @@ type DomainTLS struct {
 	// secretName is the name of the Secret of type kubernetes.io/tls, in the policy's namespace,
 	// that contains the certificate. It can be a template with the fields {{.ReleaseGroupName}} (the
 	// slug of the group, such as 1-x), {{.FullName}} (the Microservice and the slug, such as
-	// shop-1-x), {{.Name}} (of the policy), {{.Microservice}} and {{.Namespace}}. Required for all
-	// modes except Gateway. The gateway reads the Secret; the controller does not. Several domains
-	// can use the same Secret.
+	// shop-1-x), {{.Name}} (the name of the policy), {{.Microservice}} and {{.Namespace}}. Required
+	// for all modes except Gateway. The gateway reads the Secret; the controller does not. Several
+	// domains can use the same Secret.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253

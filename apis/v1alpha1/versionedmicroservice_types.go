@@ -68,7 +68,7 @@ type ReleaseAvailability struct {
 
 	// disruptionBudget is set for a release with at least two replicas, or with an autoscaler that can
 	// add replicas. The settings of the Microservice apply while the release has traffic. At other
-	// times, and when the release has fewer replicas later, one pod at a time may be evicted.
+	// times, and if the release later has fewer than two replicas, one pod at a time may be evicted.
 	// +optional
 	DisruptionBudget *DisruptionBudget `json:"disruptionBudget,omitempty"`
 
@@ -102,7 +102,8 @@ type DisruptionBudget struct {
 type DecisionAction string
 
 const (
-	// DecisionContinue approves the step in field step of the decision, or ends its pause.
+	// DecisionContinue approves the step that the field step of the decision names, or ends the pause
+	// of this step.
 	DecisionContinue DecisionAction = "Continue"
 	// DecisionAdopt makes the release active without further steps, once it is
 	// available.
@@ -116,13 +117,15 @@ const (
 // Decision is a user's decision about a release.
 // +kubebuilder:validation:XValidation:rule="self.action == 'Continue' ? has(self.step) : !has(self.step)",message="spec.decision.step is the step that action Continue approves (its name, or its number from 1), and must not be set with other actions"
 type Decision struct {
-	// action to take. Continue approves the step in field step, or ends its pause. Adopt makes the
-	// release active without further steps, as soon as it is available. Deprecate aborts the
-	// rollout of a pending or canary release. Retry starts a failed release again.
+	// action to take. Continue approves the step that the field step names, or ends the pause of this
+	// step. Adopt makes the release active without further steps, as soon as it is available.
+	// Deprecate aborts the rollout of a pending or canary release. Retry starts a failed release
+	// again.
 	// +required
 	Action DecisionAction `json:"action"`
 
-	// id identifies this decision. Each id is handled once.
+	// id identifies this decision. A decision with the id of the last handled decision on the
+	// release is not handled again.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
@@ -234,7 +237,7 @@ type VersionedMicroserviceStatus struct {
 	// +optional
 	Analysis *ReleaseAnalysis `json:"analysis,omitempty"`
 
-	// lastHandledDecision is the decision that was last handled or rejected.
+	// lastHandledDecision is the decision that was last applied or rejected.
 	// +optional
 	LastHandledDecision *HandledDecision `json:"lastHandledDecision,omitempty"`
 }

@@ -25,8 +25,8 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// budget is the maximum number of writes that a manager makes for one service, including Services, routes, statuses and
-// events. docs/explanation/write-budget.md describes the design.
+// budget is the maximum number of writes that a manager may make for one service. The writes of Services, routes, statuses
+// and events are included. docs/explanation/write-budget.md describes the design.
 type budget struct {
 	create, upgrade int
 	// retire is the maximum for an upgrade that removes the oldest release.
@@ -38,7 +38,7 @@ var (
 	budgetWithPauses    = budget{create: 16, upgrade: 23, retire: 26}
 )
 
-// budgeted are the services whose writes are counted. No name contains another name.
+// budgeted are the services for which writes are counted. No name contains another name.
 var budgeted = []string{"bookshop", "carpool", "dogfood"}
 
 // rolloutState counts the writes of a manager, by service and kind.
@@ -90,7 +90,7 @@ func (l *rolloutState) note(r *http.Request) {
 	l.writes[of][what]++
 }
 
-// reasons matches the event reasons that are or were expected.
+// reasons matches the reasons of the events that are expected, or that were expected earlier.
 var reasons = regexp.MustCompile("Started|Promoted|Step|Removed|TrafficMoved|Succeeded|NewVersion|Programmed|Accepted|ResolvedRefs")
 
 // reasonOf returns the reason in an encoded event.
@@ -159,7 +159,7 @@ type played struct {
 // phases contains the writes of each phase. The keys are the field names of budget.
 type phases map[string]played
 
-// fewest stores the writes of a phase if they are fewer than before.
+// fewest stores the writes of a phase if they are fewer than the stored writes.
 func (p phases) fewest(phase string, x played) {
 	if was, ok := p[phase]; !ok || x.mean < was.mean {
 		p[phase] = x
@@ -181,7 +181,8 @@ func (p phases) over(b budget) (out []string) {
 // write would occur in every round.
 const rounds = 4
 
-// TestWriteBudget counts the writes of a manager while a service with a canary and a domain is created, upgraded and stable.
+// TestWriteBudget counts the writes of a manager while services with a canary and a domain are created and upgraded, and
+// while they are stable.
 func TestWriteBudget(t *testing.T) {
 	for name, test := range map[string]struct {
 		pause *v1alpha1.CanaryPause
@@ -257,8 +258,8 @@ func playBudget(t *testing.T, pause *v1alpha1.CanaryPause, least phases) {
 }
 
 // slow returns the number of NetworkPolicies that were not Ready within ten seconds after their creation. After this
-// time, the manager writes their status once more, to show what they wait for. This happens with the race detector on a
-// busy machine.
+// time, the manager writes their status once more, to show what they wait for. Such delays occur with the race detector on
+// a busy machine.
 func slow(t *testing.T, namespace string) (n int) {
 	t.Helper()
 	var policies v1alpha1.NetworkPolicyList
@@ -275,7 +276,7 @@ func slow(t *testing.T, namespace string) (n int) {
 	return n
 }
 
-// notQuiet reports whether requests were sent in the last five seconds, within which delayed writes happen.
+// notQuiet returns a message if requests were sent in the last five seconds. Delayed writes happen within this time.
 func notQuiet(l *rolloutState) string {
 	if !l.quiet(5 * time.Second) {
 		return "the manager still sends requests"

@@ -34,7 +34,8 @@ func checkCommand() *cobra.Command {
 		Use:   "check",
 		Short: "Wait until a manager runs in the cluster, for helm test",
 		Long: `check waits until the API server serves all kinds of hlnr.io and a manager renews the leader
-election Lease, or the Leases of all shards. If that takes longer than --timeout, it reports what is missing and exits non-zero.`,
+election Lease, or managers renew the Leases of all shards. If that takes longer than --timeout, check reports what is missing
+and exits non-zero.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.shards < 0 || o.shards > shard.Max {
@@ -74,7 +75,7 @@ func leaseNames(shards int) []string {
 	return names
 }
 
-// check returns nil when the API server serves all kinds and each Lease was renewed after check had first read it. It
+// check returns nil when the API server serves all kinds and each Lease has been renewed since check first read it. check
 // does not compare times, so the clocks do not need to be synchronized. If ctx ends first, check returns an error that
 // describes what is missing.
 func check(ctx context.Context, config *rest.Config, namespace string, leases []string, out io.Writer) error {
@@ -119,7 +120,8 @@ func waitRenewed(ctx context.Context, clients kubernetes.Interface, namespace, l
 	return holder, nil
 }
 
-// renewed returns the time of the last renewal of a Lease, as text, and the manager that holds it. It returns an error if the API server does not serve all kinds.
+// renewed returns the time of the last renewal of a Lease, as text, and the manager that holds the Lease. renewed returns an error
+// if the API server does not serve all kinds.
 func renewed(ctx context.Context, clients kubernetes.Interface, namespace, name string) (at, holder string, _ error) {
 	if err := servedKinds(clients); err != nil {
 		return "", "", err

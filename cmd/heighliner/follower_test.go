@@ -56,8 +56,8 @@ spec:
           - {name: other, configMap: {name: other}}
 `
 
-// TestFollower tests that a CronJob runs the image and the configuration of the active release, through a promotion, a
-// rollback, a change to its manifest in Git, and the deletion of the Microservice.
+// TestFollower tests that a CronJob uses the image and the configuration of the active release after a promotion, a
+// rollback, a change to the CronJob's manifest in Git, and the deletion of the Microservice.
 func TestFollower(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
@@ -138,7 +138,7 @@ func TestFollower(t *testing.T) {
 	follows("@"+digests["1.1.0"], false, "version 1.1.0")
 	configured(t, job, "level", "2")
 
-	// Roll back to a release with its previous configuration.
+	// Roll back to the first release, which has the previous configuration.
 	if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(ms), ms); err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,8 @@ func TestFollower(t *testing.T) {
 	})
 	follows("@"+digests["1.0.0"], false, "version 1.0.0")
 
-	// An empty list in the manifest removes the list, which has a single owner. An omitted list does not.
+	// The list envFrom has a single owner. An empty list in the manifest removes the list from the CronJob. If the
+	// manifest omits the list, it remains in the CronJob.
 	git(strings.Replace(report, "envFrom:\n            - configMapRef: {name: settings}", "envFrom: []", 1))
 	await.Nil(t, func(ctx context.Context) error {
 		if err := env.Client.Get(ctx, client.ObjectKeyFromObject(job), job); err != nil {
@@ -230,15 +231,15 @@ func TestFollower(t *testing.T) {
 	}
 }
 
-// configured fails the test unless each reference to the ConfigMap settings in the manifest was replaced by a reference
-// to the same ConfigMap with the given content, and the other references are unchanged.
+// configured fails the test unless a single ConfigMap with the given content replaces the ConfigMap "settings" in all
+// references of the manifest, and the other references are unchanged.
 func configured(t *testing.T, job *batchv1.CronJob, key, value string) {
 	t.Helper()
 	pod := job.Spec.JobTemplate.Spec.Template.Spec
 	shop := pod.Containers[0]
 	names := []string{shop.EnvFrom[0].ConfigMapRef.Name, shop.Env[0].ValueFrom.ConfigMapKeyRef.Name, pod.Volumes[0].ConfigMap.Name}
 	if len(slices.Compact(names)) != 1 {
-		t.Errorf("refers to ConfigMaps %q, want a single one", names)
+		t.Errorf("refers to ConfigMaps %q, want a single ConfigMap", names)
 	}
 	settings := &corev1.ConfigMap{}
 	if err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: job.Namespace, Name: names[0]}, settings); err != nil {
@@ -252,7 +253,7 @@ func configured(t *testing.T, job *batchv1.CronJob, key, value string) {
 	}
 }
 
-// ownsOnly fails the test if the follower owns fields other than those that it must set.
+// ownsOnly fails the test if the follower owns fields that it need not set.
 func ownsOnly(t *testing.T, job *batchv1.CronJob) {
 	t.Helper()
 	allowed := []string{

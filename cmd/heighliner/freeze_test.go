@@ -43,8 +43,8 @@ func withShippedRights(t *testing.T, namespace string) {
 	startManager(t, "v1.0.0", proxiedAs(t, config, func(*http.Request) {}), namespace)
 }
 
-// TestFreeze freezes a namespace, with the permissions of config/rbac. A pushed version waits and starts when the
-// Freeze is deleted. Another version waits until the end of a period.
+// TestFreeze freezes a namespace, with the permissions of config/rbac. A pushed version waits until the Freeze
+// is deleted, and then starts. Another version waits until the end of a period.
 func TestFreeze(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)

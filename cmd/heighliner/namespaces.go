@@ -96,7 +96,7 @@ func (r permissions) ask(ctx context.Context, namespace, group, resource string,
 	return true, nil
 }
 
-// allows reports whether a rule without resource names allows a verb.
+// allows reports whether any rule without resource names allows a verb for a resource.
 func allows(rules authorizationv1.SubjectRulesReviewStatus, group, resource, verb string) bool {
 	has := func(list []string, value string) bool {
 		return slices.Contains(list, value) || slices.Contains(list, "*")
@@ -128,8 +128,8 @@ func (r permissions) watchable(ctx context.Context, namespaces []string, log log
 	return out, lacking, nil
 }
 
-// omitUnwatchable removes namespaces that cannot be watched from the options. It returns a Runnable that ends the manager when one
-// of them can be watched, or nil if it removed none.
+// omitUnwatchable removes from the options the namespaces that cannot be watched. It returns a Runnable that ends the manager when
+// one of these namespaces can be watched, or nil if it removed no namespace.
 func (o *options) omitUnwatchable(ctx context.Context, config *rest.Config, log logr.Logger) (ctrlmanager.Runnable, error) {
 	if len(o.namespaces) == 0 {
 		return nil, nil

@@ -37,7 +37,8 @@ func roleOf(t *testing.T, namespace string) *rbacv1.Role {
 	return role
 }
 
-// TestWatchedKinds tests that the controllers require exactly the kinds that the Role allows them to watch, except the kinds of routes.
+// TestWatchedKinds tests that the controllers require exactly the kinds that the Role allows them to watch. The kinds of routes are not
+// compared.
 func TestWatchedKinds(t *testing.T) {
 	ofRoutes := map[string]bool{}
 	for _, kind := range routes.AllKinds() {

@@ -90,7 +90,7 @@ func shipped(t *testing.T, components ...string) {
 	}
 }
 
-// overlay creates a kustomization from components and from folders in config, and returns its folder.
+// overlay creates a kustomization from folders in config and from components, and returns the folder of the kustomization.
 func overlay(t *testing.T, namespace string, folders []string, components ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -187,8 +187,8 @@ func alone(t *testing.T) {
 	}
 }
 
-// TestShippedRightsSuffice runs the manager through complete rollouts with the permissions of config/rbac, and checks that
-// it needs no other permission.
+// TestShippedRightsSuffice runs the manager with the permissions of config/rbac during complete rollouts, and checks that
+// the manager needs no other permission.
 func TestShippedRightsSuffice(t *testing.T) {
 	alone(t)
 	shipped(t)
@@ -361,7 +361,7 @@ func TestShippedRightsSuffice(t *testing.T) {
 		Subjects:   []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: "scraper"}},
 	})
 	scraper := "Bearer " + serviceAccount(t, namespace, "scraper")
-	// The manager's cache sees the last deletion a moment after the API server.
+	// The manager's cache observes the last deletion a moment after the API server has completed it.
 	await.Nil(t, func(context.Context) error {
 		code, body := get(scraper)
 		if code != http.StatusOK {
@@ -624,7 +624,7 @@ func borrowed(t *testing.T, namespace string) {
 	})
 }
 
-// serves waits until a version is the only release, is active, and its domain is programmed.
+// serves waits until a version is the only release and is active, and its domain is programmed.
 func serves(t *testing.T, namespace, version string) {
 	t.Helper()
 	await.Nil(t, func(ctx context.Context) error {

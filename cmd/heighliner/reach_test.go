@@ -23,9 +23,9 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// TestSmokeTestReachesTheRelease tests that a smoke test, which is called before a release gets traffic, receives a URL
-// and Services through which only that release responds, and is not called before the Gateway has accepted the domain of the
-// canary.
+// TestSmokeTestReachesTheRelease tests a smoke test, which is called before a release gets traffic. The smoke test must
+// receive a URL and Services through which only this release responds. It must not be called before the Gateway has accepted
+// the domain of the canary.
 func TestSmokeTestReachesTheRelease(t *testing.T) {
 	t.Parallel()
 	const try = "try.shop.example.com"
@@ -115,7 +115,7 @@ func TestSmokeTestReachesTheRelease(t *testing.T) {
 	closed.Store(false)
 	body := await.Receive(t, "the smoke test", bodies)
 	if err := await.Receive(t, "the result of the smoke test", wrong); err != nil {
-		t.Errorf("the smoke test of %s cannot reach it: %v", body.Release, err)
+		t.Errorf("the smoke test of %s cannot reach the release: %v", body.Release, err)
 	}
 	if body.URL != "http://"+try || len(body.Services) != 1 {
 		t.Errorf("URL %q, Services %q", body.URL, body.Services)

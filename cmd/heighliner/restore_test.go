@@ -92,8 +92,8 @@ func TestRestoreWithoutStatuses(t *testing.T) {
 	}
 }
 
-// wipeStatuses removes the statuses of all objects of hlnr.io in a namespace, beginning with those of releases and
-// policies.
+// wipeStatuses removes the statuses of the releases, the NetworkPolicies and the Microservices in a namespace, in this
+// order.
 func wipeStatuses(t *testing.T, namespace string) {
 	t.Helper()
 	config := rest.CopyConfig(env.Config)
@@ -117,7 +117,7 @@ func wipeStatuses(t *testing.T, namespace string) {
 	}
 }
 
-// mostWeight records the largest weights that routes give to releases, by the names of their Services.
+// mostWeight records the largest weight that a route gives to each release, by the name of the release's Service.
 type mostWeight struct {
 	mu     sync.Mutex
 	shares map[string]int32

@@ -43,8 +43,8 @@ type tenant struct {
 }
 
 // newTenant creates the namespace and its objects: an ImagePolicy with a credential, a GitHubRepository with a
-// credential and a webhook, and a Microservice whose first release waits for a hook with a key. Its images come from an
-// ImagePolicy without a Secret.
+// credential and a webhook, and a Microservice whose first release waits for a hook with a key. The Microservice's
+// images come from an ImagePolicy without a Secret.
 func newTenant(t *testing.T, private, public *registrytest.Server, hub *githubtest.Server, github, hooks, webhooks string) *tenant {
 	t.Helper()
 	a := &tenant{T: t, namespace: env.Namespace(t), webhooks: webhooks}
@@ -266,7 +266,7 @@ func TestSecretsByNamespace(t *testing.T) {
 		for _, request := range slices.Compact(requests.seen) {
 			ours := strings.Contains(request, mine.namespace) || strings.Contains(request, yours.namespace)
 			reads := strings.HasPrefix(request, "GET ") && strings.Contains(request, "/secrets/")
-			events := strings.HasSuffix(request, "/events") // Namespaces of other tests that are being deleted reject events.
+			events := strings.HasSuffix(request, "/events") // Namespaces that other tests are deleting reject events.
 			if ours && !reads || !ours && !events {
 				t.Errorf("rejected: %s", request)
 			}

@@ -20,7 +20,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// writers records the managers that wrote into each namespace, in order. Consecutive writes of a manager count once.
+// writers records the managers that wrote objects in each namespace, in order. Consecutive writes of a manager count once.
 type writers struct {
 	mu sync.Mutex
 	of map[string][]int
@@ -42,9 +42,9 @@ func (w *writers) note(manager int) func(*http.Request) {
 	}
 }
 
-// TestShards tests that three managers divide the namespaces, with the permissions of the component shards. One manager is killed
-// during a rollout, and the other managers take over its namespaces. One manager at a time writes into each namespace, and each
-// version has one release.
+// TestShards tests that three managers with the permissions of the component shards divide the namespaces among themselves. One
+// manager is killed during a rollout, and the other managers take over its namespaces. Only one manager at a time writes objects
+// in a namespace, and each version has only one release.
 func TestShards(t *testing.T) {
 	t.Parallel()
 	shipped(t)
@@ -128,7 +128,7 @@ func TestShards(t *testing.T) {
 		if len(row) == 2 && row[0] == killed && row[1] != killed {
 			takenOver++
 		} else if len(row) != 1 || row[0] == killed {
-			t.Errorf("managers %v wrote into namespace %s in turn; manager %d was killed", row, namespace, killed)
+			t.Errorf("managers %v wrote objects in namespace %s in turn; manager %d was killed", row, namespace, killed)
 		}
 	}
 	if takenOver == 0 {
@@ -171,7 +171,8 @@ func TestShardsByServerSideApply(t *testing.T) {
 	}
 }
 
-// installShardRole grants the Leases of three shards in a namespace, as the component shards does in the namespace of the manager.
+// installShardRole grants access to the Leases of three shards in a namespace, as the component shards does in the namespace of
+// the manager.
 func installShardRole(t *testing.T, namespace string) {
 	t.Helper()
 	text, err := env.Kubectl(t, "", "kustomize", overlay(t, "", []string{"rbac", "manager"}, "shards"))
@@ -195,7 +196,7 @@ func installShardRole(t *testing.T, namespace string) {
 	}
 }
 
-// shards returns the number of shards of a manager, from its metrics.
+// shards returns the number of shards that a manager holds, according to its metrics.
 func (m *manager) shards() (held int) {
 	resp, err := http.Get("http://" + m.metrics + "/metrics")
 	if err != nil {

@@ -42,7 +42,7 @@ import (
 // manager.
 const asManager = "HEIGHLINER_TEST_VERSION"
 
-// traffic is a proxy between a manager and the API server that records writes.
+// traffic is a proxy that records the writes from a manager to the API server.
 type traffic struct {
 	mu     sync.Mutex
 	last   time.Time
@@ -81,8 +81,9 @@ func watched(t *testing.T) (*traffic, string) {
 	return p, proxied(t, p.note)
 }
 
-// proxied starts a proxy for the API server on a loopback address without credentials, with the permissions of the
-// manager, and returns a kubeconfig for it. It calls note with each request before it sends the request.
+// proxied starts a proxy for the API server on a loopback address, and returns a kubeconfig for the proxy. Clients need
+// no credentials, and have the permissions of the manager. The proxy calls note with each request before it sends the
+// request.
 func proxied(t *testing.T, note func(*http.Request)) (kubeconfigFile string) {
 	t.Helper()
 	config := rest.CopyConfig(env.Config)
@@ -90,7 +91,7 @@ func proxied(t *testing.T, note func(*http.Request)) (kubeconfigFile string) {
 	return proxiedAs(t, config, note)
 }
 
-// proxiedAs is like proxied, with the permissions and the transport of a configuration.
+// proxiedAs is like proxied, but uses the permissions and the transport of the given configuration.
 func proxiedAs(t *testing.T, config *rest.Config, note func(*http.Request)) (kubeconfigFile string) {
 	t.Helper()
 	transport, err := rest.TransportFor(config)
@@ -236,15 +237,15 @@ func state(t *testing.T, namespace string) map[string]string {
 	return all
 }
 
-// These flags set the size of the cluster, because a build with unnecessary writes makes them for each object of a
-// kind. "make upgrade" uses larger values.
+// These flags set the size of the cluster, because a build with unnecessary writes makes these writes for each
+// object of a kind. "make upgrade" uses larger values.
 var (
 	upgradeServices = flag.Int("upgrade.services", 6, "number of Microservices when another build starts, at least 2")
 	upgradeVersions = flag.Int("upgrade.versions", 3, "number of retained versions of each Microservice, at least 2")
 )
 
-// TestUpgradeWritesNothing tests that a manager of another build, with another version in its name, writes nothing when
-// it starts in a stable cluster. It creates no release, and changes no Deployment's template.
+// TestUpgradeWritesNothing tests that a manager of another build, with another version in its user agent, writes
+// nothing when it starts in a stable cluster. The manager creates no release, and changes no Deployment's template.
 func TestUpgradeWritesNothing(t *testing.T) {
 	t.Parallel()
 	services, versions := *upgradeServices, *upgradeVersions

@@ -1,5 +1,5 @@
 // Package follower updates CronJobs with the label hlnr.io/follow to the active release of a group:
-// to its images and its copies of ConfigMaps and Secrets. After a promotion or a rollback the CronJobs
+// to its images and its copies of ConfigMaps and Secrets. After a promotion or a rollback, the CronJobs
 // follow the new active release. They are suspended while the group has no active release. The
 // controller changes no other fields of CronJobs.
 //

@@ -51,9 +51,9 @@ func withCopies(t *testing.T) (s *managed, collect func()) {
 	}
 }
 
-// TestMicroserviceDeleted checks that a CronJob starts with the configuration of its manifest after the
-// Microservice and the copies are deleted, even if the manager is removed before the release is deleted, for
-// example by hack/uninstall.sh.
+// TestMicroserviceDeleted checks that a CronJob can start Jobs with the configuration of its manifest after the
+// Microservice and the copies are deleted, even if hack/uninstall.sh, for example, removes the manager before the
+// release is deleted.
 func TestMicroserviceDeleted(t *testing.T) {
 	for _, followedExists := range []bool{false, true} {
 		s, collect := withCopies(t)
@@ -75,7 +75,8 @@ func TestMicroserviceDeleted(t *testing.T) {
 	}
 }
 
-// TestLabelRemovedBeforeTheRelease checks that a CronJob without the label starts even if its release and the copies are deleted.
+// TestLabelRemovedBeforeTheRelease checks that a CronJob without the label can start Jobs even if the release that it followed and
+// the copies are deleted.
 func TestLabelRemovedBeforeTheRelease(t *testing.T) {
 	s, collect := withCopies(t)
 	s.label = ""
@@ -89,7 +90,7 @@ func TestLabelRemovedBeforeTheRelease(t *testing.T) {
 	s.startable("after the release was removed")
 }
 
-// TestGroupEnded checks that a CronJob with the annotation of a group remains suspended when the group has ended.
+// TestGroupEnded checks that a CronJob whose annotation selects a group remains suspended after the group has ended.
 func TestGroupEnded(t *testing.T) {
 	job := &batchv1.CronJob{}
 	job.Annotations = map[string]string{v1alpha1.AnnotationFollowGroup: "2.x", v1alpha1.AnnotationFollows: "shop-2"}
@@ -132,7 +133,7 @@ func TestSuspendedByKubectl(t *testing.T) {
 		t.Fatal(err)
 	}
 	if job = s.live(); job.Spec.Suspend == nil || !*job.Spec.Suspend {
-		t.Fatal("it is not suspended without an active release")
+		t.Fatal("the CronJob is not suspended without an active release")
 	}
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{\"spec\":{\"suspend\":true}}"}},"spec":{"suspend":true}}`))
 	if err := s.client.Patch(t.Context(), job, patch, client.FieldOwner("kubectl-client-side-apply")); err != nil {
@@ -140,6 +141,6 @@ func TestSuspendedByKubectl(t *testing.T) {
 	}
 	s.follow()
 	if job = s.live(); job.Spec.Suspend == nil || !*job.Spec.Suspend {
-		t.Error("it starts Jobs, although its manifest has suspend: true")
+		t.Error("the CronJob starts Jobs, although its manifest has suspend: true")
 	}
 }

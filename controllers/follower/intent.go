@@ -20,7 +20,7 @@ import (
 type state struct {
 	// Containers are the names of the containers whose images are applied.
 	Containers []string `json:"containers,omitempty"`
-	// Images are the images of the manifest by container, before others were applied.
+	// Images are the images of the manifest by container, before other images were applied.
 	Images map[string]string `json:"images,omitempty"`
 	// Sources are the original names of replaced references to ConfigMaps and Secrets, by the kind and
 	// the current name, for example "ConfigMap/shop-1f0c-2d71a0ff".
@@ -39,7 +39,7 @@ func stateOf(job *batchv1.CronJob) state {
 // image returns the image to apply to a container, and the image of the manifest if it is known. wanted is
 // the image of the release, or "". users reports whether another field manager owns the image.
 // The API server requires an image, so an applied image cannot be removed. Instead, the image of the manifest
-// replaces it until another manager sets one.
+// replaces it until another manager sets an image.
 func (s state) image(c *corev1.Container, wanted string, users bool) (image, manifest string) {
 	applied := slices.Contains(s.Containers, c.Name)
 	manifest = s.Images[c.Name]
@@ -131,7 +131,7 @@ func intentOf(job *batchv1.CronJob, p plan) (*unstructured.Unstructured, error) 
 // appliesSuspend reports whether the manifest that kubectl last applied suspends the CronJob. kubectl does
 // not become an owner of the field while this controller sets the same value.
 func appliesSuspend(job *batchv1.CronJob) bool {
-	// The manifest is not decoded as a CronJob: the API server does not validate annotations, and a quantity of a few bytes can need seconds to parse.
+	// The manifest is not decoded as a CronJob: the API server does not validate annotations, and a quantity of a few bytes can take seconds to parse.
 	var applied struct {
 		Spec struct {
 			Suspend *bool `json:"suspend"`
@@ -239,7 +239,8 @@ func containerIntent(c *corev1.Container, image string, refs referrer) (map[stri
 	return item, nil
 }
 
-// volumesIntent returns the volumes with replaced references. For a ConfigMap or Secret it contains only the name.
+// volumesIntent returns the volumes with replaced references. The volume of a ConfigMap or Secret contains only the
+// name of this object.
 func volumesIntent(volumes []corev1.Volume, refs referrer) ([]any, error) {
 	var items []any
 	for i := range volumes {

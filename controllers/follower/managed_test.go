@@ -162,7 +162,7 @@ func TestLabelRemoved(t *testing.T) {
 		}
 	}
 	if now.Spec.Suspend != nil && *now.Spec.Suspend {
-		t.Errorf("it is suspended permanently, with the message %q", now.Annotations[v1alpha1.AnnotationFollowMessage])
+		t.Errorf("the CronJob is suspended permanently, with the message %q", now.Annotations[v1alpha1.AnnotationFollowMessage])
 	}
 }
 
@@ -188,7 +188,7 @@ func (s *managed) wantImages(when, shop, proxy string) {
 
 // TestAdditionalImageEnds checks a release that has an additional image for a container of the CronJob,
 // followed by a release without this image. The container gets the image of the manifest again, because the
-// API server rejects a container without an image, and the user can change the image.
+// API server rejects a container without an image. After that, the user can change the image in the manifest.
 func TestAdditionalImageEnds(t *testing.T) {
 	s := newManaged(t)
 	s.apply(withProxy)

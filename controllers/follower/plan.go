@@ -12,7 +12,7 @@ import (
 )
 
 // reason is the reason for the event that reports which release a CronJob follows, or why the CronJob follows
-// none.
+// no release.
 type reason string
 
 const (
@@ -54,7 +54,7 @@ func decide(o *observed) plan {
 		return plan{reason: why, message: fmt.Sprintf(format, values...), suspend: !followed, restore: followed && !o.followedExists}
 	}
 	if !o.exists {
-		p := keep(microserviceNotFound, "Microservice %q does not exist: correct the label %s, or create it", o.microservice, v1alpha1.LabelFollow)
+		p := keep(microserviceNotFound, "Microservice %q does not exist: correct the label %s, or create the Microservice", o.microservice, v1alpha1.LabelFollow)
 		p.restore = followed // The releases of the Microservice are deleted next, perhaps after this manager is uninstalled.
 		return p
 	}

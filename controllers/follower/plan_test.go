@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// group returns a group. active is the name of its active release; empty if it has none.
+// group returns a group. active is the name of its active release, or empty if no release is active.
 func group(name, active string, pullRequest int64) v1alpha1.ReleaseGroup {
 	g := v1alpha1.ReleaseGroup{Name: name, Slug: strings.ReplaceAll(name, ".", "-"), PullRequest: pullRequest}
 	g.Releases = []v1alpha1.Release{{VersionedMicroservice: "old", Status: v1alpha1.ReleaseDeprecated}}
@@ -72,7 +72,7 @@ func TestDecide(t *testing.T) {
 }
 
 // TestIntentRepeatsReplacedChanges checks that a CronJob whose group loses its active release keeps the images and
-// references: without these fields, the intent would remove them.
+// references. The intent must contain these fields, because an intent without these fields removes them.
 func TestIntentRepeatsReplacedChanges(t *testing.T) {
 	job := &batchv1.CronJob{}
 	job.Annotations = map[string]string{

@@ -40,10 +40,10 @@ func TestRejectedWithOtherWords(t *testing.T) {
 			t.Fatal(err)
 		}
 		if edited().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: s.live()}) {
-			passed++ // its write enqueues it immediately
+			passed++ // the reconcile's write enqueues the CronJob immediately
 		}
 	}
 	if passed > 1 || len(recorder.Events) > 1 {
-		t.Errorf("%d of 20 reconciles enqueue the CronJob again by their own write, with %d events", passed, len(recorder.Events))
+		t.Errorf("%d of 20 reconciles enqueue the CronJob again with their own writes; %d events were reported", passed, len(recorder.Events))
 	}
 }

@@ -56,7 +56,7 @@ type reconciler struct {
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// SetupWithManager registers a controller for Freezes, and one for ClusterFreezes.
+// SetupWithManager registers a controller for Freezes, and a controller for ClusterFreezes.
 func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}

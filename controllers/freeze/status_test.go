@@ -11,7 +11,7 @@ import (
 )
 
 // TestInvalidSelector checks that a freeze with an invalid selector selects nothing, and that its status does
-// not report that it applies.
+// not report that the freeze applies.
 func TestInvalidSelector(t *testing.T) {
 	t.Parallel()
 	for operator, active := range map[metav1.LabelSelectorOperator]bool{metav1.LabelSelectorOpExists: true, metav1.LabelSelectorOpNotIn: false} {

@@ -3,13 +3,13 @@
 // which transitions are reported, and how often.
 //
 // A reconcile observes (observe.go), plans the due messages and the status that records accepted messages (plan.go, pure), writes
-// the status, and starts tasks, which send in the background and enqueue the policy again (send_and_retry.go).
+// the status, and starts tasks, which send the messages in the background and enqueue the policy again (send_and_retry.go).
 //
 //	controller.go      setup, RBAC, Reconcile
 //	observe.go         the input of a reconcile
 //	plan.go            due messages, and the record of accepted messages; pure
 //	status.go          conditions and the state of receivers; pure
-//	send_and_retry.go  sends in the background, and how often and when a message is sent again
+//	send_and_retry.go  sending in the background, and how often and when a message is sent again
 //	send_slots.go      limits of concurrent messages
 //	secrets.go         credentials of receivers
 //	events.go          constructors of events

@@ -29,14 +29,15 @@ const (
 // observed is a policy with the input of its plan.
 type observed struct {
 	policy *v1alpha1.NotificationPolicy
-	// reason and wrong describe an error that a user must correct; empty if there is none. If there is
-	// an error, the other fields are not read.
+	// reason and wrong describe an error that a user must correct; both are empty if there is no such
+	// error. If there is an error, observe reads no releases, services or namespaces.
 	reason, wrong string
 	// releases are the selected releases, in the order of the cache.
 	releases []view.ReleaseState
 	// services are the selected services that exist, by namespace and name.
 	services map[[2]string]bool
-	// existing are all services that exist in the policy's namespaces.
+	// existing are all services in the namespaces that observe reads, including services that are not
+	// selected.
 	existing map[[2]string]bool
 	// chosen reports whether a namespace is selected.
 	chosen func(namespace string) bool
@@ -118,7 +119,8 @@ func (r *reconciler) namespacesOf(ctx context.Context, selector labels.Selector)
 	return func(namespace string) bool { return chosen[namespace] }, nil
 }
 
-// observeReleases reads the states of the selected releases of a namespace, or of all selected namespaces.
+// observeReleases reads the states of the selected releases of a namespace, or of all selected namespaces if
+// namespace is empty.
 func (r *reconciler) observeReleases(ctx context.Context, o *observed, namespace string, selector labels.Selector) error {
 	var (
 		services v1alpha1.MicroserviceList

@@ -23,9 +23,9 @@ const (
 	// longer than the difference between the clocks of two managers.
 	remembered = 10 * time.Minute
 	// maxAge is the maximum age at which the end of a rollout is reported for the first time. It is longer
-	// than a message usually waits for other messages to the same receiver, each of which is tried for
-	// [maxTrying]. If a policy selects a Microservice later, because of a new label, the Microservice's
-	// rollouts may have ended long ago.
+	// than a message usually waits for other messages to the same receiver, each of which is tried for up to
+	// [maxTrying]. If a new label makes a policy select a Microservice, the Microservice's rollouts may have
+	// ended long ago.
 	maxAge = 7 * maxTrying
 )
 
@@ -237,7 +237,7 @@ func (o *observed) gone(key notify.Key, d v1alpha1.NotificationDelivery) bool {
 	return !slices.ContainsFunc(o.releases, func(s view.ReleaseState) bool { return notify.KeyOf(s) == key })
 }
 
-// of returns the last report about a release to a receiver, and the fact that is due, or nil.
+// of returns the last report about a release to a receiver, or nil, and the fact that is due, or nil.
 func (t target) of(r *v1alpha1.NotificationReceiver, records records, since time.Time) (known *v1alpha1.NotificationDelivery, due *notify.Fact) {
 	known = records.get(r.Name, t.key)
 	facts := t.facts
@@ -294,7 +294,8 @@ func (p *plan) prune(o *observed, targets map[notify.Key]target, records records
 	}
 }
 
-// due adds the next messages of a receiver. It reports whether messages wait because the record is full.
+// due adds the next messages for a receiver to the plan. It reports whether messages wait because the record
+// is full.
 func (p *plan) due(s *v1alpha1.ReceiverStatus, o *observed, targets map[notify.Key]target, records records, now time.Time) (full bool) {
 	state, receiver := o.state[s.Name], o.receiver(s.Name)
 	var jobs []job

@@ -59,8 +59,8 @@ func (s secretReader) credentials(ctx context.Context, namespace string, r *v1al
 	return c, nil
 }
 
-// gitHub returns the credentials of the GitHubRepository to which a receiver refers, in the policy's
-// namespace.
+// gitHub returns the credentials of the GitHubRepository to which a receiver refers. namespace is the
+// policy's namespace.
 func (s secretReader) gitHub(ctx context.Context, namespace string, r *v1alpha1.NotificationReceiver) (c notify.Credentials, err error) {
 	if r.RepositoryRef == nil {
 		return c, errors.New("repositoryRef: set it to the name of a GitHubRepository")

@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// minBackoff is the wait after the first failure. It doubles with each failure up to maxBackoff.
+	// minBackoff is the wait after the first failure. The wait doubles with each failure, up to maxBackoff.
 	minBackoff, maxBackoff = time.Second, 5 * time.Minute
-	// maxRejections is the number of retries for a message that its receiver rejects, and maxTrying the
-	// maximum time for which any message is retried.
+	// maxRejections is the number of rejections by the receiver after which a message is dropped, and
+	// maxTrying the maximum time for which any message is retried.
 	maxRejections, maxTrying = 5, 24 * time.Hour
 )
 
@@ -31,7 +31,7 @@ type result struct {
 	// called is the receiver's ID for the message; empty if the message cannot be edited.
 	called string
 	at     time.Time
-	// dropped reports whether the message is not sent again, and why is the reason.
+	// dropped reports whether the message was not accepted and is not sent again. why is the reason.
 	dropped bool
 	why     string
 }
@@ -42,16 +42,16 @@ type attempt struct {
 	rejections int
 }
 
-// receiverState is a receiver's state in this process. It is lost when the process restarts, which costs
-// attempts but no messages.
+// receiverState is a receiver's state in this process. It is lost when the process restarts. As a
+// result, messages may be sent again, but no message is lost.
 type receiverState struct {
 	running bool
 	// receiver is the receiver with the settings of the current task.
 	receiver *v1alpha1.NotificationReceiver
 	// results are the results that are not in the status yet.
 	results []result
-	// failure is the failure of the last message; empty if the message was accepted. succeeded reports that a message
-	// was accepted since the process started.
+	// failure is the failure of the last message; empty if the message was accepted. succeeded reports whether a
+	// message has been accepted since the process started.
 	failure   string
 	succeeded bool
 	failures  int
@@ -90,7 +90,7 @@ func newTasks(c clock.PassiveClock, s send, m *metrics) *tasks {
 	}
 }
 
-// run enables tasks until ctx ends. It calls enqueue, from any goroutine, for the policy of each completed task.
+// run enables tasks until ctx ends. When a task ends, it calls enqueue with its policy, from any goroutine.
 func (t *tasks) run(ctx context.Context, enqueue func(types.NamespacedName)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -136,9 +136,9 @@ func (t *tasks) keep(policy types.NamespacedName, spec *v1alpha1.NotificationPol
 	}
 }
 
-// renew forgets the failures of changed receivers, and the wait after these failures, because they belong to
-// the previous specification. If one of the receiver's tasks is running, renew forgets the failures after the
-// end of the task, which calls enqueue.
+// renew forgets the failures of changed receivers, and the wait after these failures, because both belong to
+// the previous specification. While a task of a changed receiver is running, renew forgets nothing about this
+// receiver. When the task ends, it calls enqueue, so that renew is called again.
 func (t *tasks) renew(policy types.NamespacedName, spec *v1alpha1.NotificationPolicySpec) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

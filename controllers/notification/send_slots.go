@@ -8,7 +8,8 @@ import (
 // Maximum numbers of concurrent messages: in total, from a namespace, to a host, and from a namespace to a host.
 const maxCalls, maxNamespace, maxHost, maxNamespaceHost = 32, 8, 16, 2
 
-// limits bound the number of concurrent messages, so that neither a namespace nor a host that does not respond delays other messages.
+// limits bound the number of concurrent messages, so that the messages of one namespace, or to a host that does not respond, do not delay
+// other messages.
 type limits struct {
 	mu     sync.Mutex
 	scopes map[string]*scope

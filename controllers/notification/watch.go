@@ -16,8 +16,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// settleDelay is the time between a change and a policy's reconcile, so that one reconcile reads several
-// changes in quick succession.
+// settleDelay is the time between a change and a policy's reconcile, so that several changes in quick
+// succession cause only one reconcile.
 const settleDelay = 300 * time.Millisecond
 
 // soon enqueues the policies that a change affects.

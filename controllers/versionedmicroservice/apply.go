@@ -28,13 +28,13 @@ type applied struct {
 	deploymentWritten bool
 	// template is the hash of the Deployment's pod template, if the template was written.
 	template string
-	// deployment is the error of the write of the Deployment, or nil.
+	// deployment is the error from the write of the Deployment, or nil.
 	deployment *status.Error
-	// budget is the error of the write of the PodDisruptionBudget, or nil.
+	// budget is the error from the write of the PodDisruptionBudget, or nil.
 	budget *status.Error
-	// autoscaler is the error of the write of the HorizontalPodAutoscaler, or nil.
+	// autoscaler is the error from the write of the HorizontalPodAutoscaler, or nil.
 	autoscaler *status.Error
-	// jobs is the error of creating or deleting Jobs for hooks, or nil.
+	// jobs is the error from the creation or deletion of Jobs for hooks, or nil.
 	jobs *status.Error
 }
 
@@ -53,7 +53,7 @@ func (o applied) transient() error {
 	return nil
 }
 
-// outdated returns the first error that reports a conflict with a newer version, or nil.
+// outdated returns the first error that reports a conflict with a newer state of an object, or nil.
 func (o applied) outdated() error {
 	for _, err := range o.errors() {
 		if err != nil && err.Reason == status.ReasonConflict {
@@ -86,8 +86,8 @@ func (r *reconciler) apply(ctx context.Context, o *observed, p plan) applied {
 	return done
 }
 
-// applyDeployment writes the Deployment. moved reports whether it may have sent a write. template is the hash of the pod
-// template if it wrote the template.
+// applyDeployment writes the Deployment. moved reports whether applyDeployment may have sent a write. template is the
+// hash of the pod template, if the template was written.
 func (r *reconciler) applyDeployment(ctx context.Context, o *observed, p plan) (moved bool, template string, err error) {
 	if p.create != nil {
 		template, err = r.createDeployment(ctx, o.release, p.create)
@@ -118,7 +118,7 @@ func (r *reconciler) applyDeployment(ctx context.Context, o *observed, p plan) (
 // createDeployment creates the Deployment, and does not change an existing Deployment with the same name. The
 // response contains the template as the server stores it. The template's hash is kept in memory until
 // status.templateHash contains it. If the process exits before that, the hash is not known, and
-// restoreTemplate compares the templates with a dry run.
+// restoreTemplate uses a dry run to compare the templates.
 func (r *reconciler) createDeployment(ctx context.Context, release *v1alpha1.VersionedMicroservice, d *appsv1.Deployment) (hash string, err error) {
 	if err := controllerutil.SetControllerReference(release, d, r.client.Scheme()); err != nil {
 		return "", fmt.Errorf("set owner of Deployment %q: %w", d.Name, err)
@@ -146,7 +146,7 @@ type createdDeployment struct {
 const createdLag = 2 * time.Second
 
 // awaitsDeployment returns the remaining time for which a release's Deployment may be missing from the cache.
-// It returns 0 if the cache contains the Deployment, or if the Deployment was deleted.
+// It returns 0 if the cache contains the Deployment, or if this process did not create it recently.
 func (r *reconciler) awaitsDeployment(o *observed) time.Duration {
 	c, ok := r.created.Load(client.ObjectKeyFromObject(o.release))
 	if !ok || o.deployment != nil {
@@ -194,9 +194,9 @@ func (r *reconciler) createFailed(ctx context.Context, release *v1alpha1.Version
 	return fmt.Errorf("create Deployment %q: %w", d.Name, err)
 }
 
-// restoreTemplate restores the release's template if the Deployment was edited. It first compares the
-// templates with a dry run. New defaults of the server or of client libraries, and changes by admission, are
-// not edits and must not restart pods. It returns the Deployment as the server stores it.
+// restoreTemplate restores the release's template if the Deployment was edited. It first uses a dry run to
+// compare the templates. New defaults of the server or of client libraries, and changes by admission, are not
+// edits and must not restart pods. restoreTemplate returns the Deployment as the server stores it.
 func (r *reconciler) restoreTemplate(ctx context.Context, o *observed) (*appsv1.Deployment, error) {
 	live, err := r.untrimmed(ctx, o.deployment)
 	if err != nil {
@@ -225,8 +225,8 @@ func (r *reconciler) restoreTemplate(ctx context.Context, o *observed) (*appsv1.
 // errOutdated is the cause of a conflict error if the Deployment in the cache is outdated.
 var errOutdated = errors.New("it has changed since it was read")
 
-// untrimmed returns a Deployment with its pod template, which it reads from the API server if the cache has trimmed it. If
-// the Deployment has changed in the meantime, the error is a conflict.
+// untrimmed returns a Deployment with its pod template. If the cache has trimmed the template, untrimmed reads the Deployment
+// from the API server. If the Deployment has changed in the meantime, the error is a conflict.
 func (r *reconciler) untrimmed(ctx context.Context, d *appsv1.Deployment) (*appsv1.Deployment, error) {
 	if !trimmed(d) {
 		return d, nil
@@ -331,15 +331,15 @@ func dryRunUnsupported(err error) bool {
 	return errors.As(err, &answer) && answer.ErrStatus.Code == 400
 }
 
-// Maximum delays for writing a status without a transition. The next write includes all changes.
+// Maximum delays of status writes that report no transition. The next write includes all changes.
 const (
 	// repeatsWait is the delay if the service is stable or waits for an approval.
 	repeatsWait = 2 * time.Second
-	// rolloutWait is the delay in a rollout that continues without an approval. For a release that was replaced, the drain is added: after it, the release
-	// is usually resized.
+	// rolloutWait is the delay in a rollout that continues without an approval. For a release that was replaced, the drain delay is added,
+	// because the release is usually resized after the drain.
 	rolloutWait = 30 * time.Second
-	// stepsWait is the delay in a step that ends without a wait for users, hooks, or a long pause. If many services are rolled out, such a step takes
-	// more than half a minute.
+	// stepsWait is the delay in a step that does not wait for a user, a hook, or the end of a long pause. If many services are rolled out at the same
+	// time, such a step takes more than half a minute.
 	stepsWait = 2 * time.Minute
 )
 
@@ -352,7 +352,7 @@ func (r *reconciler) waitToWrite(o *observed, next v1alpha1.VersionedMicroservic
 	case state.promoted && next.Available > before.Available:
 		return 0 // A rollback may begin with the first replica.
 	case next.Release == v1alpha1.ReleaseDeprecated && next.Replicas > release.Spec.Replicas && next.Failure == before.Failure && !answered(before, next):
-		return max(0, first.Add(repeatsWait).Sub(now)) // Its pods are being deleted.
+		return max(0, first.Add(repeatsWait).Sub(now)) // The release's pods are being deleted.
 	case isTransition(before, next):
 		return 0
 	case repeats(before, next):
@@ -382,8 +382,8 @@ type difference struct {
 	since      time.Time
 }
 
-// differsSince returns the time at which a release's status began to differ. A new generation, for example
-// because of a change to the replicas, starts a new difference.
+// differsSince returns the time at which a release's computed status began to differ from the stored status.
+// A new generation, for example because of a change to the replicas, starts a new difference.
 func (r *reconciler) differsSince(release *v1alpha1.VersionedMicroservice, now time.Time) time.Time {
 	key := client.ObjectKeyFromObject(release)
 	if known, ok := r.differs.Load(key); ok && known.(difference).generation == release.Generation {
@@ -399,8 +399,8 @@ func drainOf(ms *v1alpha1.Microservice) time.Duration {
 	return drain
 }
 
-// writeStatus writes the status if it differs. If the write is delayed because the difference is not a
-// transition, writeStatus returns the remaining delay.
+// writeStatus writes the status if it differs from the stored status. If the write is delayed because the
+// difference is not a transition, writeStatus returns the remaining delay.
 func (r *reconciler) writeStatus(ctx context.Context, o *observed, next v1alpha1.VersionedMicroserviceStatus) (time.Duration, error) {
 	release, before := o.release, o.release.Status
 	if equality.Semantic.DeepEqual(before, next) {

@@ -38,8 +38,8 @@ func CacheByObject() map[client.Object]cache.ByObject {
 // readyContainers are the container statuses of all ready pods in the cache.
 var readyContainers = []corev1.ContainerStatus{{Ready: true}}
 
-// trimPod keeps a pod's names, labels, and node, and the parts of its status that explain why it is not ready. Of a ready pod, the cache
-// contains only its phase, and one container status that is ready.
+// trimPod keeps a pod's names, labels, and node, and the parts of its status that explain why it is not ready. Of the status of a
+// ready pod, it keeps only the phase, and one container status that is ready.
 func trimPod(pod *corev1.Pod) {
 	pod.Annotations, pod.GenerateName, pod.Spec = nil, "", corev1.PodSpec{NodeName: pod.Spec.NodeName}
 	s := &pod.Status
@@ -82,14 +82,14 @@ func trimJob(job *batchv1.Job) {
 	job.Spec.Template.Spec.ActiveDeadlineSeconds = timeout
 }
 
-// trimBudget drops the status of a PodDisruptionBudget, which no controller reads.
+// trimBudget drops the status of a PodDisruptionBudget, because no controller reads this status.
 func trimBudget(budget *policyv1.PodDisruptionBudget) {
 	budget.Status = policyv1.PodDisruptionBudgetStatus{}
 }
 
-// trimDeployment drops the selector of a Deployment and its conditions except ReplicaFailure, and replaces its pod template with the
-// template's hash, as the name of the template. The API server accepts no template without containers, so a template of this form can only
-// be a trimmed one. If the template cannot be hashed, it is kept.
+// trimDeployment drops the selector of a Deployment, and its conditions except ReplicaFailure. It replaces the pod template with an empty
+// template whose name is the hash of the original template. The API server accepts no template without containers, so a template of this
+// form can only be a trimmed template. If the original template cannot be hashed, it is kept.
 func trimDeployment(d *appsv1.Deployment) {
 	d.Spec.Selector = nil
 	d.Status.Conditions = slices.DeleteFunc(d.Status.Conditions, func(c appsv1.DeploymentCondition) bool { return c.Type != appsv1.DeploymentReplicaFailure })
@@ -101,7 +101,7 @@ func trimDeployment(d *appsv1.Deployment) {
 	}
 }
 
-// templateHash returns the hash of the pod template of a Deployment from the cache or from the API server.
+// templateHash returns the hash of the pod template of a Deployment that was read from the cache or from the API server.
 func templateHash(d *appsv1.Deployment) (string, error) {
 	if trimmed(d) {
 		return d.Spec.Template.Name, nil

@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/internal/hook"
 )
 
-// rollout contains the input about a release's rollout for analyses and hooks.
+// rollout contains the data about a release's rollout that analyses and hooks require.
 type rollout struct {
 	place *hook.Rollout
 	// point is the wait during which the release is measured; nil if nothing is measured.

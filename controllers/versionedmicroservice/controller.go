@@ -73,8 +73,8 @@ const (
 	fieldOwner = "heighliner-" + name
 )
 
-// statusInterval is the minimum time between two status writes for one release that do not report a
-// transition.
+// statusInterval is the minimum time between a release's last status write and a status write that does not
+// report a transition.
 const statusInterval = time.Second
 
 // Options of the controller.
@@ -83,8 +83,8 @@ type Options struct {
 	Workers int
 	// Clock is the source of all timestamps. Defaults to the real clock.
 	Clock clock.PassiveClock
-	// PrometheusAddress is the address of the server for analyses that do not specify one. If it is
-	// empty, such analyses fail.
+	// PrometheusAddress is the address of the server for analyses that do not specify an
+	// address. If it is empty, such analyses cannot be measured.
 	PrometheusAddress string
 	// Outbound restricts the addresses that analyses and hooks may call. If nil, the
 	// default restrictions apply.
@@ -93,7 +93,7 @@ type Options struct {
 	UserAgent string
 	// Metrics is where metrics are registered. Defaults to the manager's registry.
 	Metrics prometheus.Registerer
-	// Shards define which namespaces this replica reconciles; nil means all.
+	// Shards define which namespaces this replica reconciles; nil means all namespaces.
 	Shards *shard.Shards
 }
 
@@ -110,8 +110,8 @@ type reconciler struct {
 	exclusive exclusiveGroups
 	// ending contains the releases that wait for the pods of their previews to end.
 	ending podWaits
-	// differs contains the times at which the status of releases began to differ from the stored status, by
-	// the name of the release.
+	// differs contains the times at which the computed status of releases began to differ from the stored
+	// status, by the name of the release.
 	differs sync.Map
 	// requeues requeues releases after a given time if a reconcile returns an error.
 	requeues status.Requeues

@@ -83,8 +83,9 @@ func recordEvents(events status.Recorder, release *v1alpha1.VersionedMicroservic
 	events.Record(release, analysisEvents(before.Analysis, now.Analysis)...)
 }
 
-// wasActive reports whether a release was active. Only for such a release does an event record that it is
-// available again. Events of the Microservice record the successful start of a new release.
+// wasActive reports whether a release was active. An event records that a release is available again only if
+// the release was active or had a failure. Events of the Microservice record the successful start of a new
+// release.
 func wasActive(s v1alpha1.VersionedMicroserviceStatus) bool {
 	return s.Release == v1alpha1.ReleaseActive
 }

@@ -61,11 +61,11 @@ func (p *predecessor) failure(now time.Time) failure {
 	return f
 }
 
-// isLate reports whether a pod should have ended, and lateText describes it.
+// isLate reports whether the pod should have ended by now, and lateText describes this pod.
 func (p *predecessor) isLate(now time.Time) bool { return !p.late.IsZero() && !now.Before(p.late) }
 
 func (p *predecessor) lateText() string {
-	return fmt.Sprintf("pod %q of release %q on node %q has not ended by %s: if that node is lost, delete the pod with --force when it is certain that its containers have stopped",
+	return fmt.Sprintf("pod %q of release %q on node %q did not end by %s: if that node is lost, delete the pod with --force when it is certain that its containers have stopped",
 		p.pod, p.release, p.node, p.late.UTC().Format(time.RFC3339))
 }
 
@@ -140,8 +140,8 @@ func mayHavePods(d *appsv1.Deployment) bool {
 	return d.Spec.Replicas == nil || *d.Spec.Replicas > 0 || d.Status.ObservedGeneration < d.Generation || d.Status.Replicas > 0
 }
 
-// firstOther returns the pod of another release that should end first, or nil. Pods whose containers have all ended, such as evicted
-// pods, and pods of hooks do not count.
+// firstOther returns the pod that should end first among the pods of other releases, or nil. Pods of hooks, and pods whose containers
+// have all ended, such as evicted pods, do not count.
 func firstOther(pods []corev1.Pod, release string) *predecessor {
 	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool {
 		return p.Labels[v1alpha1.LabelRelease] == release || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed || p.Labels[v1alpha1.LabelHook] != ""

@@ -24,13 +24,14 @@ type failure struct {
 	// requeueAt is the end of the grace period of a starting container; zero if no container
 	// is in its grace period.
 	requeueAt time.Time
-	// notTried reports whether not all containers of the pod run. A container may not become ready
-	// because another container does not run.
+	// notTried reports whether at least one container of the pod does not run. Other containers may
+	// not become ready because of this container.
 	notTried bool
 }
 
 // ranks orders failures: the most specific failure comes first. Problems in the release itself
-// come before problems outside the release, because they remain when the latter are solved.
+// come before problems outside the release, because problems in the release
+// remain when the others are solved.
 var ranks = map[string]int{
 	v1alpha1.FailureImageNotFound:              1,
 	v1alpha1.FailureImageUnusable:              2,
@@ -51,8 +52,8 @@ var ranks = map[string]int{
 const (
 	// rankTried is the rank of pods that run and do not become ready, if enough pods ran.
 	rankTried = 9
-	// rankNotTried is the rank of such pods if too few pods ran, or if not all of their containers ran. A pod
-	// may require other pods to become ready, and a container may require other containers.
+	// rankNotTried is the rank of such pods if too few pods ran, or if not all of their containers ran. To
+	// become ready, a pod may require other pods, and a container may require other containers.
 	rankNotTried = 15
 )
 
@@ -144,7 +145,7 @@ var undecided = regexp.MustCompile(`(?i)(^Internal error occurred: |\bfailed cal
 	`\bcurrently unable to handle the request\b|\bno endpoints available for service\b|\bconnection refused\b|\bno such host\b|\bi/o timeout\b|` +
 	`\bcontext deadline exceeded\b|^etcdserver: |\bToo many requests\b)`)
 
-// classifyRefusal classifies the server's error when a pod is created. The text before
+// classifyRefusal classifies the server's error for the creation of a pod. The text before
 // "is forbidden" is omitted, because it contains the name of the rejected pod, which differs
 // each time.
 func classifyRefusal(message string) failure {
@@ -288,7 +289,7 @@ func notRunning(c corev1.ContainerStatus, kind string) failure {
 
 // pulls classifies the errors that registries and container runtimes return for failed pulls. The first match
 // counts. Missing permissions come first, because registries and token servers also answer "not found" to
-// clients that may not pull an image.
+// clients that are not allowed to pull an image.
 var pulls = []struct {
 	matches *regexp.Regexp
 	reason  string
@@ -416,8 +417,8 @@ func probes(release *v1alpha1.VersionedMicroservice, container string) (startup,
 	return nil, nil
 }
 
-// probeTimeout returns how long a probe may fail before the container counts as failed, with the
-// defaults of the API server.
+// probeTimeout returns how long a probe may fail before the container counts as failed. Fields that are not
+// set have the defaults of the API server.
 func probeTimeout(p *corev1.Probe) time.Duration {
 	if p == nil {
 		return 0

@@ -268,7 +268,7 @@ func TestCauseOfAMissingSidecar(t *testing.T) {
 		"the sidecar is being created, with no other cause":                                  {"mm", v1alpha1.FailureReadinessFailing},
 		"the sidecars of half are being created, the others cannot be scheduled":             {"mm--", v1alpha1.FailureUnschedulable},
 		"the sidecars of half are being created, and cannot be pulled for the others":        {"mmpp", v1alpha1.FailureImagePullBackOff},
-		"the sidecar was finally pulled, and the application has time":                       {"bb", ""},
+		"the sidecar was finally pulled, and the application still has time to start":        {"bb", ""},
 		"the sidecar of one was finally pulled":                                              {"pppb", v1alpha1.FailureImagePullBackOff},
 		"a sidecar that starts again gives the application no more time":                     {"B", v1alpha1.FailureReadinessFailing},
 		"an init container waits for its image, one replica":                                 {"n", v1alpha1.FailureImagePullBackOff},

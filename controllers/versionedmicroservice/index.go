@@ -94,7 +94,7 @@ func podToRelease() handler.EventHandler {
 	})
 }
 
-// statesToReleases enqueues the releases of a Microservice whose rollout state changed.
+// statesToReleases enqueues those releases of a Microservice whose rollout state changed.
 func statesToReleases() handler.EventHandler {
 	enqueue := func(before, now client.Object, q workQueue) {
 		ms, ok := now.(*v1alpha1.Microservice)

@@ -169,8 +169,8 @@ func explains(pod *corev1.PodStatus, container string) (first *corev1.ContainerS
 	return first
 }
 
-// jobOutcomes returns the outcomes of hook Jobs, by the ID of their call, including calls that are no longer required
-// but have no result yet.
+// jobOutcomes returns the outcomes of hook Jobs, by the ID of their call. They include the outcomes of calls that are no
+// longer required but have no result yet.
 func (o *observed) jobOutcomes(questions []hook.Call, now time.Time) map[string]hook.Outcome {
 	out := map[string]hook.Outcome{}
 	for _, s := range o.release.Status.Hooks {
@@ -206,7 +206,7 @@ type jobPlan struct {
 	next time.Time
 }
 
-// by sets next to a time if it is earlier than next.
+// by sets next to the given time if next is not set or is later.
 func (p *jobPlan) by(at time.Time) {
 	if p.next.IsZero() || at.Before(p.next) {
 		p.next = at
@@ -256,7 +256,7 @@ func (o *observed) awaitJobs(questions []hook.Call) {
 	}
 }
 
-// strayJobs plans the Jobs of a release that is not in the rollout state. The release is deleted when its
+// strayJobs plans the Jobs of a release that the rollout state does not list. The release is deleted when its
 // Jobs have ended. Jobs of rounds end with the rollout.
 func strayJobs(o *observed, now time.Time) (p jobPlan) {
 	for _, job := range o.jobs {

@@ -27,7 +27,7 @@ import (
 type observed struct {
 	release       *v1alpha1.VersionedMicroservice
 	deployment    *appsv1.Deployment                     // nil if it does not exist
-	template      string                                 // hash of its template, known from its creation until it is in the status
+	template      string                                 // hash of the Deployment's template, known from the creation of the Deployment until the status contains the hash
 	budget        *policyv1.PodDisruptionBudget          // nil if it does not exist
 	autoscaler    *autoscalingv2.HorizontalPodAutoscaler // nil if it does not exist
 	microservice  *v1alpha1.Microservice                 // nil if it does not exist
@@ -76,7 +76,7 @@ func (r *reconciler) observe(ctx context.Context, key client.ObjectKey) (*observ
 	if o.rollout, err = r.observeRollout(ctx, o); err != nil {
 		return nil, err
 	}
-	// Read Jobs even if the release is not in the rollout state: a process may have ended between the creation of a Job and the status write.
+	// Read Jobs even if the rollout state does not list the release: a process may have ended between the creation of a Job and the status write.
 	if err := r.observeJobs(ctx, o); err != nil {
 		return nil, err
 	}
@@ -142,8 +142,8 @@ func (o *observed) deploymentObserved() bool {
 	return d != nil && d.Status.ObservedGeneration >= d.Generation && hasReplicas(o.release, d)
 }
 
-// hasReplicas reports whether spec.replicas of a Deployment is the desired number. With an autoscaler, it may
-// be higher, because the autoscaler controls the replicas above the minimum.
+// hasReplicas reports whether spec.replicas of a Deployment is the desired number. With an autoscaler,
+// spec.replicas may be higher, because the autoscaler controls the replicas above the minimum.
 func hasReplicas(release *v1alpha1.VersionedMicroservice, d *appsv1.Deployment) bool {
 	if d.Spec.Replicas == nil {
 		return false
@@ -191,7 +191,8 @@ func get[T client.Object](ctx context.Context, from client.Reader, key client.Ob
 	return into, nil
 }
 
-// observeRollout reads the rollout of the release; nil if there is none.
+// observeRollout reads the rollout of the release. It returns nil if the rollout state does not list the
+// release.
 func (r *reconciler) observeRollout(ctx context.Context, o *observed) (*rollout, error) {
 	if o.microservice == nil {
 		return nil, nil
@@ -244,7 +245,8 @@ func (r *reconciler) observeAnalysis(ctx context.Context, w *rollout) error {
 	return err
 }
 
-// target identifies a release for metric queries. It contains the Services of all policies.
+// target returns the target of the metric queries for a release, with the release's Services of all
+// NetworkPolicies.
 func (r *reconciler) target(ctx context.Context, place *hook.Rollout, group *v1alpha1.ReleaseGroup, row *v1alpha1.Release) (analysis.Target, error) {
 	ms := place.Microservice
 	var services corev1.ServiceList

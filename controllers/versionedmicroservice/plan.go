@@ -20,17 +20,17 @@ type plan struct {
 	create *appsv1.Deployment
 	// update is the desired Deployment, except for its template and replicas.
 	update *appsv1.Deployment
-	// restore means that the pod template may have been edited. It is compared with the release's template by a dry
-	// run, and restored if it differs.
+	// restore means that the pod template may have been edited. A dry run compares the pod template with the
+	// release's template. If they differ, the release's template is restored.
 	restore bool
 	// retryAt is the time at which to request the next retry of the ReplicaSet; zero if it is not known yet.
 	retryAt time.Time
 	// scale is the number of replicas to set.
 	scale *int32
-	// budget is the PodDisruptionBudget to apply, and deleteBudget the one to delete.
+	// budget is the PodDisruptionBudget to apply. deleteBudget is the PodDisruptionBudget to delete.
 	budget, deleteBudget *policyv1.PodDisruptionBudget
-	// autoscaler is the HorizontalPodAutoscaler to apply, and deleteAutoscaler the one to delete before
-	// the Deployment is scaled below the autoscaler's minimum.
+	// autoscaler is the HorizontalPodAutoscaler to apply. deleteAutoscaler is the HorizontalPodAutoscaler to
+	// delete before the Deployment is scaled below the autoscaler's minimum.
 	autoscaler, deleteAutoscaler *autoscalingv2.HorizontalPodAutoscaler
 }
 

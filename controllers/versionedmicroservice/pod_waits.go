@@ -29,7 +29,7 @@ func groupOf(obj client.Object) groupKey {
 	return groupKey{obj.GetNamespace(), obj.GetLabels()[v1alpha1.LabelMicroservice], obj.GetLabels()[v1alpha1.LabelGroup]}
 }
 
-// wait records that a release waits for pods in its group to end. forget reverts it.
+// wait records that a release waits for pods in its group to end. forget removes this record.
 func (e *podWaits) wait(release types.NamespacedName, group groupKey) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -35,7 +35,8 @@ type rolloutState struct {
 // continues reports whether the release is in a rollout that continues without an approval.
 func (m rolloutState) continues() bool { return m.run != nil && !m.approval }
 
-// passes reports whether the release is in a step that ends soon: it has no gate, no approval, no pause of more than rolloutWait, and is not interrupted.
+// passes reports whether the release is in a step that ends soon: the step has no gate, no approval, and no pause longer than rolloutWait, and the
+// rollout is not interrupted.
 func (m rolloutState) passes() bool {
 	return m.continues() && m.run.Step > 0 && m.run.Gate == "" && !m.run.Interrupted && m.pause <= rolloutWait
 }

@@ -35,8 +35,8 @@ func newStatus(o *observed, done applied, results checks, now time.Time) (v1alph
 	f := failureOf(o, done, state, now)
 	if o.deploymentOutdated(done) {
 		// The Deployment's status is for an older generation. Keep the previous status, whose
-		// observedGeneration shows that it is outdated, instead of a mix of both. A release's failure is
-		// reported as long as pods show it.
+		// observedGeneration shows that it is outdated, instead of a mix of the previous status and the
+		// new status. A release's failure is reported as long as pods show it.
 		if o.failedByPods(state) && f.message != "" {
 			next.Failure, next.Message = f.reason, status.Line(f.message)
 		}
@@ -126,7 +126,7 @@ func (o *observed) accepted(done applied) bool {
 	return false
 }
 
-// failureMessage explains a failed rollout whose pods are not the cause. It is empty if
+// failureMessage explains why a rollout failed if pods are not the cause. It returns "" if
 // the reason is sufficient.
 func failureMessage(state rolloutState, old v1alpha1.VersionedMicroserviceStatus) string {
 	switch {
@@ -228,7 +228,7 @@ func onlyStarting(before, now v1alpha1.VersionedMicroserviceStatus) bool {
 	})
 }
 
-// answered reports whether the result of a hook or an analysis has changed, or the number of running hook Jobs.
+// answered reports whether the result of a hook, the result of the analysis, or the number of running hook Jobs has changed.
 func answered(before, now v1alpha1.VersionedMicroserviceStatus) bool {
 	return !slices.EqualFunc(before.Hooks, now.Hooks, sameAnswer) || before.ActiveJobs != now.ActiveJobs || !equality.Semantic.DeepEqual(before.Analysis, now.Analysis)
 }

@@ -68,7 +68,7 @@ func TestWaitToWrite(t *testing.T) {
 			running(o, 1)
 			next.Step, next.LastHandledDecision = "2/3 Programming", &v1alpha1.HandledDecision{ID: "a", Action: v1alpha1.DecisionContinue}
 		}, 2 * time.Second},
-		"a hook responds while its pods are terminating": {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) {
+		"a hook responds while the pods of the release are terminating": {func(o *observed, next *v1alpha1.VersionedMicroserviceStatus) {
 			next.Release, next.Replicas = v1alpha1.ReleaseDeprecated, o.release.Spec.Replicas+1
 			next.Hooks = []v1alpha1.HookStatus{{Name: "a", Type: v1alpha1.HookPostRollout, Phase: v1alpha1.HookDelivered}}
 		}, 0},

@@ -97,7 +97,7 @@ func alerts() []ruleGroup {
 			`absent(heighliner_microservices)`),
 		alert("HeighlinerShardNotHeld", "manager-down", "critical", "10m",
 			"No manager of Heighliner holds shard {{ $labels.shard }}.",
-			"Applications of its namespaces keep running. No new version starts there, no canary continues or is analyzed, and no route is corrected.",
+			"Applications in the namespaces of the shard keep running. No new version starts there, no canary continues or is analyzed, and no route is corrected.",
 			`max by (shard) (heighliner_shard_held) == 0`),
 		alert("HeighlinerCanaryStuck", "canary-stuck", "warning", "5m",
 			subject+" has been in state {{ $labels.state }} for more than 30 minutes.",

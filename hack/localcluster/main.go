@@ -131,7 +131,7 @@ func (o *options) printAddresses(w io.Writer, c Config) {
 	fmt.Fprintf(table, "gateway\thttp://127.0.0.1:%d (Gateway infra/public, listener http)\n", c.Ports.Gateway)
 	fmt.Fprintf(table, "gateway, HTTPS\thttps://127.0.0.1:%d (Gateway infra/edge, listener https; authority %s)\n", c.Ports.HTTPS, c.path("pki", "ca.crt"))
 	fmt.Fprintf(table, "gateway, TLS\t127.0.0.1:%d (listener tls, terminated by the pods)\n", c.Ports.TLS)
-	fmt.Fprintf(table, "gateway, TCP\t127.0.0.1:%d (listener tcp; tcp-2 is %s:%d, inside)\n", c.Ports.TCP, nodeAddress, secondTCPPort)
+	fmt.Fprintf(table, "gateway, TCP\t127.0.0.1:%d (listener tcp; inside the cluster, listener tcp-2 is at %s:%d)\n", c.Ports.TCP, nodeAddress, secondTCPPort)
 	fmt.Fprintf(table, "Prometheus\thttp://127.0.0.1:%d, inside the cluster http://%s:%d\n", c.Ports.Prometheus, nodeAddress, prometheusPort)
 	fmt.Fprintf(table, "audit log\t%s\n", c.auditLog())
 	_ = table.Flush()

@@ -1,7 +1,7 @@
 // Package allowedhosts decides which hosts a namespace may use. It applies the same rules as the ValidatingAdmissionPolicy in
 // config/policies/domains.yaml. The policy checks the domains that users write; this package checks the hosts to which templates expand.
 //
-// The list is the data of a ConfigMap. Each key is the name of a namespace, and the lines of its value are the hosts that the namespace may
+// The list of hosts is the data of a ConfigMap. Each key is the name of a namespace, and the lines of its value are the hosts that the namespace may
 // use:
 //
 //	data:
@@ -12,9 +12,9 @@
 //	    namespaces: team=shop,stage=preview
 //	    *.preview.example.com
 //
-// A line with a leading "*." matches every host below the rest, at any depth, as in the Gateway API. If a value contains lines "namespaces:
-// label=value,...", the key is an arbitrary name, and the hosts are for the namespaces that have all labels of at least one such line. Empty
-// lines and lines that begin with "#" are ignored.
+// A line with a leading "*." matches every host below the rest of the line, at any depth, as in the Gateway API. If a value contains lines
+// "namespaces: label=value,...", the key is an arbitrary name, and the hosts are for the namespaces that have all labels of at least one such
+// line. Empty lines and lines that begin with "#" are ignored.
 //
 // A host that is listed by name is reserved for the namespaces of its key. No "*." line allows other namespaces to
 // use it. Even in the namespaces of its key, only a domain without template fields that depend on the group can use
@@ -157,8 +157,8 @@ type Hosts struct {
 	// own contains the hosts that are listed by name. below contains the parents of the wildcards, without the "*.": the namespace may use
 	// every host below them.
 	own, below map[string]bool
-	// named contains the hosts that are listed by name for any namespace. foreign contains those that are listed only in keys for other
-	// namespaces.
+	// named contains the hosts that are listed by name for any namespace. foreign contains the hosts that are listed by name in keys
+	// for other namespaces.
 	named, foreign map[string]bool
 }
 
@@ -236,7 +236,7 @@ func (h Hosts) Template(domain string) error {
 	}
 	tail := domain[end+len("}}"):]
 	if !h.covers(tail) {
-		return fmt.Errorf("%q is not allowed in namespace %q: the part after its last field must end like a line such as *.example.com that an administrator listed in ConfigMap %q", domain, h.namespace, ConfigMapName)
+		return fmt.Errorf("%q is not allowed in namespace %q: the part after its last field must match a line such as *.example.com that an administrator listed in ConfigMap %q", domain, h.namespace, ConfigMapName)
 	}
 	if strings.HasPrefix(head, "*") {
 		head = ""

@@ -31,7 +31,7 @@ const awsJSON = "application/x-amz-json-1.0"
 const maxFailure = 16 << 10
 
 var (
-	// accessKeyID matches access keys as specified in the IAM API reference, but without the minimum length of 16
+	// accessKeyID matches access key IDs as specified in the IAM API reference, but without the minimum length of 16
 	// characters.
 	accessKeyID = regexp.MustCompile(`^\w{1,128}$`)
 	// failureCode matches the name of an error in AWS APIs.
@@ -101,7 +101,7 @@ func (k awsKeys) sign(r *http.Request, region, service string, at time.Time) *Er
 }
 
 // explain returns the error for a 4xx response, based on the code that AWS APIs report. Many of these APIs report
-// wrong credentials with 400. It returns nil for other responses.
+// wrong credentials with 400. explain returns nil for other responses.
 func (k awsKeys) explain(r *http.Response, now time.Time) *Error {
 	if r.StatusCode < 400 || r.StatusCode > 499 {
 		return nil
@@ -119,7 +119,7 @@ func (k awsKeys) explain(r *http.Response, now time.Time) *Error {
 	case "ExpiredToken", "ExpiredTokenException":
 		return errorf(Unauthorized, "the provider responded with %s: the key %s of Secret %s has expired: write new credentials into the Secret", named, keySession, k.secret)
 	case "UnrecognizedClientException", "InvalidClientTokenId", "MissingAuthenticationToken", "MissingAuthenticationTokenException":
-		return errorf(Unauthorized, "the provider responded with %s: it does not know the key %s of Secret %s, or its %s is missing or wrong", named, keyAccessID, k.secret, keySession)
+		return errorf(Unauthorized, "the provider responded with %s: it does not know the key %s of Secret %s, or the key %s is missing or wrong", named, keyAccessID, k.secret, keySession)
 	case "AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "OptInRequired":
 		return errorf(Unauthorized, "the provider responded with %s: grant the user or role of Secret %s the permission for the request, such as cloudwatch:GetMetricData", named, k.secret)
 	}
@@ -136,7 +136,7 @@ func (k awsKeys) explain(r *http.Response, now time.Time) *Error {
 }
 
 // awsCode returns the error code of a response in the AWS JSON and REST JSON protocols. The error code is in a header or
-// in a field of the body. The result is empty if there is none.
+// in a field of the body. The result is empty if there is no error code.
 func awsCode(r *http.Response) string {
 	code := r.Header.Get("X-Amzn-Errortype")
 	if code == "" {
@@ -159,7 +159,7 @@ func awsCode(r *http.Response) string {
 }
 
 // clockOff describes the difference between the clock of this machine and the clock of the server that sent a
-// response. It is empty if the difference is less than a minute, because signatures tolerate such a difference.
+// response. The result is empty if the difference is less than a minute, because signatures tolerate such a difference.
 func clockOff(r *http.Response, now time.Time) string {
 	date, err := http.ParseTime(r.Header.Get("Date"))
 	if err != nil {

@@ -17,7 +17,8 @@ import (
 type source struct {
 	// requests is the counter of requests, and failed is the counter of failed requests. Both are the same counter if bad selects the failed requests.
 	requests, failed, bad string
-	// buckets is the histogram of response times, and perSecond is its unit. If buckets is empty, the source has no histogram for each release.
+	// buckets is the histogram of response times, and perSecond is the number of its time units in a second. If buckets is empty, the source has no
+	// histogram for each release.
 	buckets   string
 	perSecond int
 	// selectors returns selectors for the series of a release, without braces. Series that match any of them count. It

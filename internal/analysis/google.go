@@ -28,7 +28,7 @@ const (
 	maxServiceAccount = 16 << 10
 	// assertionLife is the lifetime of a signed request for a token. It is the maximum that Google accepts.
 	assertionLife = time.Hour
-	// clockTolerance is how long before the current time that lifetime begins.
+	// clockTolerance is the time by which the start of this lifetime precedes the current time.
 	clockTolerance = 10 * time.Second
 	// maxTokenLife limits how long a token is used, regardless of the lifetime in the response.
 	maxTokenLife = time.Hour
@@ -43,7 +43,7 @@ type serviceAccount struct {
 	TokenURI string `json:"token_uri"`
 }
 
-// signGoogle adds an access token of the service account in the Secret of a query to its requests.
+// signGoogle adds an access token to the requests of a query. The token is for the service account in the query's Secret.
 func (s *sender) signGoogle(ctx context.Context, q query, transport *asking) *Error {
 	data, err := s.secret(ctx, q, "google.secretRef", q.secret)
 	if err != nil {
@@ -139,7 +139,7 @@ func tokenRefusal(r *http.Response, secret string, now time.Time) *Error {
 	if off := clockOff(r, now); off != "" {
 		return errorf(Unauthorized, "fetch an access token from Google: it responded with invalid_grant: %s: correct the clock", off)
 	}
-	return errorf(Unauthorized, "fetch an access token from Google: it responded with invalid_grant: the key %s of Secret %s was deleted or disabled, or its service account was: create a new key", keyServiceAccount, secret)
+	return errorf(Unauthorized, "fetch an access token from Google: it responded with invalid_grant: the key %s of Secret %s or its service account was deleted or disabled: create a new key", keyServiceAccount, secret)
 }
 
 // assert signs a request for an access token with the key of a service account. Errors do not contain any part of the key.

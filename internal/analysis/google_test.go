@@ -331,7 +331,7 @@ func TestRefusalsOfGoogle(t *testing.T) {
 		reason Reason
 		want   string
 	}{
-		"key deleted": {token: answers(400, `{"error":"invalid_grant","error_description":"Invalid JWT Signature. hunter2"}`), reason: Unauthorized, want: fetch + "invalid_grant: the key key.json of Secret robot was deleted or disabled, or its service account was: create a new key"},
+		"key deleted": {token: answers(400, `{"error":"invalid_grant","error_description":"Invalid JWT Signature. hunter2"}`), reason: Unauthorized, want: fetch + "invalid_grant: the key key.json of Secret robot or its service account was deleted or disabled: create a new key"},
 		"other error": {token: answers(401, `{"error":"unauthorized_client","error_description":"hunter2"}`), reason: Unauthorized, want: fetch + "401 Unauthorized: check the key key.json of Secret robot"},
 		"markup":      {token: answers(404, `<html>hunter2`), reason: Unauthorized, want: fetch + "404 Not Found: check the key key.json of Secret robot"},
 		"internal":    {token: answers(500, ``), reason: ServerError, want: fetch + "500 Internal Server Error"},

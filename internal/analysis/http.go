@@ -143,7 +143,7 @@ func (s *sender) headers(ctx context.Context, q query) (map[string]string, *Erro
 		case text == "":
 			return nil, errorf(BadSecret, "Secret %s has no key %s, which the header %s needs", name, key, header)
 		case !isHeader(text):
-			return nil, errorf(BadSecret, "Secret %s: the key %s must be at most 8 KiB of printable ASCII to be the header %s", name, key, header)
+			return nil, errorf(BadSecret, "Secret %s: the key %s must be at most 8 KiB of printable ASCII, because it is the value of the header %s", name, key, header)
 		}
 		headers[header] = text
 	}

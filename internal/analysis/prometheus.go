@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// tolerance is the maximum difference between the requested time and the time of the response, because some servers respond for a slightly earlier
-// time.
+// tolerance is the maximum difference between the requested time and the time of the response. It is not 0, because some servers respond for a
+// slightly earlier time.
 const tolerance = time.Minute
 
 // askPrometheus sends an instant query, or a range query if the metric uses samples.

@@ -39,7 +39,7 @@ type query struct {
 	provider provider
 	// address is the URL of the server, or the whole URL of a web metric.
 	address string
-	// operator reports whether the address comes from the manager's flag.
+	// operator reports whether the address comes from the manager's flag --prometheus-address.
 	operator bool
 	// text is PromQL, or the CEL expression of a web metric.
 	text string
@@ -51,7 +51,7 @@ type query struct {
 	keys string
 	// namespace is the namespace of the analysis and of its Secrets. secret and authority are names of Secrets.
 	namespace, secret, authority string
-	// login is the method for secret. region and service are parameters of loginAWS.
+	// login is the method by which requests use secret. region and service are parameters of loginAWS.
 	login           login
 	region, service string
 	// at is the time of the query, in nanoseconds since 1970.

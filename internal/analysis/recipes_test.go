@@ -233,9 +233,9 @@ func TestHeadersFromSecrets(t *testing.T) {
 		"lines": []byte("hunter2\nX-Other: b"), "unicode": []byte("hunter2é"), "long": []byte(strings.Repeat("hunter2", 8<<10)), "empty": []byte(" \n"),
 	}})
 	for key, want := range map[string]string{
-		"lines":   "Secret a: the key lines must be at most 8 KiB of printable ASCII to be the header X-Key",
-		"unicode": "Secret a: the key unicode must be at most 8 KiB of printable ASCII to be the header X-Key",
-		"long":    "Secret a: the key long must be at most 8 KiB of printable ASCII to be the header X-Key",
+		"lines":   "Secret a: the key lines must be at most 8 KiB of printable ASCII, because it is the value of the header X-Key",
+		"unicode": "Secret a: the key unicode must be at most 8 KiB of printable ASCII, because it is the value of the header X-Key",
+		"long":    "Secret a: the key long must be at most 8 KiB of printable ASCII, because it is the value of the header X-Key",
 		"empty":   "Secret a has no key empty, which the header X-Key needs",
 		"absent":  "Secret a has no key absent, which the header X-Key needs",
 	} {

@@ -11,13 +11,15 @@ import (
 type Request struct {
 	// At is the time of all measurements of the round, as returned by [Due].
 	At time.Time
-	// Since is the start of the wait that is measured. Samples cover only traffic after this time. If it is zero, they may cover earlier traffic.
+	// Since is the start of the wait that is measured. Samples cover only traffic after this time. If Since is zero, they may cover earlier
+	// traffic.
 	Since time.Time
 	// Spec is the analysis of the Microservice.
 	Spec v1alpha1.CanaryAnalysis
 	// Canary is the release that is measured.
 	Canary Target
-	// Active is the release with which metrics with a baseline are compared. It is nil if there is no such release, or if its weight is 0.
+	// Active is the release with which metrics that have a baseline compare the canary. It is nil if there is no such release, or if the weight of the
+	// release is 0.
 	Active *Target
 }
 
@@ -80,7 +82,7 @@ type Measurement struct {
 	Value string
 	// Message explains why there is no value, or how the value was computed.
 	Message string
-	// Baseline reports whether the active release, and not the canary, has no traffic. This does not count against the canary.
+	// Baseline reports whether it is the active release that has no traffic, and not the canary. This does not count against the canary.
 	Baseline bool
 }
 

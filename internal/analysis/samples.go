@@ -48,7 +48,7 @@ func askSamples(ctx context.Context, server promv1.API, q query, at time.Time) a
 	}
 	for _, pair := range matrix[0].Values {
 		if t := pair.Timestamp.Time(); t.Before(start.Add(-tolerance)) || t.After(at.Add(tolerance)) {
-			return answer{err: errorf(WrongTime, "the response has a value for %s, and the request is for %s to %s", t.UTC().Format(time.RFC3339), start.Format(time.RFC3339), at.Format(time.RFC3339))}
+			return answer{err: errorf(WrongTime, "the response has a value for %s, but the request is for %s to %s", t.UTC().Format(time.RFC3339), start.Format(time.RFC3339), at.Format(time.RFC3339))}
 		}
 	}
 	return sampledAnswer(matrix[0].Values, q.latency)
@@ -85,8 +85,8 @@ func sampledAnswer(values []model.SamplePair, latency bool) answer {
 	return out
 }
 
-// sampled compares the medians of samples with the ranges, which include equal medians. A result outside of the ranges nevertheless passes if the
-// samples do not differ significantly in the direction of their medians.
+// sampled compares the medians of the samples of two releases, and then the result with the ranges, which include the result of equal medians. A
+// result outside of the ranges nevertheless passes if the samples do not differ significantly in the direction of their medians.
 func (m Measurement) sampled(metric *v1alpha1.AnalysisMetric, canary, active answer) Measurement {
 	p, err := probability(canary.samples, active.samples, canary.value > active.value)
 	if err != nil {

@@ -31,9 +31,9 @@ const (
 	maxMessage      = 256
 )
 
-// Begin returns the status at a point before its next round. If before belongs to this point and specification, Begin returns an equal status.
-// Otherwise, it returns a new status that keeps the counters of the rollout. Passed rounds of another specification do not count, but its failures do.
-// The phase Failed remains for the whole rollout. before may be nil and is not changed.
+// Begin returns the status of a point before the next round. If before belongs to this point and specification, Begin returns an equal status.
+// Otherwise, it returns a new status that keeps the counters of the rollout. Rounds that passed with another specification do not count, but rounds
+// that failed with it do. The phase Failed remains for the whole rollout. before may be nil and is not changed.
 func Begin(before *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, point Point) *v1alpha1.ReleaseAnalysis {
 	status, since := &v1alpha1.ReleaseAnalysis{}, metav1.NewMicroTime(point.Since.Truncate(time.Microsecond)) // in the stored precision
 	if before != nil && before.Run == point.Run {
@@ -79,8 +79,8 @@ func SpecHash(spec *v1alpha1.CanaryAnalysis) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Due returns the time of the next round, and whether that time has come. If a round is late by more than an interval, it is omitted. After the phase
-// Failed, no round is due.
+// Due returns the time of the next round, and whether that time has come. If a round is late by an interval or more, it is omitted. After the
+// phase Failed, no round is due.
 func Due(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, now time.Time) (time.Time, bool) {
 	interval := intervalOf(spec)
 	at := next(status, spec)
@@ -162,7 +162,8 @@ func progress(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis) s
 	return text
 }
 
-// summarize returns the result of a round, and the cause if the round did not pass. The result is the worst result of a metric. Dry runs are ignored.
+// summarize returns the result of a round, and the cause if the round did not pass. The result is the worst result of a metric or a hook. Dry runs are
+// ignored.
 func summarize(spec *v1alpha1.CanaryAnalysis, round Round) (v1alpha1.MeasurementResult, string) {
 	causes := map[v1alpha1.MeasurementResult][]string{}
 	causes[v1alpha1.MeasurementFailed] = append(causes[v1alpha1.MeasurementFailed], round.HookFailures...)
@@ -229,8 +230,8 @@ func (r Round) of(metric string) Measurement {
 	return Measurement{Metric: metric, Result: v1alpha1.MeasurementError, Message: "the round did not measure it"}
 }
 
-// next returns the time of the round after the last round, or of the first round. The first round is late enough that samples cover only traffic of the
-// step.
+// next returns the time of the round after the last round, or of the first round if there was no round yet. The first round is late enough that
+// samples cover only traffic of the step.
 func next(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis) time.Time {
 	at := status.Since.Add(max(intervalOf(spec), samplesTake(spec)))
 	if status.LastTime != nil {

@@ -125,7 +125,7 @@ func compile(expression string) (cel.Program, *Error) {
 	switch kind := ast.OutputType().String(); kind {
 	case "dyn", "double", "int", "uint", "null_type":
 	default:
-		return nil, errorf(BadQuery, "the expression returned a value of type %s instead of a number", kind)
+		return nil, errorf(BadQuery, "the expression returns a value of type %s instead of a number", kind)
 	}
 	program, err := env.Program(ast, cel.CostLimit(costLimit), cel.InterruptCheckFrequency(checkEvery))
 	if err != nil {

@@ -22,17 +22,17 @@ const place = "spec.updateStrategy.canary.analysisTemplateRef"
 type Template struct {
 	Kind, Name string
 	Generation int64
-	// Namespaces are the namespaces that may use a ClusterAnalysisTemplate; nil means all.
+	// Namespaces are the namespaces that may use a ClusterAnalysisTemplate; nil means all namespaces.
 	Namespaces []string
 	Spec       v1alpha1.AnalysisTemplateSpec
 }
 
-// Namespaced returns an AnalysisTemplate as a Template, which shares the memory of the specification.
+// Namespaced returns an AnalysisTemplate as a Template. Both share the memory of the specification.
 func Namespaced(t *v1alpha1.AnalysisTemplate) *Template {
 	return &Template{Kind: v1alpha1.KindAnalysisTemplate, Name: t.Name, Generation: t.Generation, Spec: t.Spec}
 }
 
-// Cluster returns a ClusterAnalysisTemplate as a Template, which shares the memory of the specification.
+// Cluster returns a ClusterAnalysisTemplate as a Template. Both share the memory of the specification.
 func Cluster(t *v1alpha1.ClusterAnalysisTemplate) *Template {
 	return &Template{Kind: v1alpha1.KindClusterAnalysisTemplate, Name: t.Name, Generation: t.Generation, Namespaces: t.Spec.Namespaces, Spec: t.Spec.AnalysisTemplateSpec}
 }
@@ -42,8 +42,8 @@ func (t *Template) String() string { return fmt.Sprintf("%s/%s@%d", t.Kind, t.Na
 
 // Error reports why a reference cannot be resolved.
 type Error struct {
-	// Missing is true if the template does not exist or cannot be used in the namespace. The error ends when the template is created or
-	// changed.
+	// Missing is true if the template does not exist or cannot be used in the namespace. To correct the error, create or change the
+	// template.
 	Missing bool
 	// Message contains the field and the fix.
 	Message string
@@ -181,7 +181,7 @@ func checkURL(m *v1alpha1.AnalysisMetric, args map[string]string) error {
 		case at[0] != len(host[0])-len(host[1]) || at[1] >= len(host[0]) || m.Web.URL[at[1]] != '.':
 			return fmt.Errorf("metric %s: in the server of web.url {{.Args.%s}} must be the first label, as in https://{{.Args.%s}}.example.com", m.Name, name, name)
 		case strings.ContainsAny(value, "./:"):
-			return fmt.Errorf("metric %s: the value %q of argument %s must be one label of the server in web.url, without '.', '/' and ':'", m.Name, value, name)
+			return fmt.Errorf("metric %s: the value %q of argument %s must be one label of the server in web.url, without '.', '/' or ':'", m.Name, value, name)
 		}
 	}
 	return nil
@@ -219,7 +219,7 @@ func change(spec *v1alpha1.CanaryAnalysis, c *v1alpha1.AnalysisMetricChange, t *
 	return nil
 }
 
-// wider reports whether an inconclusive range contains another one. A missing bound means that the range is open on that side.
+// wider reports whether an inconclusive range contains another range. A missing bound means that the range is open on that side.
 func wider(w, than v1alpha1.ValueRange) bool {
 	low := w.Min == nil || than.Min != nil && *w.Min <= *than.Min
 	high := w.Max == nil || than.Max != nil && *w.Max >= *than.Max

@@ -48,7 +48,7 @@ const (
 type ForeignError struct {
 	// Kind, Namespace and Name identify the object that exists.
 	Kind, Namespace, Name string
-	// Controller is the kind and name of its controlling owner. It is empty if there is none.
+	// Controller is the kind and name of the object's controlling owner. It is empty if there is no such owner.
 	Controller string
 }
 
@@ -85,8 +85,8 @@ type Writer struct {
 	// Deletions remembers deleted objects, so that a stale cache does not cause a second
 	// deletion. It may be nil.
 	Deletions *Deletions
-	// Matches remembers which objects have their intent, so that it is not compared again. It
-	// may be nil.
+	// Matches remembers which objects have their intent, so that these objects are not compared
+	// again. It may be nil.
 	Matches *Matches
 }
 
@@ -243,7 +243,7 @@ func names(err error, field string) bool {
 	return false
 }
 
-// intent returns the object to apply, which is desired with the owner reference and the hash of the intent.
+// intent returns the object to apply: a copy of desired with the owner reference and the hash of the intent.
 func (w Writer) intent(owner, desired client.Object) (*unstructured.Unstructured, error) {
 	gvk, err := apiutil.GVKForObject(desired, w.Client.Scheme())
 	if err != nil {

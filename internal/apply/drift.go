@@ -90,8 +90,8 @@ func withinShared(have, want []any) bool {
 	return true
 }
 
-// setFalse explicitly sets a field that typed objects omit and that must not be true. If it is true, a Service
-// publishes addresses of pods that are not ready, and reports them as ready.
+// setFalse explicitly sets to false the field of a Service that typed objects omit and that must not be true. If
+// the field is true, the Service publishes addresses of pods that are not ready, and reports them as ready.
 func setFalse(u *unstructured.Unstructured) {
 	if u.GetAPIVersion() != "v1" || u.GetKind() != "Service" {
 		return

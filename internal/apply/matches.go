@@ -21,7 +21,7 @@ const maxMatches = 1 << 16
 type Matches struct {
 	once    sync.Once
 	objects *lru.Cache // match by UID
-	// replaced are the states that our writes replaced, as *replaced by UID. They show whether the cache lags.
+	// replaced contains the states that our writes replaced: one *replaced for each UID. They show whether the cache lags.
 	replaced *lru.Cache
 }
 

@@ -21,11 +21,11 @@ import (
 // MaxBits is the maximum size of an RSA modulus. It equals the limit of crypto/tls for servers.
 const MaxBits = 8192
 
-// maxPrimeBits is the maximum size of a factor of the modulus. The product of two such factors has MaxBits.
+// maxPrimeBits is the maximum size of a factor of the modulus. The product of two such factors has at most MaxBits bits.
 const maxPrimeBits = MaxBits / 2
 
-// ErrTooLarge is the error for an RSA key with more than MaxBits.
-var ErrTooLarge = fmt.Errorf("an RSA key has more than %d bits: use one of 2048 to 4096 bits, or ECDSA P-256", MaxBits)
+// ErrTooLarge is the error for an RSA key with more than MaxBits bits.
+var ErrTooLarge = fmt.Errorf("an RSA key has more than %d bits: use a key of 2048 to 4096 bits, or ECDSA P-256", MaxBits)
 
 // These errors report input without valid content.
 var (
@@ -34,8 +34,8 @@ var (
 	errNoPair        = errors.New("the certificate and the key are not a matching pair in PEM format")
 )
 
-// Check rejects PEM data that contains an RSA key with more than MaxBits, either alone or in a certificate. It runs in linear time. It accepts
-// input that is not in PEM format.
+// Check rejects PEM data that contains an RSA key with more than MaxBits bits, either alone or in a certificate. It runs in linear time. It
+// accepts input that is not in PEM format.
 func Check(text []byte) error {
 	for rest := text; ; {
 		var block *pem.Block
@@ -106,8 +106,8 @@ func bitLen(number []byte) int {
 	return len(number)*8 - bits.LeadingZeros8(number[0])
 }
 
-// Pool adds the certificates in PEM-encoded text to base, or to an empty pool if base is nil. It fails with ErrTooLarge, or if the text
-// contains no certificates.
+// Pool adds the certificates in PEM-encoded text to base, or to an empty pool if base is nil. It returns ErrTooLarge if Check
+// does, and another error if the text contains no certificates.
 func Pool(base *x509.CertPool, text []byte) (*x509.CertPool, error) {
 	if base == nil {
 		base = x509.NewCertPool()
@@ -121,7 +121,8 @@ func Pool(base *x509.CertPool, text []byte) (*x509.CertPool, error) {
 	return base, nil
 }
 
-// Pair parses a certificate with its chain, and its key. It fails with ErrTooLarge, or if the certificate and the key do not match.
+// Pair parses a certificate with its chain, and its key. It returns ErrTooLarge if Check does, and another error if the certificate and
+// the key do not match.
 func Pair(certificate, key []byte) (tls.Certificate, error) {
 	for _, text := range [][]byte{certificate, key} {
 		if err := Check(text); err != nil {
@@ -135,7 +136,7 @@ func Pair(certificate, key []byte) (tls.Certificate, error) {
 	return pair, nil
 }
 
-// Parse parses a certificate. It fails with ErrTooLarge, or an error of crypto/x509.
+// Parse parses a certificate. It returns ErrTooLarge if CheckDER does, and otherwise the error of crypto/x509.
 func Parse(der []byte) (*x509.Certificate, error) {
 	if err := CheckDER(der); err != nil {
 		return nil, err
@@ -143,8 +144,8 @@ func Parse(der []byte) (*x509.Certificate, error) {
 	return x509.ParseCertificate(der)
 }
 
-// PublicKey parses a public key, as x509.ParsePKIXPublicKey does. It fails with ErrTooLarge, or
-// an error of crypto/x509.
+// PublicKey parses a public key, as x509.ParsePKIXPublicKey does. It returns ErrTooLarge if CheckDER
+// does, and otherwise the error of crypto/x509.
 func PublicKey(der []byte) (any, error) {
 	if err := CheckDER(der); err != nil {
 		return nil, err
@@ -152,8 +153,8 @@ func PublicKey(der []byte) (any, error) {
 	return x509.ParsePKIXPublicKey(der)
 }
 
-// RSAKey parses the first private key in PEM-encoded text, in PKCS #1 or PKCS #8. It fails with ErrTooLarge, or if the key is not an RSA
-// key.
+// RSAKey parses the first private key in PEM-encoded text, in PKCS #1 or PKCS #8. It returns ErrTooLarge if CheckDER does, and another
+// error if the key is not an RSA key.
 func RSAKey(text []byte) (*rsa.PrivateKey, error) {
 	for rest := text; ; {
 		var block *pem.Block

@@ -42,7 +42,8 @@ type Query struct {
 	CronJobs bool
 	// Notifications selects whether NotificationPolicies are read.
 	Notifications bool
-	// Namespaces selects whether the labels of namespaces are always read. Otherwise, they are read only if a ClusterFreeze selects by labels.
+	// Namespaces selects whether the labels of namespaces are always read. Otherwise, they are read only if a ClusterFreeze selects namespaces by
+	// labels.
 	Namespaces bool
 }
 
@@ -199,7 +200,8 @@ func isOlder(list client.ObjectList, err error) bool {
 	return false
 }
 
-// readLabels reads the labels of namespaces if a ClusterFreeze selects by labels. Without the permission to list namespaces, it reads nothing.
+// readLabels reads the labels of namespaces if a ClusterFreeze selects namespaces by labels. Without the permission to list namespaces, it reads
+// nothing.
 func (l *lists) readLabels(ctx context.Context, c client.Reader) error {
 	needed := slices.ContainsFunc(freeze.All(nil, l.cluster.Items), freeze.Freeze.NeedsNamespaceLabels)
 	if !needed || l.namespaces.Items != nil {
@@ -215,7 +217,7 @@ func (l *lists) readLabels(ctx context.Context, c client.Reader) error {
 	return err
 }
 
-// ofService selects the releases or the pods of a service. If the name is empty, it selects those of all services.
+// ofService selects the releases or the pods of a service. If the name is empty, it selects the releases or the pods of all services.
 func ofService(name string, pods bool) client.ListOption {
 	switch {
 	case name != "":
@@ -234,7 +236,7 @@ func followersOf(name string) client.ListOption {
 	return client.MatchingLabels{v1alpha1.LabelFollow: name}
 }
 
-// read replaces a nil slice of items with an empty one, to show that the list was read.
+// read replaces a nil slice of items with an empty slice, to show that the list was read.
 func (l *lists) read(list client.ObjectList) {
 	switch list {
 	case client.ObjectList(&l.releases):

@@ -144,8 +144,8 @@ func newCache(o Options) (cache.Cache, error) {
 	return objects, nil
 }
 
-// convert converts the status of a Microservice to the current form. It removes the template of services other than the watched one, because it
-// is not needed.
+// convert converts the status of a Microservice to the current form. It removes the templates of services other than the watched service, because
+// views do not need them.
 func (o Options) convert(object any) (any, error) {
 	if ms, ok := object.(*v1alpha1.Microservice); ok {
 		ms.ManagedFields = nil
@@ -155,7 +155,7 @@ func (o Options) convert(object any) (any, error) {
 	return object, nil
 }
 
-// policy removes unneeded fields from the policies of services other than the watched one.
+// policy removes unneeded fields from the NetworkPolicies of services other than the watched service.
 func (o Options) policy(object any) (any, error) {
 	if p, ok := object.(*v1alpha1.NetworkPolicy); ok {
 		p.ManagedFields = nil
@@ -164,7 +164,7 @@ func (o Options) policy(object any) (any, error) {
 	return object, nil
 }
 
-// trim removes unneeded fields from the objects of services other than the given one. If service is empty, it removes nothing.
+// trim removes unneeded fields from the objects of services other than the given service. If service is empty, it removes nothing.
 func trim(object any, service string) {
 	switch o := object.(type) {
 	case *v1alpha1.Microservice:

@@ -1,6 +1,6 @@
-// Package compact reduces the memory that objects use in a cache. Its functions are transforms of the cache: they run
-// for each object that a watch reports, before any reader gets the object. For the objects that exist when a watch starts, they
-// run twice.
+// Package compact reduces the memory that objects use in a cache. The functions of this package are transforms of the
+// cache: they run for each object that a watch reports, before any reader gets the object. For the objects that exist
+// when a watch starts, the transforms run twice.
 //
 //	compact.go  the transforms
 //	share.go    equal strings, and equal parts of objects, that share memory
@@ -16,13 +16,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Transform compacts an object: it drops the managed fields, and lets the object share memory with other objects that have equal strings in
-// their metadata or status, equal labels or owner references, or equal parts in their specs, such as a probe or the environment of a container. Like all content of a
-// cache, an object must not be changed. Transform returns values that are not objects, such as those that the cache uses for deleted objects, as
-// they are.
+// Transform compacts an object: it drops the managed fields, and lets the object share memory with other objects that have equal strings in their
+// metadata or status, equal labels or owner references, or equal parts in their specs, such as a probe or the environment of a container. Like
+// everything in a cache, a compacted object must not be changed. Transform returns other values unchanged, such as the values that the cache uses for
+// deleted objects.
 //
-// The names of a Microservice and of a release occur in the metadata of about thirty objects of each service, and the pod template of a
-// Microservice in each of its releases.
+// The names of a Microservice and of a release occur in the metadata of about thirty objects of each service. The pod template of a Microservice
+// occurs in each release of the Microservice.
 func Transform(obj any) (any, error) {
 	o, ok := obj.(client.Object)
 	if !ok {
@@ -35,7 +35,8 @@ func Transform(obj any) (any, error) {
 	if spec := fields.FieldByName("Spec"); spec.IsValid() {
 		parts.share(spec)
 	}
-	// The status of most pods in the cache consists of parts that already share memory. Most parts of other statuses occur only once, and trims change them.
+	// The status of most pods in the cache consists of parts that already share memory. In the status of other objects, only strings share memory,
+	// because most other parts occur only once, and the trim functions change them.
 	if _, isPod := obj.(*corev1.Pod); isPod {
 		return o, nil
 	}
@@ -46,8 +47,9 @@ func Transform(obj any) (any, error) {
 	return o, nil
 }
 
-// Trimmed returns a transform that trims objects of type T, and then compacts them. trim may change its argument, but not what its spec,
-// its labels, and its owner references refer to: other objects may refer to it too. It must have no effect on an object that is already trimmed.
+// Trimmed returns a transform that trims objects of type T, and then compacts them. trim may change its argument, but not the values to which the
+// spec, the labels and the owner references of the argument refer, because other objects may refer to the same values. trim must have no effect on an
+// object that is already trimmed.
 func Trimmed[T client.Object](trim func(T)) toolscache.TransformFunc {
 	return func(obj any) (any, error) {
 		if o, ok := obj.(T); ok {
@@ -74,8 +76,9 @@ func (s *sharer) shareMetadata(o client.Object) {
 	o.SetOwnerReferences(owners)
 }
 
-// sharedKeys returns a copy of annotations with shared keys. Most values, such as hashes and times, occur only once. It does not change
-// the map, because an assignment to a key that exists would keep the previous string.
+// sharedKeys returns a copy of annotations whose keys share memory with equal strings. The values are not shared, because most values, such as hashes
+// and times, occur only once. sharedKeys does not change the map itself, because an assignment to an existing key would keep the previous string of
+// the key.
 func (s *sharer) sharedKeys(annotations map[string]string) map[string]string {
 	if len(annotations) == 0 {
 		return annotations

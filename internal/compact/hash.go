@@ -8,8 +8,8 @@ import (
 
 var seed = maphash.MakeSeed()
 
-// hashOf returns a hash of a pointer, slice, or map that depends only on its type and content, and the size of the content in bytes. It returns
-// false if the content is larger than maxValue, or if it contains a time, an interface, or a floating-point number.
+// hashOf returns a hash that depends only on the type and the content of a pointer, slice, or map. It also returns the size of the content in bytes.
+// ok is false if the content is larger than maxValue, or if it contains a time, an interface, or a floating-point number.
 func hashOf(v reflect.Value) (hash uint64, size int, ok bool) {
 	h := hasher{left: maxValue}
 	h.SetSeed(seed)
@@ -21,7 +21,8 @@ func hashOf(v reflect.Value) (hash uint64, size int, ok bool) {
 // mapSize is the size of an empty map, in bytes.
 const mapSize = 48
 
-// slotsOf returns the number of slots for entries in a map with n entries: a power of two, of which at most seven eighths are in use.
+// slotsOf returns the number of slots for entries in a map with n entries. The number is a power of two, and at most seven eighths of the slots are
+// in use.
 func slotsOf(n int) int {
 	slots := 8
 	for slots*7 < n*8 {
@@ -33,7 +34,8 @@ func slotsOf(n int) int {
 // hasher calculates the hash of a value.
 type hasher struct {
 	maphash.Hash
-	// left is the size of the values that may follow, in bytes. It is negative if the value is too large.
+	// left is the maximum size, in bytes, of the values that may still be added. It is negative if the hash cannot be calculated,
+	// for example because the value is too large.
 	left int
 }
 
@@ -43,7 +45,8 @@ func (h *hasher) fits(size int) bool {
 	return h.left >= 0
 }
 
-// write adds a value to the hash. The size of the value itself belongs to the slice, map, or pointer that contains it.
+// write adds a value to the hash. The size of the value itself is counted with the slice or map that contains the value, or with the pointer to the
+// value.
 func (h *hasher) write(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
@@ -60,7 +63,7 @@ func (h *hasher) write(v reflect.Value) {
 		maphash.WriteComparable(&h.Hash, v.Uint())
 	case reflect.Struct:
 		if v.Type() == reflect.TypeFor[time.Time]() {
-			h.left = -1 // It may refer to the local time zone, which is written once, while other goroutines run.
+			h.left = -1 // A time may refer to the local time zone, which another goroutine may be initializing.
 			return
 		}
 		for i := range v.NumField() {
@@ -73,7 +76,7 @@ func (h *hasher) write(v reflect.Value) {
 		}
 	case reflect.Slice:
 		maphash.WriteComparable(&h.Hash, v.Len())
-		// The capacity that is not used takes memory too. Each element counts, because structs can be empty.
+		// Unused capacity takes memory too. Each element counts as one more byte, because an empty struct has no size.
 		if !h.fits(v.Cap()*int(v.Type().Elem().Size()) + v.Len()) {
 			return
 		}
@@ -87,7 +90,7 @@ func (h *hasher) write(v reflect.Value) {
 	}
 }
 
-// writeMap adds the sum of the hashes of all entries to the hash, which does not depend on their order.
+// writeMap adds the sum of the hashes of all entries to the hash, because a sum does not depend on the order of the entries.
 func (h *hasher) writeMap(m reflect.Value) {
 	if !h.fits(mapSize + slotsOf(m.Len())*int(m.Type().Key().Size()+m.Type().Elem().Size()+1)) {
 		return

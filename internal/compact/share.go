@@ -2,8 +2,8 @@ package compact
 
 import "reflect"
 
-// maxAdded is the maximum size of the values and strings that one transform adds to the tables, in bytes. Without this limit, one large object could
-// replace all others.
+// maxAdded is the maximum total size, in bytes, of the values and strings that one transform adds to the tables. Without this limit, the parts of one
+// large object could replace all other entries of the tables.
 const maxAdded = valuesSize / 8
 
 // The tables are shared by all caches of a process.
@@ -16,13 +16,14 @@ func equal(a, b reflect.Value) bool { return reflect.DeepEqual(a.Interface(), b.
 
 // sharer lets the parts of one object share memory with equal parts of other objects.
 type sharer struct {
-	// left is the size of the values and strings that may still be added to the tables, in bytes.
+	// left is the maximum size, in bytes, of the values and strings that may still be added to the tables.
 	left int
-	// stringsOnly defines that only strings share memory.
+	// stringsOnly reports whether only strings share memory.
 	stringsOnly bool
 }
 
-// mayAdd reports whether a value of a size may be added to the tables, and counts it.
+// mayAdd reports whether a value of the given size may be added to the tables. If the value may be added, mayAdd subtracts the size of the new entry
+// from left.
 func (s *sharer) mayAdd(size int) bool {
 	if s.left < entrySize+size {
 		return false
@@ -31,7 +32,7 @@ func (s *sharer) mayAdd(size int) bool {
 	return true
 }
 
-// text returns a string with the same content that shares memory with equal strings. A string that is longer than maxString is not shared.
+// text returns a string that is equal to in and shares memory with other equal strings. A string that is longer than maxString is not shared.
 func (s *sharer) text(in string) string {
 	if in == "" || len(in) > maxString {
 		return in
@@ -43,8 +44,9 @@ func (s *sharer) text(in string) string {
 	return known
 }
 
-// share lets the content of v share memory with equal content. It changes only v itself, and copies what v refers to
-// before it changes it, because other objects, which have readers, may refer to it too.
+// share lets the content of v share memory with equal content. share changes only v itself. It does not change the
+// values to which v refers, but replaces them with copies, because other objects, which already have readers, may refer
+// to the same values.
 func (s *sharer) share(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
@@ -63,7 +65,7 @@ func (s *sharer) share(v reflect.Value) {
 	}
 }
 
-// shareReferenced replaces a pointer, slice, or map.
+// shareReferenced replaces a pointer, slice, or map with an equal shared value, or with a copy.
 func (s *sharer) shareReferenced(v reflect.Value) {
 	if s.stringsOnly {
 		v.Set(s.copied(v))
@@ -85,8 +87,8 @@ func (s *sharer) shareReferenced(v reflect.Value) {
 	}
 }
 
-// copied returns a copy of a pointer, slice, or map whose content shares memory with equal content. The copy of a slice has no unused capacity, so that an
-// append cannot change it. A pointer to a number is returned as it is.
+// copied returns a copy of a pointer, slice, or map. The content of the copy shares memory with equal content. The copy of a slice has no unused
+// capacity, so that append cannot write to the shared memory. A pointer to a boolean or a number is returned unchanged.
 func (s *sharer) copied(v reflect.Value) reflect.Value {
 	switch v.Kind() {
 	case reflect.Pointer:

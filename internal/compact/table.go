@@ -8,24 +8,25 @@ const (
 	// maxValue is the maximum size of a value that is shared, in bytes, as hasher calculates it.
 	maxValue = 16 << 10
 
-	// stringsSize and valuesSize are the sizes, in bytes, after which a table forgets the values that were not used recently. The objects of a release,
-	// which have equal parts, are usually written shortly after one another, so larger tables find few more equal parts, and keep more parts that no object
-	// refers to: with 3,000 services, tables of 4 MiB save less memory than they use.
+	// stringsSize and valuesSize limit the tables, in bytes: when the recently used values of a table reach this size, the table forgets all other
+	// values. The objects of a release have equal parts, and are usually written shortly after one another. Therefore, larger tables would find only
+	// a few more equal parts, but would keep more parts to which no object refers: with 3,000 services, tables of 4 MiB save less memory than they
+	// use.
 	stringsSize, valuesSize = 1 << 20, 1 << 20
-	// entrySize is the approximate size of an entry of a table without its value, in bytes.
+	// entrySize is the approximate size, in bytes, of an entry of a table without the value.
 	entrySize = 112
 )
 
-// table returns the same value for equal values, so that they share memory. It contains values of approximately twice size bytes at most: those
-// that were used most recently. It is safe for concurrent use.
+// table returns the same value for all equal values, so that equal values share memory. It contains the most recently used values, up to
+// approximately twice size bytes. It is safe for concurrent use.
 //
-// Package unique is not used: it forgets a value when nothing refers to its Handle, even if the value is in use.
+// Package unique is not used: it forgets a value when nothing refers to the Handle of the value, even if the value itself is in use.
 type table[K comparable, V any] struct {
 	size  int
 	equal func(a, b V) bool
 
 	mu sync.Mutex
-	// recent contains the values that were used since it was last empty, and earlier those that were used before.
+	// recent contains the values that were used since recent was last emptied, and earlier contains the values that were used before that.
 	recent, earlier map[K]entry[V]
 	// used is the size of recent.
 	used int
@@ -36,7 +37,8 @@ type entry[V any] struct {
 	size  int
 }
 
-// known returns the value of the table that is equal to v. Of different values with the same key, the table contains only one.
+// known returns the value in the table that is equal to v, or v and false if there is no such value. If different values have the same key, the table
+// contains only one of these values.
 func (t *table[K, V]) known(key K, v V) (V, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -52,7 +54,7 @@ func (t *table[K, V]) known(key K, v V) (V, bool) {
 	return known.value, true
 }
 
-// add adds a value of size bytes, unless the table contains another one with this key. It returns the value to use.
+// add adds a value of size bytes, unless the table contains another value with this key. It returns the value to use.
 func (t *table[K, V]) add(key K, v V, size int) V {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -67,7 +69,7 @@ func (t *table[K, V]) add(key K, v V, size int) V {
 	return v
 }
 
-// put adds an entry to the recent ones. The caller has locked mu.
+// put adds an entry to recent. The caller must hold mu.
 func (t *table[K, V]) put(key K, e entry[V]) {
 	if t.used >= t.size || t.recent == nil {
 		t.recent, t.earlier, t.used = map[K]entry[V]{}, t.recent, 0

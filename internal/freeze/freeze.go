@@ -73,8 +73,8 @@ func (f Freeze) String() string { return fmt.Sprintf("%s %q", f.Kind, f.Name) }
 // Subject is a Microservice that may be frozen.
 type Subject struct {
 	Namespace, Name string
-	// Labels are the labels of the Microservice. NamespaceLabels are the labels of its namespace, which always contain
-	// the name of the namespace. Other labels are read only if a freeze needs them.
+	// Labels are the labels of the Microservice. NamespaceLabels are the labels of its namespace. They may be empty
+	// if no freeze needs labels other than the label with the name of the namespace, which Selects adds.
 	Labels, NamespaceLabels map[string]string
 }
 
@@ -105,7 +105,7 @@ func (f Freeze) Exception(namespace, name string) (reason string, excepted bool)
 	return reason, excepted
 }
 
-// NeedsNamespaceLabels reports whether the selection of a freeze depends on labels of namespaces other than the name.
+// NeedsNamespaceLabels reports whether a freeze selects namespaces by labels other than the label that contains the name of the namespace.
 func (f Freeze) NeedsNamespaceLabels() bool {
 	s, err := selector(f.NamespaceSelector)
 	if err != nil {
@@ -115,7 +115,7 @@ func (f Freeze) NeedsNamespaceLabels() bool {
 	return slices.ContainsFunc(requirements, func(r labels.Requirement) bool { return r.Key() != corev1.LabelMetadataName })
 }
 
-// Selects reports whether a freeze applies to a Microservice during its periods.
+// Selects reports whether a freeze applies to a Microservice during the periods of the freeze.
 func (f Freeze) Selects(s Subject) bool {
 	if _, excepted := f.Exception(s.Namespace, s.Name); excepted || f.Namespace != "" && f.Namespace != s.Namespace {
 		return false
@@ -128,7 +128,7 @@ func (f Freeze) Selects(s Subject) bool {
 	return err == nil && of.Matches(labels.Merge(s.NamespaceLabels, labels.Set{corev1.LabelMetadataName: s.Namespace}))
 }
 
-// span is a period in which a freeze applies. A zero from or to means that the period has no beginning or no end.
+// span is a period in which a freeze applies. If from is zero, the period has no beginning. If to is zero, the period has no end.
 type span struct {
 	from, to time.Time
 	reason   string
@@ -158,11 +158,11 @@ func (f Freeze) spans() []span {
 
 // State reports whether a freeze applies at a given time.
 type State struct {
-	// Active is true while the freeze applies. Over is true if it does not apply and never will again.
+	// Active is true while the freeze applies. Over is true if the freeze does not apply now and will never apply again.
 	Active, Over bool
-	// From is the time at which the freeze applies next; zero while it applies.
+	// From is the time at which the freeze applies next; zero while the freeze applies, or if it is over.
 	From time.Time
-	// Until is the time at which the current or next period ends; zero if it has no end, or if the freeze is over.
+	// Until is the time at which the current or next period ends; zero if the period has no end, or if the freeze is over.
 	Until time.Time
 	// Reason is the reason for the current or next period. For a freeze that is over, it is the reason for the freeze itself.
 	Reason string
@@ -204,9 +204,9 @@ type cause struct {
 	reason string
 }
 
-// extent returns the time until which the freezes apply without interruption from the given time on; zero if there is no end. first is the
-// cause that applies at the given time and ends last, or nil. Each period is read only once, in order of its
-// start, because a user of a namespace can create any number of periods.
+// extent returns the time until which at least one of the freezes applies without interruption, beginning at the given time; zero if there is no such
+// end. first is the cause that applies at the given time and ends last, or nil if no freeze applies at that time. The periods are read only once, in
+// the order of their starts, because a user of a namespace can create any number of periods.
 func extent(freezes []Freeze, at time.Time) (until time.Time, first *cause) {
 	type ordered struct {
 		span
@@ -243,8 +243,8 @@ func extent(freezes []Freeze, at time.Time) (until time.Time, first *cause) {
 	}
 }
 
-// Of returns the freeze that applies to a Microservice at a given time, or nil. If several freezes apply, the result refers to the one that ends
-// last, and its end is the time from which none of them applies.
+// Of returns the freeze that applies to a Microservice at a given time, or nil. If several freezes apply, the result has the name and the reason of
+// the freeze that ends last. The end in the result is the time from which no freeze applies.
 func Of(freezes []Freeze, s Subject, now time.Time) *release.Freeze {
 	freezes = slices.DeleteFunc(slices.Clone(freezes), func(f Freeze) bool { return !f.Selects(s) })
 	slices.SortFunc(freezes, func(x, y Freeze) int {

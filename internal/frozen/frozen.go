@@ -1,13 +1,13 @@
-// Package frozen formats and parses the message of condition Frozen of a Microservice. The planner formats it, and hlnr and the board parse it.
-// All functions are pure.
+// Package frozen formats and parses the message of the condition Frozen of a Microservice. The planner formats the message, and hlnr and the board
+// parse it. All functions are pure.
 //
 // A message is a list of waits with "; " between them, such as
 //
 //	2.0.0 is waiting at 20%: frozen until 2026-12-27T00:00:00Z by ClusterFreeze "christmas" ("code freeze")
 //
-// The manager and hlnr may have different versions. Therefore only these parts are parsed, and must not change: a clause about a release begins
-// with its version; if the release has a rollout, the clause ends with "%" or "without pods"; and the freeze begins with "frozen". The planner
-// also uses the clauses for spec.paused. internal/view/states.go has its own sentences for the board.
+// The manager and hlnr may have different versions. Therefore, only the following parts are parsed, and these parts must not change: a clause about a
+// release begins with its version; if the release has a rollout, the clause ends with "%" or "without pods"; and the freeze begins with "frozen". The
+// planner also uses the clauses for spec.paused. internal/view/states.go has its own sentences for the board.
 package frozen
 
 import (
@@ -29,10 +29,10 @@ const (
 
 // Wait is one wait for the end of a freeze.
 type Wait struct {
-	// Clause describes what waits. It is the result of one of the functions Release, AtWeight, WithoutPods, Rollback and Groups, or another
-	// clause.
+	// Clause describes what waits. It is the result of one of the functions Release, AtWeight, WithoutPods, Rollback and Groups. In a
+	// parsed message, it may be any other text.
 	Clause string
-	// Freeze is the result of Freeze.
+	// Freeze is the result of the function Freeze.
 	Freeze string
 	// Cut reports whether the message ends within the clause.
 	Cut bool
@@ -41,8 +41,8 @@ type Wait struct {
 // Release is the clause of a release without a rollout.
 func Release(version string) string { return version + waits }
 
-// AtWeight is the clause of a rollout whose release has pods. weight is its share of the traffic, in percent. It is 0 before the first step, and
-// for a previously active release.
+// AtWeight is the clause of a rollout whose release has pods. weight is the release's share of the traffic, in percent. weight is 0 before the first
+// step, and for a previously active release.
 func AtWeight(version string, weight int) string {
 	return fmt.Sprintf("%s%s at %d%s", version, waits, weight, percent)
 }
@@ -50,10 +50,10 @@ func AtWeight(version string, weight int) string {
 // WithoutPods is the clause of a rollout whose release has no pods yet.
 func WithoutPods(version string) string { return version + waits + noPods }
 
-// Rollback is the clause of a previously active version.
+// Rollback is the clause of a rollback to a previously active version.
 func Rollback(version string) string { return "the rollback to " + version + waits }
 
-// Groups is the clause of a group without releases, and of a number of other groups without releases.
+// Groups is the clause of a group without releases. more is the number of other groups without releases.
 func Groups(name string, more int) string {
 	if more > 0 {
 		return fmt.Sprintf("the first releases of group %s and %d more are waiting", name, more)
@@ -61,7 +61,8 @@ func Groups(name string, more int) string {
 	return "the first release of group " + name + waits
 }
 
-// Freeze describes a freeze with its end, which is zero if it is not known, its object, such as `Freeze "name"`, and its reason.
+// Freeze describes a freeze. until is the end of the freeze, or zero if the end is not known. name is the kind and the name of the object, such as
+// `Freeze "name"`.
 func Freeze(until time.Time, name, reason string) string {
 	end := "it is deleted"
 	if !until.IsZero() {
@@ -76,12 +77,12 @@ func (w Wait) String() string { return w.Clause + colon + w.Freeze }
 // Of reports whether a release of the version is waiting. A rollback is not included.
 func (w Wait) Of(version string) bool { return strings.HasPrefix(w.Clause, version+" ") }
 
-// HasRollout reports whether a rollout is waiting, with or without pods. It returns true if this is not known, because the clause is cut.
+// HasRollout reports whether a rollout is waiting, with or without pods. If the clause is cut, this is not known, and HasRollout returns true.
 func (w Wait) HasRollout() bool {
 	return w.Cut || strings.HasSuffix(w.Clause, percent) || strings.HasSuffix(w.Clause, noPods)
 }
 
-// IsBy reports whether the wait is due to the freeze of an object, such as `Freeze "name"`.
+// IsBy reports whether the wait is due to the given freeze. name is the kind and the name of the freeze, such as `Freeze "name"`.
 func (w Wait) IsBy(name string) bool {
 	_, by, _ := strings.Cut(w.Freeze, " by ")
 	return strings.HasPrefix(by, name+" (")
@@ -109,8 +110,8 @@ func Parse(message string) (out []Wait) {
 	}
 }
 
-// length returns the length of the description of a freeze at the beginning of text. The description ends with the quoted reason, which may
-// contain any text, and a parenthesis.
+// length returns the length of the description of a freeze at the beginning of text. The description ends with a quoted reason and a closing
+// parenthesis. The reason may contain any text.
 func length(text string) int {
 	i := strings.Index(text, ` ("`)
 	if i < 0 {

@@ -36,7 +36,7 @@ type Config struct {
 	// data residency, whose API is https://api.acme.ghe.com. https://ghe.example.com is a GitHub Enterprise Server, whose API is below /api/v3/.
 	// Use plain http only for servers in the same cluster.
 	BaseURL string
-	// Credential is sent with each request. The zero value sends none.
+	// Credential is sent with each request. If it is the zero value, no credential is sent.
 	Credential Credential
 	// CA contains certificates in PEM format that are trusted instead of the system's certificates.
 	CA []byte
@@ -51,8 +51,8 @@ func (r Repo) String() string { return r.Owner + "/" + r.Name }
 // maxRepoPart is the maximum length, in characters, of the name of an owner or a repository that is sent to GitHub.
 const maxRepoPart = 100
 
-// The patterns of this package do not check lengths. Each time a program starts, a bounded repetition such as {1,100}
-// is compiled into as many copies as its bound. Therefore, the lengths are checked separately.
+// The patterns of this package do not check lengths, because each time a program starts, a bounded repetition such as
+// {1,100} is compiled into 100 copies of the repeated expression. The lengths are checked separately.
 var (
 	ownerPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)
 	namePattern  = regexp.MustCompile(`^[A-Za-z0-9._-]+$`)
@@ -121,8 +121,8 @@ func newAPI(base *url.URL, transport http.RoundTripper) *github.Client {
 	return api
 }
 
-// silent hides the rate limits from go-github, which would enforce them with the clock of the machine, and without
-// support for status 429 or the reserve. The gate enforces the limits instead.
+// silent hides the rate limits from go-github, which would enforce them with the clock of the machine, and would
+// support neither status 429 nor the reserve. The gate enforces the limits instead.
 type silent struct{ next http.RoundTripper }
 
 func (s silent) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -184,7 +184,7 @@ func parseBase(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// call describes a request about a repository for error messages.
+// call describes a request about a repository in error messages.
 func (c *Client) call(op string, repo Repo, part, permission string) call {
 	return call{op: op, object: repo.String() + part, permission: permission, anonymous: c.anonymous}
 }
@@ -197,11 +197,12 @@ type List[T any] struct {
 	Items []T
 	// Truncated reports whether there are more pages than the limit (20 pages of 100).
 	Truncated bool
-	// Unchanged reports whether no page changed since the last poll: all responses were 304.
+	// Unchanged reports whether no page has changed since the last poll, which is the case if all responses have status 304.
 	Unchanged bool
 }
 
-// pages reads all pages of a list, or fails as a whole. If a page is too large because of long texts, pages continues with smaller pages.
+// pages reads all pages of a list, up to maxPages. If it cannot read a page, it returns only an error. If a page is too large because of long texts,
+// pages continues with smaller pages.
 func pages[From, To any](ctx context.Context, c *Client, what call, get func(context.Context, github.ListOptions) ([]*From, *github.Response, error), convert func(*From) (To, bool, error)) (List[To], error) {
 	result := List[To]{Unchanged: true}
 	options := github.ListOptions{PerPage: perPage, Page: 1}

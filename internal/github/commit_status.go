@@ -35,8 +35,9 @@ type CommitStatus struct {
 // IsCommit reports whether a string is the full SHA of a commit.
 func IsCommit(sha string) bool { return shaPattern.MatchString(sha) }
 
-// SetCommitStatus adds a status to a commit. It replaces the last status with the same context, so the call can be repeated. GitHub accepts up to
-// 1000 statuses for each commit and context. Every error is an *Error. The kind Invalid may also mean that the repository has no such commit.
+// SetCommitStatus adds a status to a commit. The new status replaces the last status with the same context, so the call can be repeated. GitHub
+// accepts up to 1000 statuses for each commit and context. Every error is an *Error. The kind Invalid may also mean that the repository has no such
+// commit.
 func (c *Client) SetCommitStatus(ctx context.Context, repo Repo, s CommitStatus) error {
 	what := c.call("set commit status of", repo, "@"+s.SHA, "statuses=write")
 	if err := repo.check(); err != nil {

@@ -49,8 +49,8 @@ const (
 	KeyAppPrivateKey     = "privateKey"
 )
 
-// ReadCredential reads the data of a Secret. The data must contain either token, or appID and privateKey. If it contains an App without an
-// installationID, the installation of owner is used. Errors are of kind BadConfig and contain the affected key.
+// ReadCredential reads the data of a Secret. The data must contain either token, or appID and privateKey. If the data contains appID but no
+// installationID, the installation of owner is used. Errors are of kind BadConfig and contain the name of the affected key.
 func ReadCredential(data map[string][]byte, owner string) (Credential, error) {
 	bad := func(detail, remedy string) (Credential, error) {
 		return Credential{}, &Error{Kind: BadConfig, Op: "read", Object: "credential", detail: detail, remedy: remedy}
@@ -101,7 +101,7 @@ func (c Credential) hash() string {
 	return string(h.Sum(nil))
 }
 
-// tokenSource provides the token for a request. An empty token means that none is sent.
+// tokenSource provides the token for a request. An empty token means that no token is sent.
 type tokenSource interface {
 	token(context.Context) (string, error)
 	// refused is called when GitHub no longer accepts a token.
@@ -114,8 +114,8 @@ type static string
 func (s static) token(context.Context) (string, error) { return string(s), nil }
 func (s static) refused(string)                        {}
 
-// authorize adds the credential to requests to the server of base, and rejects all other requests. Neither a redirect nor a mistake can send a
-// token to another server.
+// authorize adds the credential to requests to the server of base, and rejects all other requests. Therefore, no redirect and no programming error
+// can cause a token to be sent to another server.
 type authorize struct {
 	next   http.RoundTripper
 	base   *url.URL
@@ -150,8 +150,8 @@ func closeBody(r *http.Request) {
 	}
 }
 
-// These are the lifetimes of GitHub App tokens. GitHub accepts signatures for at most ten minutes. A signature starts in the past, because
-// clocks differ.
+// These are the lifetimes of GitHub App tokens. GitHub accepts signatures for at most ten minutes. The validity of a signature begins in the past,
+// because clocks differ.
 const (
 	signatureAge  = 9 * time.Minute
 	signatureSkew = time.Minute

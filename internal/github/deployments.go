@@ -18,8 +18,8 @@ type MadeDeployment struct {
 	Marker string
 }
 
-// Deployments lists the deployments whose marker begins with prefix, newest first. It finds deployments that were not recorded. An empty sha or
-// environment selects deployments of all commits or environments. Every error is an *Error.
+// Deployments lists the deployments whose marker begins with prefix, newest first. It also finds deployments that the caller has not recorded. An
+// empty sha selects the deployments of all commits, and an empty environment selects the deployments to all environments. Every error is an *Error.
 func (c *Client) Deployments(ctx context.Context, repo Repo, prefix, sha, environment string) (List[MadeDeployment], error) {
 	what := c.call("list deployments of", repo, "", "deployments=read")
 	if err := repo.check(); err != nil {

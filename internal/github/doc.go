@@ -5,19 +5,19 @@
 // limits remain known. Clients share only connections and the response cache. The credential is part of the cache
 // key, so that no token and no response is visible to a client with another credential.
 //
-// Reads are conditional: if a repository is unchanged, all responses are 304, which GitHub does not count. ETags depend on the token. The token of
-// a GitHub App changes each hour, so each page counts once an hour. The result is either a complete list or an error,
-// never part of a list. When GitHub requests a pause, no request is sent with that credential until the pause ends.
-// The last tenth of the hourly limit is reserved for writes.
+// Reads are conditional: if a repository is unchanged, all responses have status 304, and GitHub does not count them. ETags depend on the token. The
+// token of a GitHub App changes each hour, so each page counts once an hour. The result is either an error or a complete list. Only a list that
+// exceeds the maximum number of pages is truncated, and is marked as truncated. When GitHub requests a pause for a credential, no request is sent
+// with that credential until the pause ends. The last tenth of the hourly limit is reserved for writes.
 //
-// Writes are idempotent: a marker identifies existing objects, so that a crash between a request and the record of its response does not create an
-// object twice.
+// Writes are idempotent: a marker identifies existing objects, so that no object is created twice after a crash between a request and the record of
+// its response.
 //
 // client.go              a client of one server and credential
 // credential.go          tokens, GitHub Apps and Secrets
 // read.go                pull requests, releases and tags
 // write.go               comments and deployments, which are created only once
-// deployments.go         lists existing deployments
+// deployments.go         lists deployments, and starts them
 // commit_status.go       commit statuses
 // webhook_deliveries.go  webhook deliveries, and their signatures
 // errors.go              errors, classified by their remedy

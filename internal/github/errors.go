@@ -33,20 +33,20 @@ const (
 	// Forbidden means that the credential lacks a permission in the repository, or that the repository is archived (403). The message contains the
 	// missing permission. All requests that need the same permission fail.
 	Forbidden Kind = "Forbidden"
-	// Blocked means that GitHub rejects the credential or any access to the repository, because of a suspended GitHub App, a rule of the
-	// organization, or a repository that GitHub has disabled (403, 451). All requests fail.
+	// Blocked means that GitHub rejects the credential or any access to the repository, because the GitHub App is suspended, a rule of the
+	// organization forbids the access, or GitHub has disabled the repository (403, 451). All requests fail.
 	Blocked Kind = "Blocked"
 	// Locked means that the conversation of one issue or pull request is locked (403). Other conversations are not affected.
 	Locked Kind = "Locked"
-	// Denied means that GitHub rejects this request for some other reason, or for an unknown reason (403). Other requests may not be affected.
+	// Denied means that GitHub rejects this request for some other reason, or for an unknown reason (403). Other requests may succeed.
 	Denied Kind = "Denied"
 	// NotFound means that the object does not exist, or that the credential cannot access it (404, 410).
 	NotFound Kind = "NotFound"
 	// RateLimited means that GitHub limits the rate of requests. No request is sent until Error.RetryAt.
 	RateLimited Kind = "RateLimited"
-	// Reserved means that the rest of the hourly limit, one tenth, is reserved for writes. Reads continue at Error.RetryAt.
+	// Reserved means that only the last tenth of the hourly limit remains, which is reserved for writes. Reads continue at Error.RetryAt.
 	Reserved Kind = "Reserved"
-	// Unreachable means that there was no response, or an internal error of the server. Try again.
+	// Unreachable means that the server did not respond, or had an internal error. Try again.
 	Unreachable Kind = "Unreachable"
 	// Refused means that the address, or an address to which it redirects, is not allowed.
 	Refused Kind = "Refused"
@@ -58,7 +58,7 @@ const (
 	Malformed Kind = "Malformed"
 )
 
-// Transient reports whether an error of this kind may disappear without a change.
+// Transient reports whether an error of this kind may disappear without a change to the configuration.
 func (k Kind) Transient() bool {
 	return k == Unreachable || k == RateLimited || k == Reserved || k == Conflict
 }
@@ -114,10 +114,10 @@ type pausedError struct {
 
 func (*pausedError) Error() string { return "paused by GitHub" }
 
-// call describes a request for error messages.
+// call describes a request in error messages.
 type call struct {
 	op, object string
-	// permission is the permission of a fine-grained token or a GitHub App that the call needs.
+	// permission is the permission that the call needs from a fine-grained token or a GitHub App.
 	permission string
 	anonymous  bool
 	app        bool // sent as the GitHub App itself
@@ -161,7 +161,7 @@ func classify(c call, err error) *Error {
 	case errors.Is(err, errLoop):
 		e.set(Malformed, "the pages of the list form a loop", "fix the server, or its proxy")
 	case errors.As(err, &accepted):
-		e.set(Conflict, "GitHub accepted the request, and has not completed it yet", again)
+		e.set(Conflict, "GitHub accepted the request, but has not completed it yet", again)
 	case errors.As(err, &answer) && answer.Response != nil:
 		e.setAnswer(c, answer)
 	default:
@@ -195,13 +195,13 @@ func (e *Error) setAnswer(c call, answer *github.ErrorResponse) {
 	case code == http.StatusNotFound && c.anonymous:
 		e.set(NotFound, detail, "check spec.owner and spec.repo; a private repository needs spec.credentialsSecretRef")
 	case code == http.StatusNotFound:
-		e.set(NotFound, detail, "check spec.owner and spec.repo, and that the credential can access them with the permission "+permission(c, nil))
+		e.set(NotFound, detail, "check spec.owner and spec.repo, and check that the credential can access the repository with the permission "+permission(c, nil))
 	case code == http.StatusGone:
 		e.set(NotFound, detail, "it was deleted, or is turned off in the settings of the repository")
 	case code == http.StatusConflict:
 		e.set(Conflict, detail, again)
 	case code == http.StatusUnprocessableEntity:
-		e.set(Invalid, detail, "GitHub rejects the value; it is sent again when it changes")
+		e.set(Invalid, detail, "GitHub rejects the value; the request is sent again when the value changes")
 	case code >= 500 || code == http.StatusRequestTimeout:
 		e.set(Unreachable, detail, again)
 	default:
@@ -259,8 +259,8 @@ var accepted = regexp.MustCompile(`^[a-z_]+=(read|write|admin)([,;] ?[a-z_]+=(re
 // maxAccepted is the maximum length, in characters, of a header with permissions that is included in a message.
 const maxAccepted = 300
 
-// permission returns the permission that a call lacks, as reported by GitHub. If GitHub does not report it, it returns the permission from GitHub's
-// documentation.
+// permission returns the permission that a call lacks, as reported by GitHub. If GitHub does not report the permission, the result is the permission
+// from GitHub's documentation.
 func permission(c call, header http.Header) string {
 	if required := header.Get("X-Accepted-GitHub-Permissions"); len(required) <= maxAccepted && accepted.MatchString(required) {
 		return required

@@ -22,7 +22,7 @@ type Options struct {
 	Clock clock.PassiveClock
 	// MaxClients is the maximum number of clients that are kept. Defaults to 256.
 	MaxClients int
-	// IdleAge is the time after which an unused client is dropped. Defaults to one hour, because rate limits are outdated after an hour.
+	// IdleAge is the time after which an unused client is dropped. Defaults to 65 minutes, because rate limits are outdated after that time.
 	IdleAge time.Duration
 }
 

@@ -23,8 +23,8 @@ const (
 	maxPause     = time.Hour + 5*time.Minute
 )
 
-// These limits apply to writes. GitHub accepts 80 writes per minute and 500 per hour that create content. The limits
-// allow at most 60 writes in any minute and 500 in any hour.
+// These limits apply to writes. GitHub accepts up to 80 writes that create content per minute, and up to 500 per hour.
+// The following values allow at most 60 writes in any minute and 500 writes in any hour.
 const (
 	writesPerSecond = 0.5
 	writeBurst      = 30
@@ -35,7 +35,7 @@ const (
 // concurrent requests.
 const maxConcurrent = 4
 
-// reserve is the divisor that determines which part of the hourly limit reads leave for writes: one tenth.
+// reserve is the divisor that determines the part of the hourly limit that is reserved for writes: one tenth.
 const reserve = 10
 
 // Budget contains the limits that GitHub last reported for a credential.

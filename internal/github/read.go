@@ -20,10 +20,10 @@ const (
 	maxLabel  = 200 // fifty characters
 	maxLabels = 100
 	maxURL    = 500
-	// maxText limits the text of all pull requests of a list. 2,000 pull requests with a few labels each need half of
-	// it.
+	// maxText is the maximum size of the text of all pull requests of a list. 2,000 pull requests with a few labels
+	// each need half of this size.
 	maxText = 8 << 20
-	// maxParents is the maximum number of parents of a commit that are read. A merge by GitHub has two.
+	// maxParents is the maximum number of parents of a commit that are read. A merge by GitHub has two parents.
 	maxParents = 16
 )
 
@@ -52,12 +52,12 @@ type PullRequest struct {
 	Labels      []string
 	// HeadRef is the name of the branch, and HeadSHA is its commit.
 	HeadRef, HeadSHA string
-	// HeadRepo is the full name of the branch's repository; empty if that fork was deleted.
+	// HeadRepo is the full name of the branch's repository; empty if that repository was deleted.
 	HeadRepo string
 	// Fork reports whether the branch is in another repository, or in a repository that was deleted.
 	Fork bool
-	// BaseRef is the branch into which the pull request would be merged. RepositoryID is the ID of the repository of that branch, to which the pull
-	// request belongs.
+	// BaseRef is the branch into which the pull request would be merged. RepositoryID is the ID of the repository that contains this branch. The pull
+	// request belongs to that repository.
 	BaseRef      string
 	RepositoryID int64
 	// MergeCommitSHA is GitHub's test merge while the pull request is open, and the actual merge afterwards. It is empty if GitHub has not created
@@ -210,7 +210,7 @@ func (p *PullRequest) Text() int {
 	return n
 }
 
-// webAddress returns text if it is the URL of a web page; empty otherwise.
+// webAddress returns text if it is the URL of a web page, and an empty string otherwise.
 func webAddress(text string) string {
 	if len(text) > maxURL || !webPattern.MatchString(text) {
 		return ""

@@ -31,7 +31,7 @@ const headerUnchanged = "X-Heighliner-Unchanged"
 // responses.
 type store struct {
 	max int
-	// decoding limits the memory for all responses, whether they are cached or not.
+	// decoding limits the memory for decoding all responses, whether they are cached or not.
 	decoding *outbound.Decoding
 
 	mu      sync.Mutex
@@ -98,7 +98,7 @@ func (s *store) remove(element *list.Element) {
 	s.size -= entry.size()
 }
 
-// drop removes the entries whose key has a prefix.
+// drop removes the entries whose keys begin with prefix.
 func (s *store) drop(prefix string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +109,7 @@ func (s *store) drop(prefix string) {
 	}
 }
 
-// held returns a response after it was read completely and there is memory to decode it.
+// held is a RoundTripper that returns a response when the response has been read completely and there is memory to decode it.
 type held struct {
 	next     http.RoundTripper
 	decoding *outbound.Decoding

@@ -21,8 +21,8 @@ import (
 // MaxPayload is the maximum size of a GitHub webhook payload, in bytes.
 const MaxPayload = 25 << 20
 
-// keptPayload is the number of bytes of a payload that are kept in memory. The payload of a pull request with the longest possible text is smaller. For a push of
-// thousands of commits, the beginning is sufficient to identify the repository.
+// keptPayload is the maximum number of bytes of a payload that are kept in memory. The payload of a pull request with the longest possible text is
+// smaller. For a push of thousands of commits, the beginning of the payload is sufficient to identify the repository.
 const keptPayload = 1 << 20
 
 // Event is the content of a webhook delivery. It only triggers a poll, because the state is always read from the API.
@@ -31,7 +31,7 @@ type Event struct {
 	Type string
 	// Delivery is the ID of the delivery. It does not change when GitHub sends the delivery again.
 	Delivery string
-	// Action is the action within the type: opened, synchronize, closed. It is empty for types without actions.
+	// Action is the action within the type, such as opened, synchronize or closed. It is empty for types without actions.
 	Action string
 	// Repository is the full name of the repository; empty for events of an organization or an installation.
 	Repository string
@@ -39,7 +39,7 @@ type Event struct {
 	RepositoryID int64
 	// Number is the number of the pull request; 0 for events without a pull request.
 	Number int
-	// Updated is the time of the last change to the pull request according to the delivery; zero if the delivery does not contain it. Closed
+	// Updated is the time of the last change to the pull request according to the delivery; zero if the delivery does not contain this time. Closed
 	// reports whether the pull request is closed.
 	Updated time.Time
 	Closed  bool
@@ -101,7 +101,7 @@ func ParseWebhook(r *http.Request, secret []byte, maxBytes int64) (Event, error)
 		return refuse(http.StatusBadRequest, "its body cannot be read")
 	}
 	if payload, err := hex.DecodeString(strings.TrimPrefix(signature, "sha256=")); err != nil || !hmac.Equal(payload, sum.Sum(nil)) {
-		return refuse(http.StatusUnauthorized, "its signature does not match the secret of this webhook: compare the path with status.webhookPath, and the secret with that of spec.webhookSecretRef")
+		return refuse(http.StatusUnauthorized, "its signature does not match the secret of this webhook: compare the path with status.webhookPath, and compare the secret with the Secret of spec.webhookSecretRef")
 	}
 	if rest > 0 {
 		body = beginning(body)
@@ -147,7 +147,7 @@ var read = map[string]bool{
 // maxFields is the maximum number of fields of a payload that are read. GitHub's payloads have a few dozen fields.
 const maxFields = 1000
 
-// beginning returns an object with the needed fields that are complete at the beginning of a JSON object.
+// beginning returns an object with the needed fields of a JSON object of which only the beginning is known. Incomplete fields are omitted.
 func beginning(text []byte) []byte {
 	d := json.NewDecoder(bytes.NewReader(text))
 	whole := map[string]json.RawMessage{}

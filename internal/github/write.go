@@ -47,9 +47,9 @@ type Deployment struct {
 	Marker string
 	// Description is truncated to 140 bytes.
 	Description string
-	// Transient is true for environments that end, such as those of pull requests.
+	// Transient is true for environments that exist only for a limited time, such as the environments of pull requests.
 	Transient bool
-	// Production is true for environments that users see.
+	// Production is true for environments that end users use.
 	Production bool
 }
 
@@ -59,8 +59,8 @@ type payload struct {
 }
 
 // EnsureDeployment returns the ID of the deployment of a commit to an environment, and creates the deployment if no deployment has the marker.
-// After a crash between the request and the record of its response, it therefore finds the same deployment. GitHub neither merges a branch nor
-// waits for checks because of the deployment. Every error is an *Error. Try again after the kind Conflict.
+// Therefore, after a crash between the request and the record of its response, EnsureDeployment finds the same deployment. The deployment causes
+// GitHub neither to merge a branch nor to wait for checks. Every error is an *Error. If the error is of kind Conflict, try again.
 func (c *Client) EnsureDeployment(ctx context.Context, repo Repo, d Deployment) (int64, error) {
 	id, _, err := c.ensureDeployment(ctx, repo, d)
 	return id, err
@@ -206,8 +206,8 @@ func (c *Client) Deactivate(ctx context.Context, repo Repo, deployment int64, de
 	return false, nil
 }
 
-// DeploymentGone reports whether a deployment was deleted. That is the case if GitHub does not find the deployment but lists the deployments of the
-// repository with the same credential. Every error is an *Error.
+// DeploymentGone reports whether a deployment was deleted. That is the case if GitHub does not find the deployment, but returns the list of the
+// deployments of the repository for the same credential. Every error is an *Error.
 func (c *Client) DeploymentGone(ctx context.Context, repo Repo, deployment int64) (bool, error) {
 	what := c.call("get deployment", repo, fmt.Sprintf(" deployment %d", deployment), "deployments=read")
 	if err := repo.check(); err != nil {
@@ -237,8 +237,8 @@ type Comment struct {
 	Body string
 }
 
-// mark returns the first line of the comment on a pull request. GitHub does not display this line. It reveals neither the key nor the mark on
-// another pull request.
+// mark returns the first line of the comment on a pull request. GitHub does not display this line. It reveals neither the key nor the mark of the
+// comment on another pull request.
 func (c Comment) mark(n int) string {
 	mac := hmac.New(sha256.New, []byte(c.Key))
 	fmt.Fprintf(mac, "comment on %d", n)
@@ -251,11 +251,11 @@ type CommentState struct {
 	ID int64
 	// Recreated reports whether a user deleted the comment and it was written once more.
 	Recreated bool
-	// Dismissed reports whether a user deleted the comment for the second time. It is not written again.
+	// Dismissed reports whether a user deleted the comment for the second time. In this case, the comment is not written again.
 	Dismissed bool
 }
 
-// EnsureComment writes the comment of a key on a pull request or issue, and edits it in place later. If the ID of the comment is lost, the comment
+// EnsureComment writes the comment that Comment.Key identifies on a pull request or issue, and later edits it in place. If the ID of the comment is lost, the comment
 // is found by its first line. If a user deletes the comment, it is written once more, but not a third time. A comment
 // by another user is never edited. Call EnsureComment only if the body has changed. If the ID is known, the comment
 // is edited without reading it first, because GitHub's replicas may not know a new comment for a few seconds. The
@@ -316,15 +316,15 @@ func (c *Client) EnsureComment(ctx context.Context, repo Repo, n int, state Comm
 	return state, nil
 }
 
-// marked is a comment that begins with our mark. Every reader can copy the mark, and add any amount of text that fits in a comment.
+// marked is a comment that begins with our mark. It does not contain the text, because every reader can copy the mark into many long comments.
 type marked struct {
 	id     int64
 	login  string
 	change bool // whether the text differs
 }
 
-// comment returns our first comment that begins with mark, or nil if the pull request is visible but has no such comment. It skips the comment with
-// the ID deleted.
+// comment returns our first comment that begins with mark, or nil if the pull request is visible but has no such comment. It skips the comment whose
+// ID is the argument deleted.
 func (c *Client) comment(ctx context.Context, what call, repo Repo, n int, deleted int64, mark, body string) (*marked, error) {
 	found, err := pages(ctx, c, what, func(ctx context.Context, o github.ListOptions) ([]*github.IssueComment, *github.Response, error) {
 		return c.api.Issues.ListComments(ctx, repo.Owner, repo.Name, n, &github.IssueListCommentsOptions{ListOptions: o})
@@ -344,8 +344,8 @@ func (c *Client) comment(ctx context.Context, what call, repo Repo, n int, delet
 	return firstBy(login, found.Items), nil
 }
 
-// firstBy returns the first comment of an author. It returns nil if the author has no comment or is unknown, because any reader of our comment can
-// copy its mark.
+// firstBy returns the first comment of an author, or nil if the author has no comment. It also returns nil if the author is unknown, because any
+// reader of our comment can copy the mark.
 func firstBy(login string, comments []marked) (first *marked) {
 	for i, comment := range comments {
 		if login != "" && strings.EqualFold(comment.login, login) && (first == nil || comment.id < first.id) {
@@ -401,7 +401,7 @@ func EscapeMarkdown(text string, limit int) string {
 		case r == '&':
 			out.WriteString("&amp;")
 		case r == '@' || r == '#':
-			// GitHub parses mentions after Markdown, so only a character in between prevents them.
+			// GitHub parses mentions after Markdown, so only a character between this symbol and the name prevents a mention.
 			out.WriteRune('\\')
 			out.WriteRune(r)
 			out.WriteRune('\u200b')

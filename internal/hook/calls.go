@@ -26,21 +26,24 @@ type Body struct {
 	// Type and Name are the type and name of the hook.
 	Type v1alpha1.HookType `json:"type"`
 	Name string            `json:"name"`
-	// Namespace, Microservice and Group belong to the Release.
+	// Namespace, Microservice and Group are the namespace, the Microservice and the group of the release. Release
+	// is the name of the release.
 	Namespace    string `json:"namespace"`
 	Microservice string `json:"microservice"`
 	Group        string `json:"group"`
 	Release      string `json:"release"`
 	// Services are the names of the release's Services in its namespace, one for each NetworkPolicy.
 	Services []string `json:"services"`
-	// URL is the address of a domain that routes only to the release. It is empty if there is none.
+	// URL is the address of a domain that routes only to the release. It is empty if there is no such domain.
 	URL string `json:"url"`
-	// Version is the version of the release. PreviousVersion is the version of the active release if that is another release.
+	// Version is the version of the release. PreviousVersion is the version of the active release. It is empty if
+	// the release itself is active, or if there is no active release.
 	Version         string `json:"version"`
 	PreviousVersion string `json:"previousVersion"`
 	// Run is the sequence number of the rollout. It is 0 after the end of the rollout.
 	Run int64 `json:"run"`
-	// Step is the number of the call's step, counted from 1. StepName is its name, if it has one.
+	// Step is the number of the call's step, counted from 1. StepName is the name of this step. It is empty if the
+	// step has no name.
 	Step     int32  `json:"step"`
 	StepName string `json:"stepName"`
 	// Weight is the current weight of the release, in percent.
@@ -49,7 +52,8 @@ type Body struct {
 	Phase   v1alpha1.ReleaseStatus `json:"phase"`
 	Reason  string                 `json:"reason"`
 	Attempt int32                  `json:"attempt"`
-	// Passed are the names of the hooks that let the release pass a gate when they were last called in this rollout.
+	// Passed are the names of the hooks that let the release pass a gate when they were last called in the current
+	// or the last rollout.
 	Passed []string `json:"passed"`
 	// Time is the time of the call.
 	Time time.Time `json:"time"`
@@ -57,28 +61,31 @@ type Body struct {
 	Metadata map[string]v1alpha1.HookMetadataValue `json:"metadata"`
 }
 
-// Rollout is the state of a rollout on which hook calls depend.
+// Rollout contains the state on which the hook calls of a release depend.
 type Rollout struct {
 	// UID is the UID of the release.
 	UID types.UID
-	// Microservice, Group and Row belong to the release.
+	// Microservice and Group are the Microservice and the group of the release. Row is the entry of the release in
+	// the status of the Microservice.
 	Microservice *v1alpha1.Microservice
 	Group        *v1alpha1.ReleaseGroup
 	Row          *v1alpha1.Release
 	// Rollout is the rollout of the release. It is nil if no rollout is in progress.
 	Rollout *v1alpha1.Rollout
-	// Before is the last reported status of the release. It is empty if there is none.
+	// Before is the last reported status of the release. It is empty if no status was reported yet.
 	Before v1alpha1.ReleaseStatus
-	// Round is when the current round of checks began, in a step with measurements. It is zero if
-	// no round is due.
+	// Round is the time at which the current round of checks began, in a step with measurements. It is zero if no
+	// round is due.
 	Round time.Time
-	// PodsLeft reports whether pods of the ending preview are still running. LatePod describes a pod that should have
-	// ended. It is empty if there is none.
+	// PodsLeft reports whether pods of the ending preview are still running. LatePod describes a pod that should
+	// have ended. It is empty if there is no such pod.
 	PodsLeft bool
 	LatePod  string
-	// Unmeasured reports whether the analysis cannot be used now. Jobs of the current round continue.
+	// Unmeasured reports whether the analysis cannot be used now. In this case, Jobs of the current round
+	// continue.
 	Unmeasured bool
-	// Services are the names of the Services of the release. URL is an address that only the release serves. It is empty if there is none.
+	// Services are the names of the Services of the release. URL is an address that only the release serves. It is
+	// empty if there is no such address.
 	Services []string
 	URL      string
 }
@@ -101,8 +108,8 @@ func RolloutOf(ms *v1alpha1.Microservice, release *v1alpha1.VersionedMicroservic
 	return nil
 }
 
-// takesSteps reports whether the rollout has steps. The first release of a group has none, unless the newest
-// domains move to that group. Previews have none.
+// takesSteps reports whether the rollout has steps. The rollout of the first release of a group has no steps,
+// unless the newest domains move to that group. The rollouts of previews have no steps.
 func (p *Rollout) takesSteps() bool {
 	return p.Group.Level != v1alpha1.LevelPreview && (p.Group.Active != "" || p.Rollout != nil && p.Rollout.From != "")
 }
@@ -141,7 +148,8 @@ func (p *Rollout) step(n int32) *v1alpha1.CanaryStep {
 type Call struct {
 	// Hook is the hook to call.
 	Hook v1alpha1.Hook
-	// Since is the gate time for which the answer counts. It is nil if the call is not for a gate.
+	// Since is the time of the gate, or of the end of the preview, for which the answer counts. It is nil for all
+	// other calls.
 	Since *metav1.MicroTime
 	// RunStep is the current step of the rollout.
 	RunStep int32
@@ -214,8 +222,8 @@ func (p *Rollout) call(h v1alpha1.Hook, known []v1alpha1.HookStatus) (Call, bool
 	return Call{}, false
 }
 
-// gate returns the type of the hooks of the gate that blocks the rollout. It returns an empty string if there is none, or if
-// the hooks must not be called yet.
+// gate returns the type of the hooks of the gate that blocks the rollout. It returns an empty string if no gate blocks the
+// rollout, or if the hooks must not be called yet.
 func (p *Rollout) gate() v1alpha1.HookType {
 	if p.Rollout == nil || p.Rollout.GateTime == nil {
 		return ""

@@ -37,17 +37,17 @@ func jobTTL(j *v1alpha1.HookJob) time.Duration {
 // maxJobName is the maximum length of the name of a Job, because a label of its pods contains the name.
 const maxJobName = 63
 
-// JobName returns the name of the Job for a call. The name depends only on the call. Therefore a manager that
-// restarted, or another manager, finds the existing Job and does not run it again.
+// JobName returns the name of the Job for a call. The name depends only on the call. Therefore, after a restart,
+// or in another manager, the existing Job is found and does not run again.
 func JobName(q Call) string {
 	suffix := "-" + q.Body.ID[:min(10, len(q.Body.ID))]
 	release := q.Body.Release
 	return strings.TrimRight(release[:min(len(release), maxJobName-len(suffix))], "-.") + suffix
 }
 
-// Variables returns the environment of the Job of a call. It contains the body of the call that a URL would
-// receive, followed by the variables of the hook, which may refer to the body
-// with $(NAME). Later versions only add variables.
+// Variables returns the environment of the Job of a call. The environment contains the fields of the body
+// that a URL would receive, followed by the variables of the hook, which may refer to these fields with
+// $(NAME). Later versions only add variables.
 func Variables(q Call) []corev1.EnvVar {
 	b := q.Body
 	out := []corev1.EnvVar{
@@ -89,7 +89,7 @@ func Finished(job *batchv1.Job) *batchv1.JobCondition {
 	return nil
 }
 
-// maxReplaceDelay is the maximum time until the Job controller replaces a failed pod.
+// maxReplaceDelay is the maximum time that the Job controller takes to replace a failed pod.
 const maxReplaceDelay = 6 * time.Minute
 
 // ends reports whether the last pod of a Job has ended, so no further pod becomes ready, although the Job has not
@@ -103,8 +103,9 @@ func ends(job *batchv1.Job) bool {
 	})
 }
 
-// NotStartedBy returns the time at which a Job counts as not started if none of its pods is ready by then. The timeout of a pod does not
-// include the time without a node. ok is false if the Job is ending, has ended, or has a ready pod.
+// NotStartedBy returns the time from which a Job counts as not started if none of its pods is ready by then. The timeout of a pod
+// does not include the time before the pod is assigned to a node. ok is false if the Job is ending, has ended, or has a ready
+// pod.
 func NotStartedBy(job *batchv1.Job) (at time.Time, ok bool) {
 	if Finished(job) != nil || ends(job) || ptr.Deref(job.Status.Ready, 0) > 0 {
 		return time.Time{}, false
@@ -145,7 +146,8 @@ func JobOutcome(job *batchv1.Job, h v1alpha1.Hook, log string, now time.Time) Ou
 	return o
 }
 
-// NotCreated returns the outcome of a call whose Job cannot be created yet. The outcome contains no Job, which distinguishes it from [Lost].
+// NotCreated returns the outcome of a call whose Job cannot be created yet. The outcome contains no Job, which distinguishes it
+// from the outcome of [Lost].
 func NotCreated(q Call, why string) Outcome {
 	return Outcome{Running: true, Message: line(notCreated + JobName(q) + ": " + firstLine(why))}
 }
@@ -154,7 +156,7 @@ func NotCreated(q Call, why string) Outcome {
 // the Job does not run again without a decision. A Job of a round of checks counts as unanswered.
 func Lost(q Call, job string, now time.Time) Outcome {
 	o := Outcome{Refused: IsGate(q.Hook.Type), Unanswered: q.Hook.Type == v1alpha1.HookRollout, Job: job, Attempts: 1, Time: now}
-	then := "if its work is not complete, complete it manually" // A release that is active, or whose failure is reported, is not started again because of the Job.
+	then := "if its work is not complete, complete it manually" // Even if the Job is lost, a release is not started again if it is active or its failure is reported.
 	switch {
 	case IsGate(q.Hook.Type):
 		then = "set the decision Retry to start the release again"
@@ -165,7 +167,8 @@ func Lost(q Call, job string, now time.Time) Outcome {
 	return o
 }
 
-// Known returns the status of a call whose Job existed, but that has no result. It returns nil if there is none.
+// Known returns the status of a call whose Job was created, but whose result is not known yet. It returns nil if
+// there is no such status.
 func Known(known []v1alpha1.HookStatus, q Call) *v1alpha1.HookStatus {
 	if s := find(known, q.Hook.Name); s != nil && q.Hook.Job != nil && s.ID == q.Body.ID && s.Job != "" && !final(s) && !Unanswered(*s) {
 		return s
@@ -173,10 +176,10 @@ func Known(known []v1alpha1.HookStatus, q Call) *v1alpha1.HookStatus {
 	return nil
 }
 
-// Obsolete reports whether a Job is no longer needed, and the time from which it may be deleted. A check of
-// a step that is over may be deleted immediately. A Job that has ended, and whose result is in the status, may be deleted after
-// its time to live. Gates and notifications run until they end, because an interrupted migration is worse than an
-// unnecessary migration. However, a Job whose pod does not start is deleted.
+// Obsolete reports whether a Job is no longer needed, and returns the time from which the Job may be deleted. The Job of a
+// check of a step that is over may be deleted immediately. A Job that has ended, and whose result is in the status, may be
+// deleted after its time to live. The Jobs of gates and notifications run until they end, because an interrupted migration
+// is worse than an unnecessary migration. However, a Job whose pod does not start is deleted.
 func (p *Rollout) Obsolete(job *batchv1.Job, known []v1alpha1.HookStatus, questions []Call) (bool, time.Time) {
 	id := job.Annotations[v1alpha1.AnnotationHookCall]
 	for _, q := range questions {

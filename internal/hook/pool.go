@@ -23,8 +23,8 @@ const (
 	maxShare = maxCalls / 4
 	// maxHostCalls is the maximum number of concurrent calls of one namespace to one host.
 	maxHostCalls = 4
-	// maxStale is how many older notifications of one hook are still delivered if there are newer
-	// notifications.
+	// maxStale is the maximum number of older notifications of one hook that are still delivered if there are
+	// newer notifications.
 	maxStale = 8
 )
 
@@ -46,9 +46,9 @@ type Options struct {
 	Wait func(retry int) time.Duration
 }
 
-// Pool calls hooks in the background. No method waits for a response. There are at most 64 concurrent
-// calls: 16 for each namespace, 16 to each host, 4 for each namespace to each host, and one for each
-// hook of a release. The zero Pool is not usable. See NewPool.
+// Pool calls hooks in the background. No method waits for a response. The number of concurrent calls is
+// limited to 64 in total, 16 for each namespace, 16 to each host, 4 for each namespace to each host, and
+// one for each hook of a release. The zero Pool is not usable. See NewPool.
 type Pool struct {
 	policy      *outbound.Policy
 	shared      *http.Client
@@ -69,7 +69,7 @@ type Pool struct {
 // deliveries are the deliveries of one release.
 type deliveries struct {
 	byID map[string]*delivery
-	// last is the last delivery of each hook. The next delivery waits for its end.
+	// last is the last delivery of each hook. The next delivery of a hook waits for the end of the last delivery.
 	last map[string]*delivery
 }
 
@@ -81,10 +81,10 @@ type delivery struct {
 	ended    chan struct{} // closed at the end of the current call or calls
 	running  bool
 	outcome  *Outcome
-	// edited is when an edit of the hook was observed after the call.
+	// edited is the time at which an edit of the hook was observed after the last call.
 	edited time.Time
-	// silences counts the outcomes without an answer, and again is when the check is repeated after the
-	// last such outcome.
+	// silences counts the outcomes without an answer, and again is the time at which the check is
+	// repeated after the last such outcome.
 	silences int
 	again    time.Time
 }
@@ -135,9 +135,9 @@ func (p *Pool) Outcomes(release types.NamespacedName) map[string]Outcome {
 	return out
 }
 
-// Ask starts the due calls of a release, unless they are in progress, and returns when the next call
-// is due again. It returns zero if only an outcome causes the next call. Calls that are no longer in
-// the list are canceled, except notifications in progress.
+// Ask starts the due calls of a release, unless they are in progress, and returns the time at which the
+// next call is due. It returns zero if only an outcome causes the next call. Calls that are no longer in
+// questions are canceled, except notifications in progress.
 func (p *Pool) Ask(release types.NamespacedName, questions, due []Call) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -184,8 +184,8 @@ func (p *Pool) Releases() int {
 	return len(p.releases)
 }
 
-// retain cancels calls that are no longer needed. Notifications in progress continue. If there are too many, the
-// oldest are canceled.
+// retain cancels calls that are no longer needed. Notifications in progress continue. If too many notifications of
+// a hook are in progress, the oldest notifications are canceled.
 func (ds *deliveries) retain(questions []Call) {
 	stale := map[string][]*delivery{}
 	for id, d := range ds.byID {

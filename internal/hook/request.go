@@ -26,8 +26,8 @@ const (
 	HeaderSignature = "X-Heighliner-Signature"
 )
 
-// maxAnswer is how many bytes of a response are read, and maxMessage is how many bytes are shown. maxTimeout
-// limits the duration of a call.
+// maxAnswer is the maximum number of bytes of a response that are read, and maxMessage is the maximum number of
+// bytes that are shown. maxTimeout limits the duration of a call.
 const (
 	maxAnswer  = 4 << 10
 	maxMessage = 256
@@ -55,7 +55,7 @@ func silent(code int) bool {
 
 // Credentials are the credentials of a hook.
 type Credentials struct {
-	// Key signs the calls. If it is nil, they are not signed.
+	// Key signs the calls. If Key is nil, the calls are not signed.
 	Key []byte
 	// CA contains certificate authorities in PEM format. If CA is nil, the system's authorities apply.
 	CA []byte
@@ -134,7 +134,8 @@ func (p *Pool) post(ctx context.Context, q *Call, credentials Credentials) (repl
 	return answer, nil
 }
 
-// clientOptions returns the options that limit a call. The timeout of the hook also limits its duration.
+// clientOptions returns the options that limit a call. The timeout of the hook also limits the duration of the
+// call.
 func clientOptions(ca []byte) outbound.Options {
 	return outbound.Options{Timeout: maxTimeout, MaxBody: maxAnswer, CA: ca}
 }

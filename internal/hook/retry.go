@@ -34,8 +34,9 @@ func retries(h *v1alpha1.Hook) int {
 	return 0
 }
 
-// backOff doubles the wait, starting at one second, and adds up to a quarter, so that calls that failed together
-// are not retried together.
+// backOff returns the wait before a retry. The wait begins at one second and doubles with each retry, up to 16
+// seconds. A random duration of up to a quarter of the wait is added, so that calls that failed together are not
+// retried together.
 func backOff(retry int) time.Duration {
 	d := time.Second << min(max(retry-1, 0), 4)
 	return d + rand.N(d/4)

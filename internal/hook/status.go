@@ -14,23 +14,25 @@ import (
 
 // Outcome is the outcome of a delivery, including retries.
 type Outcome struct {
-	// Yes reports whether the answer has a status from 200 to 204.
+	// Yes reports whether the answer has a status from 200 to 204, or the Job succeeded.
 	Yes bool
-	// Refused reports whether a gate responded with StatusRefused.
+	// Refused reports whether a gate responded with StatusRefused, or whether the Job of a gate failed or was
+	// deleted.
 	Refused bool
 	// Unanswered reports whether the receiver itself did not answer.
 	Unanswered bool
 	// Running reports whether a Job has not ended or cannot be created yet. There is no answer in this case.
 	Running bool
-	// Job is the name of the Job that answers, and Log is the end of its log. They are empty if there is none.
+	// Job is the name of the Job that answers, and Log is the end of its log. Both are empty if there is no Job.
 	Job, Log string
 	// Attempts is the number of calls in this process.
 	Attempts int
 	// Message is the first line of the answer, or the reason why there is no answer.
 	Message string
-	// Time is when the last call ended.
+	// Time is the time at which the last call ended.
 	Time time.Time
-	// Edited is when an edit of the hook was last observed between calls. Zero means never.
+	// Edited is the time at which an edit of the hook was last observed between calls. It is zero if no edit was
+	// observed.
 	Edited time.Time
 }
 
@@ -65,9 +67,10 @@ func gist(message string) string {
 	return port.ReplaceAllString(message, "")
 }
 
-// Fold updates the status of a release's hooks with the outcomes of calls, by ID. It removes hooks that the
-// specification no longer contains, unanswered calls that are no longer needed, and gates of an earlier rollout. Gates with
-// Jobs that continue are not removed. All other statuses remain until the hook is called again for another reason.
+// Fold updates the status of a release's hooks with the outcomes of calls, by ID. It removes the statuses of hooks that
+// the specification no longer contains, of gates of an earlier attempt, and of unanswered calls that are no longer
+// needed, except gates whose Jobs continue. All other statuses remain until the hook is called again for another
+// reason.
 func (p *Rollout) Fold(known []v1alpha1.HookStatus, questions []Call, outcomes map[string]Outcome, now time.Time) []v1alpha1.HookStatus {
 	var out []v1alpha1.HookStatus
 	for _, h := range p.hooks() {
@@ -102,10 +105,10 @@ func (p *Rollout) obsolete(s *v1alpha1.HookStatus, known []v1alpha1.HookStatus, 
 	return !final(s) && !message(s.Type) && !(s.Type == v1alpha1.HookRollout && p.Rollout != nil) && !continues
 }
 
-// ofEarlierAttempt reports whether the status of a gate belongs to an attempt before the current one. A release whose traffic was removed begins
-// another rollout of the same attempt: gates that it has passed count until they are called again. A release that waits for its
-// retry has passed no gate, unless PostRollout hooks, which may revert what a gate did, have not yet been called for
-// its failure.
+// ofEarlierAttempt reports whether the status of a gate belongs to an attempt before the current attempt. A release whose traffic was
+// removed begins another rollout of the same attempt: the gates that the release has passed count until their hooks are called again.
+// A release that waits for its retry has passed no gate, unless PostRollout hooks, which may revert what a gate did, have not yet been
+// called for the failure of the release.
 func (p *Rollout) ofEarlierAttempt(s *v1alpha1.HookStatus, known []v1alpha1.HookStatus) bool {
 	run := p.Rollout
 	switch {
@@ -136,9 +139,9 @@ func SetPassed(calls []Call, known []v1alpha1.HookStatus) {
 	}
 }
 
-// present returns the status of a hook for a call. This is the previous status if it is for this
-// call, and a status without an answer otherwise. A round is written when it is complete. Until then, the status of
-// the previous round remains.
+// present returns the status of a hook for a call. This is the previous status if the previous status is for this
+// call, and a status without an answer otherwise. The status of a round is written when the round is complete.
+// Until then, the status of the previous round remains.
 func present(old *v1alpha1.HookStatus, q *Call, outcomes map[string]Outcome, now time.Time) *v1alpha1.HookStatus {
 	if old != nil && old.ID == q.Body.ID {
 		return old
@@ -185,7 +188,7 @@ func phaseOf(t v1alpha1.HookType, o Outcome) v1alpha1.HookPhase {
 	return v1alpha1.HookFailed
 }
 
-// Unanswered reports whether a check was called without an answer, and is called again.
+// Unanswered reports whether a check was called but received no answer, and is therefore called again.
 func Unanswered(s v1alpha1.HookStatus) bool {
 	return checks(s.Type) && s.Phase == v1alpha1.HookWaiting && s.Attempts > 0
 }

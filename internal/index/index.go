@@ -1,4 +1,4 @@
-// Package index contains the indexes of the cache that several controllers read. With Once, the cache of a manager contains each of them only once.
+// Package index contains the cache indexes that several controllers read. With Once, the cache of a manager contains each index only once.
 package index
 
 import (
@@ -22,7 +22,8 @@ type Index struct {
 	Field string
 	// Values returns the values by which an object is found.
 	Values client.IndexerFunc
-	// AllNamespaces is true for an index that is also read without a namespace. Other indexes contain each object once, and find nothing without client.InNamespace.
+	// AllNamespaces is true for an index that is also read without a namespace. Other indexes contain each object only under its namespace, and find
+	// nothing without client.InNamespace.
 	AllNamespaces bool
 }
 
@@ -45,7 +46,7 @@ var (
 	}}
 )
 
-// Add adds indexes to the cache of a manager. It fails if an index exists, unless Once returned the manager, and if the cache has started.
+// Add adds indexes to the cache of a manager. It fails if an index already exists, unless the manager was returned by Once.
 func Add(ctx context.Context, mgr manager.Manager, indexes ...Index) error {
 	shared, _ := mgr.(*once)
 	for _, x := range indexes {
@@ -60,7 +61,7 @@ func Add(ctx context.Context, mgr manager.Manager, indexes ...Index) error {
 	return nil
 }
 
-// AddAgain adds an index to a cache that may contain it already with another informer, which was removed.
+// AddAgain adds an index to a cache, even if the index was already added to an informer that has been removed since.
 func AddAgain(ctx context.Context, c cache.Cache, x Index) error {
 	err := func() error {
 		if x.AllNamespaces {
@@ -92,8 +93,8 @@ func (x Index) byNamespace(o any) ([]string, error) {
 	return keys, nil
 }
 
-// Once returns a manager to which Add adds each index only once. The informers of the indexed objects must not be removed from the cache, because
-// the indexes would not be added again. Indexes of other informers are added with AddAgain, which is not affected.
+// Once returns a manager to which Add adds each index only once. The informers of the indexed objects must not be removed from the cache, because Add
+// would not add the indexes again. For informers that are removed, use AddAgain, which adds the index each time.
 func Once(mgr manager.Manager) manager.Manager {
 	return &once{Manager: mgr, added: map[string]bool{}}
 }

@@ -1,6 +1,6 @@
 // Package manifest reads manifests of the hlnr.io API group and checks them as an API server does, but without a
-// connection to one. It checks unknown fields, types, defaults, lists and CEL rules against the embedded CRDs. It
-// does not include checks that need stored objects, such as immutable fields and existing names.
+// connection to an API server. It checks unknown fields, types, lists and CEL rules against the embedded CRDs, and
+// sets defaults. It does not check what depends on stored objects, such as immutable fields and existing names.
 package manifest
 
 import (
@@ -124,8 +124,8 @@ var kinds = map[string]func() runtime.Object{
 // Kinds returns the kinds that can be checked, sorted.
 func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }
 
-// Check checks an object, sets its defaults and removes its status. faults contains the field and the fix of each fault, sorted. It is empty if
-// a server would accept the object. err reports a kind that is unknown to this program.
+// Check checks an object, sets its defaults and removes its status. faults contains a description of each fault, with the field and, where possible,
+// the fix. It is sorted, and empty if an API server would accept the object. err reports a kind that is unknown to this program.
 func Check(ctx context.Context, object Object) (typed runtime.Object, faults []string, err error) {
 	newObject := kinds[object.Kind()]
 	if newObject == nil {

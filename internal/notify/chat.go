@@ -9,7 +9,7 @@ import (
 // pair is a name and a value that a chat shows below the title.
 type pair struct{ name, value string }
 
-// details returns the parts of a message that are not in its title, for chats.
+// details returns the names and values that chats show below the title of a message.
 func details(m Message) (out []pair) {
 	add := func(name, value string) {
 		if value != "" {

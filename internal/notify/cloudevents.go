@@ -13,8 +13,8 @@ import (
 // cdeventsVersion is the version of the CDEvents specification that the events conform to.
 const cdeventsVersion = "0.4.1"
 
-// The CDEvents types for changes to a service in its environment. All other transitions have custom types of this
-// project.
+// These are the types of events. CDEvents defines the types for changes to a service in its environment. All other
+// transitions have custom types of this project.
 const (
 	typeDeployed   = "dev.cdevents.service.deployed.0.2.0"
 	typeUpgraded   = "dev.cdevents.service.upgraded.0.2.0"

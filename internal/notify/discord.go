@@ -40,8 +40,8 @@ type discordField struct {
 // discordColors are the colors of messages, as RGB.
 var discordColors = map[Severity]int{Info: 0x4a6fa5, Success: 0x2e8b57, Warning: 0xd99000, Failure: 0xc0392b}
 
-// discordMessageOf returns a message in Discord's format. If the title is too long, the message also contains
-// it as text.
+// discordMessageOf returns a message in Discord's format. If the title is too long, the message also contains the
+// complete title as text.
 func discordMessageOf(m Message) discordMessage {
 	embed := discordEmbed{Title: cut(m.Title, maxDiscordTitle), URL: m.URL, Color: discordColors[m.Severity], Timestamp: m.Time.UTC().Format("2006-01-02T15:04:05Z"), Fields: []discordField{}}
 	if embed.Title != m.Title {
@@ -56,7 +56,8 @@ func discordMessageOf(m Message) discordMessage {
 // snowflake matches the ID of a Discord message.
 var snowflake = regexp.MustCompile(`^[0-9]{1,20}$`)
 
-// discord posts a message through a webhook, or edits the message with the ID edit. It returns the ID of the message.
+// discord posts a message through a webhook. If edit is the ID of an earlier message, discord edits that message
+// instead. It returns the ID of the message.
 func (s *Sender) discord(ctx context.Context, webhook *url.URL, c Credentials, m Message, edit string) (string, *Error) {
 	raw, err := json.Marshal(discordMessageOf(m))
 	if err != nil {

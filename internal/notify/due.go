@@ -17,7 +17,7 @@ import (
 // maxWaits is the maximum number of waits that are recorded for a step.
 const maxWaits = 8
 
-// defaultEvents are the events of a receiver that lists none.
+// defaultEvents are the events of a receiver that lists no events.
 var defaultEvents = []v1alpha1.NotificationEvent{
 	v1alpha1.NotifyStarted, v1alpha1.NotifyWaiting, v1alpha1.NotifyPromoted, v1alpha1.NotifyRestored, v1alpha1.NotifyRolledBack,
 	v1alpha1.NotifyFailed, v1alpha1.NotifyAborted, v1alpha1.NotifySuperseded, v1alpha1.NotifyRemoved,
@@ -31,8 +31,8 @@ func Wants(r *v1alpha1.NotificationReceiver, e v1alpha1.NotificationEvent) bool 
 	return slices.Contains(r.Events, e)
 }
 
-// Due returns the newest fact of a release that a receiver wants and that was not reported to it yet, or nil. known is the last report to
-// the receiver. If known is nil, ends of rollouts before since are not reported.
+// Due returns the newest fact of a release that a receiver wants and that has not been reported to the receiver yet, or nil. known is
+// the last report about the release to the receiver, or nil. If known is nil, rollouts that ended before since are not reported.
 func Due(r *v1alpha1.NotificationReceiver, known *v1alpha1.NotificationDelivery, facts []Fact, since time.Time) *Fact {
 	for i := len(facts) - 1; i >= 0; i-- {
 		if f := &facts[i]; Wants(r, f.Event) && isNew(known, f, since) {
@@ -42,7 +42,7 @@ func Due(r *v1alpha1.NotificationReceiver, known *v1alpha1.NotificationDelivery,
 	return nil
 }
 
-// isNew reports whether a fact was not reported to a receiver yet.
+// isNew reports whether a fact has not been reported to a receiver yet.
 func isNew(known *v1alpha1.NotificationDelivery, f *Fact, since time.Time) bool {
 	switch {
 	case Ended(f.Event) && known == nil:
@@ -70,8 +70,8 @@ func Edits(known *v1alpha1.NotificationDelivery, f *Fact) string {
 	return known.Message
 }
 
-// Advance returns the record after a fact was reported to a receiver. message is the receiver's ID of the message, or an
-// empty string if the message cannot be edited.
+// Advance returns the record after a fact was reported to a receiver. message is the ID that the receiver assigned to
+// the message, or an empty string if the message cannot be edited.
 func Advance(known *v1alpha1.NotificationDelivery, of v1alpha1.NotificationDelivery, f *Fact, id, message string) v1alpha1.NotificationDelivery {
 	of.Event, of.Time, of.ID, of.Message = f.Event, metav1.NewMicroTime(f.Time.Truncate(time.Microsecond)), id, message
 	if known != nil {

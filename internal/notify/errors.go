@@ -20,11 +20,11 @@ const (
 
 // Error describes why a message was not accepted. It never contains the address, which may be a secret.
 type Error struct {
-	// Rejected reports whether the receiver does not accept this message. It may accept other messages.
+	// Rejected reports whether the receiver does not accept this message. The receiver may accept other messages.
 	Rejected bool
 	// Final reports whether this message can never be sent. Such an error does not count as a failure of the receiver.
 	Final bool
-	// After is the wait that the receiver requests. 0 means none.
+	// After is the wait that the receiver requests. 0 means that the receiver requests no wait.
 	After time.Duration
 	// code is the HTTP status, or 0.
 	code int

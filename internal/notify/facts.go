@@ -2,7 +2,7 @@
 // them. docs/explanation/notifications.md explains what is reported, how often, and why.
 //
 //	facts.go        which transitions of a release can be reported now. Pure
-//	due.go          which transition to report to a receiver next, and the record of reported transitions. Pure; controllers/notification/send_and_retry.go retries
+//	due.go          which transition to report to a receiver next, and the record of reported transitions. Pure; controllers/notification/send_and_retry.go retries messages
 //	message.go      messages and their texts. Pure
 //	template.go     bodies from users' templates. Pure
 //	cloudevents.go  CloudEvents that contain CDEvents. Pure
@@ -35,9 +35,10 @@ type Fact struct {
 	// step. Both are 0 after the end of a rollout.
 	Run  int64
 	Step int32
-	// Wait is the state in which the rollout waits for a user, or empty.
+	// Wait is the state in which the rollout waits for a user. It is empty if the rollout does not wait for a
+	// user.
 	Wait string
-	// Time is when the transition happened. Within a rollout, it may not be known exactly.
+	// Time is the time of the transition. Within a rollout, this time may not be exact.
 	Time time.Time
 }
 
@@ -51,8 +52,8 @@ func KeyOf(s view.ReleaseState) Key {
 	return Key{s.Microservice.Namespace, s.Row.VersionedMicroservice}
 }
 
-// FactsOf returns the facts of a release. The last fact is its current state. FactsOf returns none if the release is new or
-// its state is not sufficiently known.
+// FactsOf returns the facts of a release. The last fact is the current state of the release. FactsOf returns no facts
+// if the release is new, or if its state is not sufficiently known.
 func FactsOf(s view.ReleaseState) []Fact {
 	if s.Rollout {
 		return factsOfRollout(s)
@@ -81,8 +82,8 @@ func factsOfRollout(s view.ReleaseState) []Fact {
 	return facts
 }
 
-// endOf returns the event of a release without a rollout. It returns an empty string if the status of the release was not decided
-// but recovered, because the rollout state was lost.
+// endOf returns the event of a release without a rollout. It returns an empty string if there is no such event, or if
+// the status of the release was recovered because the rollout state was lost.
 func endOf(s view.ReleaseState) v1alpha1.NotificationEvent {
 	row := s.Row
 	reason := release.Reason(row.Reason)

@@ -13,8 +13,8 @@ import (
 // defaultContext is the prefix of the contexts of commit statuses.
 const defaultContext = "heighliner"
 
-// commitStates maps events to states. GitHub shows pending until there is another state, so each
-// event that ends a rollout has a state.
+// commitStates maps events to states. GitHub shows the state pending until another state is set, so each event
+// that ends a rollout has another state.
 var commitStates = map[v1alpha1.NotificationEvent]github.CommitState{
 	v1alpha1.NotifyStarted: github.CommitPending, v1alpha1.NotifyStep: github.CommitPending, v1alpha1.NotifyWaiting: github.CommitPending,
 	v1alpha1.NotifyPromoted: github.CommitSuccess, v1alpha1.NotifyRestored: github.CommitSuccess, v1alpha1.NotifyDeprecated: github.CommitSuccess,
@@ -31,8 +31,8 @@ func commitStatusOf(r *v1alpha1.NotificationReceiver, m Message, sha string) git
 	}
 }
 
-// commitStatus sets the status of a release's commit, and returns the commit. If the release is gone, there is
-// no other record of its commit.
+// commitStatus sets the status of a release's commit, and returns the commit. The caller records the commit,
+// because the commit is not recorded elsewhere after the release is deleted.
 func (s *Sender) commitStatus(ctx context.Context, r *v1alpha1.NotificationReceiver, c Credentials, m Message, edit string) (string, *Error) {
 	status := commitStatusOf(r, m, edit)
 	switch {

@@ -50,7 +50,8 @@ type Message struct {
 	Microservice string `json:"microservice"`
 	Group        string `json:"group"`
 	Release      string `json:"release"`
-	// Version is the version of the release. PreviousVersion is the version that the release replaces or replaced, or that replaced the release.
+	// Version is the version of the release. PreviousVersion is the version that the release replaces or replaced, or the version
+	// that replaced the release.
 	Version         string `json:"version"`
 	PreviousVersion string `json:"previousVersion"`
 	// PullRequest is the number of the pull request of a preview. 0 means that the release is not a preview.
@@ -66,7 +67,8 @@ type Message struct {
 	// By is the user who decided, and Note is the text that the user wrote.
 	By   string `json:"by"`
 	Note string `json:"note"`
-	// Image is the image of the release with its digest, and Commit is the commit from which the image was built. They are empty if not known.
+	// Image is the image of the release with its digest, and Commit is the commit from which the image was built. Each of them is
+	// empty if it is not known.
 	Image  string `json:"image"`
 	Commit string `json:"commit"`
 	// Command is the command that the user most likely needs next.
@@ -77,7 +79,7 @@ type Message struct {
 
 // About contains the input of a message.
 type About struct {
-	// Policy and Receiver identify the receiver. Their credentials are not needed.
+	// Policy and Receiver identify the receiver. The credentials of the receiver are not needed.
 	Policy   *v1alpha1.NotificationPolicy
 	Receiver *v1alpha1.NotificationReceiver
 	// Delivery identifies the release.
@@ -134,8 +136,8 @@ func (m *Message) describe(s view.ReleaseState) {
 	}
 }
 
-// previousOf returns the version that a release replaces or replaced, or the version that replaced the release, or an empty
-// string.
+// previousOf returns the version that a release replaces or replaced, or the version that replaced the release. It
+// returns an empty string if there is no such version.
 func previousOf(s view.ReleaseState) string {
 	for i := range s.Group.Releases {
 		r := &s.Group.Releases[i]
@@ -213,7 +215,7 @@ func (m *Message) title(wait string) string {
 	return text
 }
 
-// decided returns the user who decided, and the reason that they gave.
+// decided returns the user who decided, and the note that the user wrote.
 func (m *Message) decided() (text string) {
 	if m.By != "" {
 		text = " by " + m.By
@@ -234,7 +236,7 @@ func waitText(word string) string {
 	case view.WordNoTraffic:
 		return "waits for requests to measure"
 	case view.WordTogetherHeld:
-		return "waits for a decision because it failed elsewhere"
+		return "waits for a decision because the version failed in another Microservice"
 	case view.WordPaused:
 		return "is paused"
 	}

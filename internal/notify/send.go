@@ -19,7 +19,7 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// timeout is the timeout of one message, and maxAnswer is how many bytes of a response are read.
+// timeout is the timeout of one message, and maxAnswer is the maximum number of bytes of a response that are read.
 const (
 	timeout   = 10 * time.Second
 	maxAnswer = 64 << 10
@@ -27,9 +27,9 @@ const (
 
 // Credentials are the credentials of a receiver from its Secrets.
 type Credentials struct {
-	// URL replaces the URL in the specification. It is empty if there is none.
+	// URL replaces the URL in the specification. It is empty if the Secrets contain no URL.
 	URL string
-	// Token is sent as a bearer token. It is empty if there is none.
+	// Token is sent as a bearer token. It is empty if there is no token.
 	Token string
 	// GitHub and Repository are the credentials and the repository of a GitHubRepository, for commit statuses.
 	GitHub     github.Credential
@@ -44,7 +44,7 @@ type Credentials struct {
 // parts are words.
 const leastPart = 9
 
-// hide replaces secrets in a response that contains them, because the status shows responses.
+// hide replaces the secrets in a response, because the status shows responses.
 func (c Credentials) hide(answer string) string {
 	secrets := []string{c.Token, c.URL}
 	if u, err := url.Parse(c.URL); err == nil {
@@ -80,7 +80,7 @@ type Sender struct {
 	userAgent string
 }
 
-// NewSender returns a sender that calls only addresses that a policy allows, and GitHub through a
+// NewSender returns a sender that calls only addresses that a policy allows. The sender calls GitHub through a
 // pool.
 func NewSender(policy *outbound.Policy, pool *github.Pool, userAgent string) (*Sender, error) {
 	client, err := policy.Client(clientOptions(nil))
@@ -94,8 +94,8 @@ func clientOptions(ca []byte) outbound.Options {
 	return outbound.Options{Timeout: timeout, MaxBody: maxAnswer, CA: ca}
 }
 
-// Send sends a message. edit is the receiver's ID of the message to edit, or empty for a new message. Send returns the
-// receiver's ID of the message, or an empty string if the message cannot be edited.
+// Send sends a message. edit is the ID of the message to edit, or empty for a new message. Send returns the ID that the
+// receiver assigned to the message, or an empty string if the message cannot be edited.
 func (s *Sender) Send(ctx context.Context, r *v1alpha1.NotificationReceiver, c Credentials, m Message, edit string) (string, *Error) {
 	if r.Type == v1alpha1.ReceiverGitHubStatus {
 		return s.commitStatus(ctx, r, c, m, edit)
@@ -106,7 +106,7 @@ func (s *Sender) Send(ctx context.Context, r *v1alpha1.NotificationReceiver, c C
 	}
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "http" && u.Scheme != "https" {
-		return "", errorf("the address is not an absolute http or https URL without a user name or password: correct url, or the key url of the Secret")
+		return "", errorf("the address must be an absolute http or https URL without a user name or password: correct url, or the key url of the Secret")
 	}
 	switch {
 	case r.Type == v1alpha1.ReceiverSlack && c.Token != "":

@@ -74,8 +74,8 @@ type slackAnswer struct {
 	TS      string `json:"ts"`
 }
 
-// Slack's errors for a single message, and for a message that can no longer be edited, for example because its
-// channel was deleted.
+// slackRejections are Slack's errors that affect only one message. slackLost are Slack's errors for a message that
+// can no longer be edited, for example because its channel was deleted.
 var (
 	slackRejections = []string{"invalid_blocks", "invalid_blocks_format", "msg_too_long", "no_text", "msg_blocks_too_long"}
 	slackLost       = []string{"message_not_found", "cant_update_message", "edit_window_closed", "channel_not_found", "is_inactive"}

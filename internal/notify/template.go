@@ -19,8 +19,9 @@ var functions = template.FuncMap{"json": toJSON}
 // allowed are the names of all functions of templates.
 var allowed = []string{"json", "eq", "ne", "and", "or", "not"}
 
-// toJSON returns a value as JSON that is at most as long as a body. Each nested call of json doubles the escapes of a
-// text, and nothing is written before the outermost call returns.
+// toJSON returns a value as JSON. It returns an error if the JSON is longer than the maximum length of a body, because
+// each nested call of json doubles the escapes of a text, and nothing is written to the body before the outermost call
+// returns.
 func toJSON(v any) (string, error) {
 	raw, err := json.Marshal(v)
 	if err == nil && len(raw) > maxBody {

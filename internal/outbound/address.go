@@ -33,7 +33,7 @@ var (
 	teredo     = netip.MustParsePrefix("2001::/32")
 )
 
-// inner returns the addresses that a packet to a may reach: a itself and the embedded IPv4 addresses.
+// inner returns the addresses that a packet to the address a may reach: the address itself and the embedded IPv4 addresses.
 func inner(a netip.Addr) []netip.Addr {
 	a = a.Unmap().WithZone("")
 	reached := []netip.Addr{a}
@@ -155,7 +155,7 @@ func (l list) with(host string, port uint16) list {
 	return l
 }
 
-// splitPort parses "host:port". The port is 0 if the entry has none.
+// splitPort parses "host:port". The port is 0 if the entry has no valid port.
 func splitPort(entry string) (host string, port uint16) {
 	host, text, err := net.SplitHostPort(entry)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Decoding limits the total memory of responses during decoding. A limit per response is not sufficient, because many large responses may be
-// decoded at the same time. It is safe for concurrent use.
+// Decoding limits the total memory of responses during decoding. A limit for each response is not sufficient, because many large responses may be
+// decoded at the same time. A Decoding is safe for concurrent use.
 type Decoding struct {
 	memory, perValue int64
 	free             *semaphore.Weighted
@@ -23,15 +23,15 @@ const (
 	blockSize = 32 << 10
 )
 
-// NewDecoding returns a limit on the memory for decoding, in bytes. Each JSON value counts as perValue bytes. A response that needs more than
-// the limit is decoded alone.
+// NewDecoding returns a Decoding that limits the memory to the given number of bytes. Each JSON value counts as perValue bytes. A response that needs
+// more than the limit is decoded alone.
 func NewDecoding(memory, perValue int64) *Decoding {
 	return &Decoding{memory: memory, perValue: perValue, free: semaphore.NewWeighted(memory)}
 }
 
-// Hold reads a body to its end, closes it, and returns its content when there is memory to decode it. The memory is released when the returned
-// body is closed or read to its end, or when the context ends, because some decoders do not close each body. A server that sends slowly does
-// not occupy memory. Errors come from the body or the context.
+// Hold reads a body to its end, closes it, and returns its content when there is memory to decode the content. The memory is released when the
+// returned body is closed or read to its end. The memory is also released when the context ends, because some decoders do not close each body. A
+// server that sends slowly does not occupy this memory. Errors come from the body or the context.
 func (d *Decoding) Hold(ctx context.Context, body io.ReadCloser) (*Held, error) {
 	defer body.Close()
 	h := &Held{}
@@ -62,7 +62,7 @@ func (d *Decoding) Hold(ctx context.Context, body io.ReadCloser) (*Held, error) 
 	return h, nil
 }
 
-// Held is a text that was completely read. It is not safe for concurrent use.
+// Held is a text that has been read completely. It is not safe for concurrent use.
 type Held struct {
 	blocks  [][]byte
 	size    int

@@ -9,11 +9,11 @@ import (
 type RefusedError struct {
 	// Host is the host as written by the user.
 	Host string
-	// Address is the address to which the host resolved; invalid if the host itself is denied.
+	// Address is the address to which the host resolved. It is the zero value if the host itself is denied.
 	Address netip.Addr
 	// Why is the reason for the refusal.
 	Why string
-	// Flag is the flag that decides; empty if no flag can allow the address.
+	// Flag is the manager's flag that decides whether the address is allowed. It is empty if no flag can allow the address.
 	Flag string
 }
 

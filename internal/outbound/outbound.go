@@ -6,11 +6,11 @@
 // an address, and changing DNS answers cannot bypass the check.
 //
 // outbound.go  address policies, and HTTP clients
-// address.go   whether an address may be contacted, by its class
+// address.go   classes of addresses, and which addresses may be contacted
 // elements.go  a limit on the number of JSON values
 // decoding.go  a limit on the memory for responses during decoding
 // errors.go    the errors
-// slots.go     limits on concurrent requests, in shares
+// slots.go     limits on concurrent requests, by namespace and host
 package outbound
 
 import (
@@ -29,7 +29,7 @@ import (
 	"github.com/heighliner/heighliner/internal/certs"
 )
 
-// These are the flags of the manager to which errors refer.
+// Errors refer to these flags of the manager.
 const (
 	FlagAllow = "--outbound-allow"
 	FlagDeny  = "--outbound-deny"
@@ -211,8 +211,8 @@ func (p *Policy) Dial(ctx context.Context, network, hostPort string) (net.Conn, 
 // lookupTime is the timeout of name resolution in Vet.
 const lookupTime = 2 * time.Second
 
-// Vet checks a host to which a proxy connects. It rejects a host with any denied address, and numbers that some resolvers accept as addresses.
-// It allows a name that does not resolve, because public DNS is often unavailable behind a proxy. The rules of the proxy then apply. port may
+// Vet checks a host to which a proxy connects. It rejects a host that has a denied address, and a host that is a number that some resolvers accept as an
+// address. It allows a name that does not resolve, because public DNS is often unavailable behind a proxy. The rules of the proxy then apply. port may
 // be empty. Errors are *RefusedError.
 func (p *Policy) Vet(ctx context.Context, host, port string) error {
 	p = p.orDefault()
@@ -247,7 +247,7 @@ func endsInNumber(host string) bool {
 	return last != "" && strings.Trim(digits, allowed) == ""
 }
 
-// share returns a context with an equal share of the remaining time for each of n attempts.
+// share returns the context for one of n attempts. The timeout of the context is an equal share of the remaining time.
 func share(ctx context.Context, n int) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -289,7 +289,7 @@ func (l limited) CloseIdleConnections() {
 	}
 }
 
-// body reads at most limit bytes and, unless maxElements is 0, at most maxElements JSON values. It returns an error if there is more.
+// body reads at most limit bytes and, unless maxElements is 0, at most maxElements JSON values. It returns an error if the response contains more.
 type body struct {
 	io.ReadCloser
 	left, limit int64
@@ -325,8 +325,8 @@ func (b *body) tooLarge() error {
 	return &TooLargeError{Limit: b.limit}
 }
 
-// Printable truncates untrusted text for a status: one line of at most limit bytes, in which
-// characters that are not printable are replaced by spaces.
+// Printable converts untrusted text for a status to one line of at most limit bytes. It replaces
+// characters that are not printable with spaces.
 func Printable(text []byte, limit int) string {
 	text = bytes.ToValidUTF8(text, nil)
 	var out strings.Builder

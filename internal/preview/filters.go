@@ -157,7 +157,7 @@ func Pushed(pr *v1alpha1.PullRequest) *metav1.Time {
 }
 
 // Newest orders pull requests by their last push, the newest first. Pull requests without a known push come
-// last. Among equal pushes, the higher number comes first.
+// last. Of pull requests with the same push time, the higher number comes first.
 func Newest(a, b *v1alpha1.PullRequest) int {
 	var pushA, pushB int64
 	if t := Pushed(a); t != nil {

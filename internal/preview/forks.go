@@ -40,8 +40,8 @@ func (c *Chooser) byFork(pr *v1alpha1.PullRequest) Choice {
 // wholeCommit matches a full commit SHA.
 const wholeCommit = `([0-9a-f]{40}|[0-9a-f]{64})`
 
-// approvedByName checks whether a fork has a label that contains the approved commit. The time at which the
-// label was added does not matter.
+// approvedByName checks whether a pull request from a fork has a label that contains the SHA of its head commit.
+// The time at which the label was added does not matter.
 func approvedByName(pr *v1alpha1.PullRequest, template string) Choice {
 	before, after, _ := strings.Cut(template, "{{.SHA}}")
 	label := regexp.MustCompile(`(?i)^` + regexp.QuoteMeta(before) + wholeCommit + regexp.QuoteMeta(after) + `$`)
@@ -58,8 +58,8 @@ func approvedByName(pr *v1alpha1.PullRequest, template string) Choice {
 		Reason: fmt.Sprintf("it is from a fork, and does not have the label that approves its commit: review commit %s, and add the label %q", pr.HeadSHA, before+pr.HeadSHA+after)}
 }
 
-// approved checks whether a fork has the approving label. The label applies to the commit at which it was
-// first observed.
+// approved checks whether a pull request from a fork has the label that approves its head commit. The label
+// approves the commit that was the head commit when the label was first observed.
 func approved(pr *v1alpha1.PullRequest, label string) Choice {
 	for _, l := range pr.Labels {
 		switch {

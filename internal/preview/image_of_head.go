@@ -10,22 +10,22 @@ import (
 // Image is the metadata of the image of a tag.
 type Image struct {
 	Digest string
-	// Revision is the commit in its label or annotation, or empty if there is none.
+	// Revision is the commit in the label or annotation of the image, or empty if there is none.
 	Revision string
-	// Created is its build time. Zero means unknown.
+	// Created is the build time of the image. Zero means unknown.
 	Created time.Time
 }
 
-// OfHead returns the reason why an image was not built from the head commit, or "" if it was. Call it for the images
-// of tags for which Inspect is set. previous is the digest that was offered for an earlier commit of the
-// pull request, or "" if there is none.
+// OfHead returns the reason why an image does not count as built from the head commit, or "" if it counts. Call
+// OfHead for the images of tags for which Inspect is set. previous is the digest that was offered for an earlier
+// commit of the pull request, or "" if there is none.
 //
-// If the tag does not identify the commit, the revision must be the head commit or its trial
-// merge. If the tag contains a commit and the pull request needs no approval, the revision
-// may differ, because images inherit that label from their base image. However, a revision that
-// begins with the digits of the tag shows that another commit has the same digits. An image
-// without a revision is checked by its age, and only if the pull request is not from a fork: an image that is built
-// after the push cannot be of an earlier commit. For forks, this check would not be sufficient, because an image of a
+// If the tag contains no commit, or if the pull request needs an approval, the revision must be the head commit or its
+// trial merge. Otherwise the revision may differ, because images inherit the revision label from their base image.
+// However, a revision that begins with the digits of the tag shows that another commit has the same digits.
+//
+// If the tag contains no commit, an image without a revision is checked by its age: an image that is built after the
+// push cannot be of an earlier commit. For pull requests from forks, such an image is rejected, because an image of a
 // later push without an approval is even newer.
 func OfHead(pr *v1alpha1.PullRequest, tag Tag, image Image, previous string) string {
 	switch {

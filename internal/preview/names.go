@@ -40,8 +40,8 @@ func Branch(name string) string {
 	return label
 }
 
-// Slug returns the DNS label of a pull request's group, which consists of its branch, truncated to 40
-// characters, and its number. It is unique.
+// Slug returns the DNS label of a pull request's group. The label consists of the branch (at most 40 characters)
+// and the number of the pull request. It is unique.
 func Slug(branch string, number int64) string {
 	return Branch(branch) + "-" + strconv.FormatInt(number, 10)
 }
@@ -56,7 +56,7 @@ func Number(slug string) (int64, bool) {
 	return n, err == nil && n > 0 && strconv.FormatInt(n, 10) == slug[i+1:]
 }
 
-// IsCommit reports whether a version belongs to a pull request, which means that it is a full commit SHA.
+// IsCommit reports whether a version is a full commit SHA. Such a version belongs to a pull request.
 func IsCommit(version string) bool {
 	return len(version) >= 40 && strings.Trim(version, "0123456789abcdef") == ""
 }
@@ -78,7 +78,7 @@ func VarsOf(pr *v1alpha1.PullRequest) Vars {
 
 var variable = regexp.MustCompile(`\{\{\.(\w+)\}\}`)
 
-// Expand replaces the variables in a string. The error contains the first variable that does not exist or
+// Expand replaces the variables in a string. The error contains the last variable that does not exist or
 // is not known.
 func (v Vars) Expand(text string) (string, error) {
 	known := map[string]string{"Tag": v.Tag, "SHA": v.SHA, "SHA7": v.SHA[:min(7, len(v.SHA))], "Number": v.Number, "Branch": v.Branch}
@@ -101,8 +101,8 @@ type Tag struct {
 	Name string
 	// Moves reports whether the tag contains no commit, so that its image may be of an earlier commit.
 	Moves bool
-	// Approved reports whether the tag belongs to a fork whose commit needs an approval. Such a tag contains
-	// the full SHA.
+	// Approved reports whether the tag belongs to a pull request whose commits need an approval. Such a tag
+	// contains the full SHA.
 	Approved bool
 	// Inspect reports whether the metadata of the image decides whether the image was built from the head
 	// commit. See OfHead.
@@ -112,8 +112,8 @@ type Tag struct {
 // names reports whether a template contains a variable.
 func names(text, variable string) bool { return strings.Contains(text, "{{."+variable+"}}") }
 
-// namesCommit reports whether the tags of a template identify a commit, by full SHA or first
-// digits.
+// namesCommit reports whether the tags of a template identify a commit, by its full SHA or by its
+// first digits.
 func namesCommit(text string) bool { return names(text, "SHA") || names(text, "SHA7") }
 
 // namesPull reports whether the tags of a template identify a pull request. A branch alone
@@ -121,10 +121,10 @@ func namesCommit(text string) bool { return names(text, "SHA") || names(text, "S
 func namesPull(text string) bool { return namesCommit(text) || names(text, "Number") }
 
 // Tags returns the candidate tags of the pull request's image, in order. It skips templates that result in
-// no valid tag. A fork whose commit needs an approval has only tags with the full
+// no valid tag. If the commits of the pull request need an approval, Tags returns only tags with the full
 // SHA, because a commit with the same first digits can be found in seconds, and the author of a Dockerfile
-// controls the metadata of the image. If images from forks may be in the registry, a tag
-// with the first digits of a commit can belong to a fork.
+// controls the metadata of the image. If images from forks may be in the registry, Tags sets Inspect for tags
+// with only the first digits of a commit, because such a tag can belong to a fork.
 func (c *Chooser) Tags(pr *v1alpha1.PullRequest) []Tag {
 	var tags []Tag
 	vars, approved := VarsOf(pr), c.NeedsApproval(pr)

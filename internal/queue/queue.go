@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Urgent is the priority of user decisions and rollbacks. All other requests have priority 0, except that the objects
-// that a new process lists have a priority below 0.
+// Urgent is the priority of user decisions and rollbacks. All other requests have priority 0, except that requests
+// for the objects that a new process lists have a priority below 0.
 const Urgent = 100
 
 // Prefer returns a handler that enqueues the requests of an updated object with priority Urgent if urgent returns true for the update. Use it

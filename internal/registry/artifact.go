@@ -23,7 +23,8 @@ const (
 	opReferrers = "list referrers of"
 )
 
-// Manifest reads the manifest of a tag or digest, up to Options.MaxBody bytes. It is not cached. Errors are the same as for List.
+// Manifest reads the manifest of a tag or digest. It fails if the manifest has more than Options.MaxBody bytes. Manifests are not cached. Errors are the
+// same as for List.
 func (s *Scanner) Manifest(ctx context.Context, r Request, identifier string) (Manifest, error) {
 	t, ctx, cancel, err := s.begin(ctx, opManifest, r)
 	if err != nil {
@@ -88,8 +89,8 @@ func (t target) blob(ctx context.Context, digest string, limit int64) ([]byte, e
 }
 
 // Referrers returns the manifests whose subject is the digest, in the order of the registry. It uses the referrers API or, if the registry does not
-// support it, the index under the fallback tag of the digest. It reads only the first page, and no more than most entries of it. A digest without referrers
-// is not an error. Errors are the same as for List.
+// support it, the index under the fallback tag of the digest. It reads only the first page. most is the maximum number of manifests. A digest without
+// referrers is not an error. Errors are the same as for List.
 func (s *Scanner) Referrers(ctx context.Context, r Request, digest string, most int) ([]v1.Descriptor, error) {
 	t, ctx, cancel, err := s.begin(ctx, opReferrers, r)
 	if err != nil {

@@ -19,7 +19,7 @@ const (
 )
 
 // These are the maximum numbers of elements in a JSON response, counted by the commas between them. A few bytes of text can take a hundred bytes of
-// memory, so a limit on bytes does not limit memory. A list of tags may contain all tags on one page.
+// memory, so a limit on bytes does not limit memory. The maximum for a list of tags is higher, because one page may contain all tags.
 const (
 	maxElements     = 1 << 15
 	maxListElements = 1 << 18
@@ -32,10 +32,11 @@ const maxListBodies = 4
 // maxRefusal is the maximum number of bytes of an error response that are read.
 const maxRefusal = 64 << 10
 
-// maxWord is the maximum number of bytes between two quotes of a list, because a decoder buffers that many.
+// maxWord is the maximum number of bytes between two quotes in a list. The number is limited because a decoder buffers these bytes.
 const maxWord = 64 << 10
 
-// boundedBody is a response body that fails with errTooLarge after left bytes or elements, and with errTooSlow if it is slower than the minimum rate.
+// boundedBody is a response body that fails with errTooLarge if left or elements falls below zero, and with errTooSlow if the body is slower than the
+// minimum rate.
 type boundedBody struct {
 	io.ReadCloser
 	left     int64

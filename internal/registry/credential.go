@@ -28,7 +28,7 @@ type Credential struct {
 // Identity provides credentials based on the identity that a cloud assigns to this process. It is called for each
 // request, and caches its results.
 type Identity interface {
-	// Serves reports whether it provides credentials for a registry, given as host[:port].
+	// Serves reports whether the Identity provides credentials for a registry, given as host[:port].
 	Serves(host string) bool
 	// Credential returns the credential for a registry for which Serves returns true. An error is one line without secrets, and the same for the same
 	// cause.
@@ -131,12 +131,13 @@ type Match struct {
 	Secret     string
 }
 
-// FindCredential finds the credential for a repository. It is the entry with the longest matching path prefix,
+// FindCredential finds the credential for a repository. It uses the entry with the longest matching path prefix,
 // compared by whole path segments (an entry for ghcr.io/org does not match ghcr.io/org-b). Of entries with equal
-// prefixes, the entry of the first Secret is used, and within a Secret the entry whose user name, then whose key,
-// sorts first. Host and port must be equal. All names of docker.io are equivalent. Wildcards in hosts are not
-// supported. A basic-auth Secret is used only for Secret.Registry. Without Secret.Registry, it is not used, because
-// otherwise a user who can set the repository could have the password sent to any host.
+// prefixes, it uses the entry of the first Secret. Within a Secret, it sorts these entries by user name and then by
+// key, and uses the first entry. The host and port must match exactly. All names of docker.io are equivalent.
+// Wildcards in hosts are not supported. A basic-auth Secret is used only for Secret.Registry. Without
+// Secret.Registry, it is not used, because otherwise a user who can set the repository could have the password sent
+// to any host.
 //
 // The error lists each Secret that cannot be read, without its content. A match in another Secret is still returned.
 func FindCredential(repository string, secrets ...Secret) (Match, error) {

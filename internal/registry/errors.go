@@ -84,7 +84,7 @@ func KindOf(err error) Kind {
 	return ""
 }
 
-// IsOfOneImage reports whether a registry refuses or cannot read one image, while its other images are not affected. A registry that scans images for
+// IsOfOneImage reports whether an error may affect only one image of a registry. A registry that scans images for
 // vulnerabilities may refuse an image (401, 403), and a registry that lost a layer may fail (500).
 func IsOfOneImage(err error) bool {
 	var answer *transport.Error
@@ -169,11 +169,11 @@ func (e *Error) setRefused(refused *outbound.RefusedError) {
 	detail := fmt.Sprintf("%q is not contacted: %s", refused.Host, refused.Why)
 	switch refused.Flag {
 	case outbound.FlagAllow:
-		e.set(Refused, detail, "use a registry on another address, or add this one to the manager's flag "+refused.Flag)
+		e.set(Refused, detail, "use a registry at another address, or add this address to the manager's flag "+refused.Flag)
 	case outbound.FlagDeny:
 		e.set(Refused, detail+" by the manager's flag "+refused.Flag, "use another registry")
 	default:
-		e.set(Refused, detail, "use a registry on another address")
+		e.set(Refused, detail, "use a registry at another address")
 	}
 }
 
@@ -184,7 +184,8 @@ func (e *Error) set(kind Kind, detail, remedy string) {
 	e.Kind, e.detail, e.remedy = kind, detail, remedy
 }
 
-// setAnswer classifies a response by its status. It reports only the codes of the specification. The rest of the text may contain request numbers.
+// setAnswer classifies a response by its status. It reports only the error codes of the specification, because the rest of
+// the response may contain request numbers.
 func (e *Error) setAnswer(answer *transport.Error, auth Credential) {
 	detail := fmt.Sprintf("the registry responded with %d %s", answer.StatusCode, http.StatusText(answer.StatusCode))
 	if codes := knownCodes(answer.Errors); codes != "" {

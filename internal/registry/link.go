@@ -19,7 +19,7 @@ type listing struct {
 	repo name.Repository
 	// known is the ETag of the last complete list; empty if there is none.
 	known string
-	// etag is the ETag of a list that has only one page. pages is the number of pages.
+	// etag is the ETag of a list that has only one page. pages is the number of pages that were read.
 	etag  string
 	pages int
 	// tags are the tags of the last page. named is the number of names on that page, which may include names that are not tags.

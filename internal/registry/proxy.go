@@ -11,9 +11,9 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// proxies selects the proxy of a request, and connects. The proxy, and not the manager, connects to servers.
-// Therefore, addresses to which the manager may not connect are refused before the proxy is used. The operator
-// selects the proxy itself, so it may have a loopback address.
+// proxies selects the proxy of a request, and connects to the proxy or, without a proxy, to the server. A proxy connects
+// to the server instead of the manager. Therefore, addresses to which the manager may not connect are refused before the
+// proxy is used. The operator configures the proxies, so a proxy may have a loopback address.
 type proxies struct {
 	choose  func(*http.Request) (*url.URL, error)
 	allowed *outbound.Policy

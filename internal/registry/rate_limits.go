@@ -15,8 +15,8 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// These are the durations of pauses after a 429. A pause lasts for the time in Retry-After, kept between minPause and
-// maxPause, or for defaultPause if the header is missing or invalid.
+// These are the durations of pauses after a 429. A pause lasts for the time in Retry-After, but at least minPause and at
+// most maxPause. If the header is missing or invalid, the pause lasts for defaultPause.
 const (
 	minPause     = time.Second
 	defaultPause = time.Minute
@@ -201,15 +201,16 @@ func pauseFor(retryAfter string, now time.Time) time.Duration {
 	return min(max(pause, minPause), maxPause)
 }
 
-// maxConnections is the maximum number of connections to one registry. All policies share these connections. The same number is kept open for reuse.
+// maxConnections is the maximum number of connections to one registry. All policies share these connections. Up to the same
+// number of idle connections is kept open for reuse.
 const maxConnections = 32
 
 // longestTimeout is the maximum of spec.timeout.
 const longestTimeout = 2 * time.Minute
 
 // NewTransport returns the transport for registries. It checks addresses after name resolution when it connects, so that no redirect, token server or
-// name bypasses the check. It uses the proxy environment variables (HTTPS_PROXY, HTTP_PROXY, NO_PROXY) as described
-// for proxies.
+// name bypasses the check. It uses the proxy environment variables (HTTPS_PROXY, HTTP_PROXY, NO_PROXY) as described in
+// the comment on the type proxies.
 func NewTransport(allowed *outbound.Policy) *http.Transport {
 	p := &proxies{choose: http.ProxyFromEnvironment, allowed: allowed}
 	return &http.Transport{

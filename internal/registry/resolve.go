@@ -30,7 +30,7 @@ func (s *Scanner) resolve(ctx context.Context, r Request, tag string) (Image, er
 		return Image{}, err
 	}
 	if !version.IsTag(tag) {
-		return Image{}, badName(opResolve, r.Repository+":"+clip(tag), "not a valid tag", "use letters, digits, _ . and -, at most 128")
+		return Image{}, badName(opResolve, r.Repository+":"+clip(tag), "not a valid tag", "use letters, digits, _ . and -, at most 128 characters")
 	}
 	return share(ctx, &s.flights, "resolve "+t.key+" "+tag, t.timeout, func(ctx context.Context) (Image, error) {
 		ref := t.repo.Tag(tag)
@@ -42,7 +42,7 @@ func (s *Scanner) resolve(ctx context.Context, r Request, tag string) (Image, er
 	})
 }
 
-// image requests the digest of a tag unless a fresh digest is cached, and the content of the digest unless it is cached.
+// image requests the digest of a tag unless a fresh digest is cached, and the content of the digest unless that content is cached.
 func (s *Scanner) image(ctx context.Context, t target, ref name.Tag, maxAge time.Duration) (Image, error) {
 	key := t.key + " " + ref.TagStr()
 	cached, ok := s.digests.Get(key)
@@ -119,7 +119,7 @@ func (t target) head(ctx context.Context, ref name.Reference) (string, error) {
 	return full.Digest.String(), nil
 }
 
-// behind returns the content of a digest, which never changes. It sends one GET for an index. For an image, it sends a second GET for the
+// behind returns the content of a digest, which never changes. It sends one GET for the manifest and, for an image, a second GET for the
 // configuration. For an index, it also reads each image whose platform the index does not contain.
 func (s *Scanner) behind(ctx context.Context, t target, digest string) (described, error) {
 	if known, ok := s.images.get(t.key + " " + digest); ok {
@@ -253,7 +253,7 @@ func annotatedTime(annotations map[string]string) time.Time {
 	return buildTime(created)
 }
 
-// buildTime returns the zero time for times that reproducible builds write.
+// buildTime returns t in UTC, or the zero time if t is a time that reproducible builds write.
 func buildTime(t time.Time) time.Time {
 	if t.Year() < 1981 {
 		return time.Time{}
@@ -329,7 +329,7 @@ func splitPlatform(p string) (os, arch, variant string) {
 	return os, arch, variant
 }
 
-// clip truncates an untrusted text for a message.
+// clip truncates untrusted text for a message.
 func clip(s string) string {
 	if len(s) > 128 {
 		return s[:128]

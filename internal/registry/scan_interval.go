@@ -8,13 +8,13 @@ const (
 	paceStep = 12
 	// maxStretch is the maximum number of intervals between two scans.
 	maxStretch = 4
-	// maxWait is the maximum time between two scans after Pace has increased it. It does not shorten an interval that is longer.
+	// maxWait is the maximum to which Pace increases the time between two scans. It does not shorten an interval that is longer.
 	maxWait = 24 * time.Hour
 )
 
-// Pace controls how often a source of versions is scanned. While scans find changes, the source is scanned once per interval. While they find none, it
-// is scanned less and less often, down to a quarter as often. The zero value scans once per interval. A Pace is a value: copy it together with the
-// result of the scan.
+// Pace controls how often a source of versions is scanned. While scans find changes, the source is scanned once per interval. While they find no
+// changes, it is scanned less and less often, down to once in four intervals. The zero value scans once per interval. A Pace is a value: copy it together
+// with the result of the scan.
 type Pace struct {
 	quiet int // number of consecutive scans without news
 }
@@ -28,7 +28,8 @@ func (p Pace) After(news bool) Pace {
 	return Pace{quiet: min(p.quiet+1, paceStep*(maxStretch-1))}
 }
 
-// Reset returns the pace after a request to scan now, or after an event that makes news likely. It scans once per interval.
+// Reset returns the pace after a request to scan now, or after an event that makes news likely. With this pace, the source is
+// scanned once per interval.
 func (p Pace) Reset() Pace { return Pace{} }
 
 // Interval returns the interval stretched by the pace: one interval for the first 12 scans without news, two intervals for the next 12, and so on up to
@@ -45,7 +46,7 @@ func (p Pace) Wait(interval time.Duration, random func(n int64) int64) time.Dura
 	return wait - time.Duration(random(int64(wait)/10+1))
 }
 
-// Fresh returns the maximum age of a result that the scan of another policy may reuse, for Request.MaxAge. It is below the shortest Wait, so that a
+// Fresh returns the value for Request.MaxAge: the maximum age of another policy's result that a scan may reuse. It is below the shortest Wait, so that a
 // scan never reuses its own last result. A reused result is never older than the stretched interval.
 func (p Pace) Fresh(interval time.Duration) time.Duration {
 	wait := p.Interval(interval)

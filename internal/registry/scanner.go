@@ -64,7 +64,7 @@ type Scan struct {
 	Truncated bool
 	// Checksum is the checksum of Tags, in hexadecimal.
 	Checksum string
-	// Time is the time of the request. To keep the result no older than its interval, a caller repeats the scan at Time plus the interval.
+	// Time is the time of the request. To keep the result no older than an interval, repeat the scan at Time plus the interval.
 	Time time.Time
 
 	// etag is the ETag of the list, if the list has one page and the registry sent an ETag.
@@ -78,8 +78,8 @@ type Image struct {
 	// Platforms are the supported platforms, such as "linux/amd64" or "linux/arm64/v8", sorted. The list is empty if the
 	// artifact has no platform, as with charts and other artifacts.
 	Platforms []string
-	// Created is the build time in the image. It is zero if the image has none, or if it is the time of a reproducible
-	// build (before 1981). It does not prove any order. For an index, Resolve returns only the time of the index, while
+	// Created is the build time in the image. It is zero if the image contains no build time, or only the time of a
+	// reproducible build (before 1981). Build times do not prove any order. For an index, Resolve returns only the time of the index, while
 	// Inspect also reads an image.
 	Created time.Time
 	// Labels are the annotations of the index and of the manifest, and the labels of the configuration. If a key occurs in several of them, the first
@@ -108,7 +108,8 @@ type Options struct {
 	// Transport is used by the gates. Defaults to a transport that connects only to addresses that Outbound allows. Any other transport must enforce
 	// this itself. For requests with TLS material, it must be an *http.Transport, which is copied.
 	Transport http.RoundTripper
-	// Identity provides the credentials of requests whose Auth has WorkloadIdentity set; nil if there are none.
+	// Identity provides the credentials of requests whose Auth has WorkloadIdentity set; nil means that
+	// workload identity is not enabled.
 	Identity Identity
 	// PerSecond is the maximum number of requests per second to each registry with each credential. Defaults to DefaultPerSecond. Burst is the size of
 	// the token bucket. Defaults to twice PerSecond. After a 429, the rate is halved, and then slowly raised again.

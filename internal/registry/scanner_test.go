@@ -928,7 +928,7 @@ func TestOutboundPolicyHoldsForRegistries(t *testing.T) {
 		config   outbound.Config
 		wantText string // empty for no error
 	}{
-		"loopback":                  {host: server.Host(), wantText: `it is a loopback address: use a registry on another address, or add this one to the manager's flag --outbound-allow`},
+		"loopback":                  {host: server.Host(), wantText: `it is a loopback address: use a registry at another address, or add this address to the manager's flag --outbound-allow`},
 		"loopback by name":          {host: "localhost:" + port, wantText: `"localhost" is not contacted: it is a loopback address`},
 		"loopback that is allowed":  {host: server.Host(), config: outbound.Config{Allow: []string{"127.0.0.0/8"}}},
 		"loopback, one port":        {host: server.Host(), config: outbound.Config{Allow: []string{server.Host()}}},
@@ -936,7 +936,7 @@ func TestOutboundPolicyHoldsForRegistries(t *testing.T) {
 		"denied":                    {host: server.Host(), config: outbound.Config{Allow: []string{"127.0.0.0/8"}, Deny: []string{"127.0.0.1"}}, wantText: "it is denied by the manager's flag --outbound-deny"},
 		"denied by name":            {host: "registry.example.com", config: outbound.Config{Deny: []string{"example.com"}}, wantText: "the host is denied by the manager's flag --outbound-deny"},
 		"link-local":                {host: "169.254.1.1", wantText: "it is a link-local address"},
-		"metadata":                  {host: "169.254.169.254", config: outbound.Config{Allow: []string{"0.0.0.0/0"}}, wantText: "it is the address of a metadata service: use a registry on another address"},
+		"metadata":                  {host: "169.254.169.254", config: outbound.Config{Allow: []string{"0.0.0.0/0"}}, wantText: "it is the address of a metadata service: use a registry at another address"},
 		"metadata of another cloud": {host: "100.100.100.200", wantText: "metadata service"},
 		"metadata, IPv6":            {host: "[fd00:ec2::254]", wantText: "metadata service"},
 	} {

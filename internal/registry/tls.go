@@ -23,7 +23,7 @@ type TLS struct {
 	// CA contains certificates that are trusted in addition to the system's certificates, so that token servers and
 	// storage under public names remain reachable.
 	CA string
-	// Certificate is the certificate of the client, with its chain, and Key is its key. Set either both or none. The certificate is sent to every host
+	// Certificate is the certificate of the client, with its chain, and Key is its key. Set both or neither. The certificate is sent to every host
 	// that requests one.
 	Certificate, Key string
 }
@@ -58,8 +58,8 @@ const (
 // maxPEM is the maximum size of the value of one key of a TLS Secret, in bytes.
 const maxPEM = 512 << 10
 
-// ParseTLS reads a Secret with ca.crt, with tls.crt and tls.key, or with all three. A client certificate that is not valid at the time now is an error.
-// It is also an error if no authority's certificate is valid. The error contains the name of the Secret, the key and
+// ParseTLS reads a Secret with ca.crt, with tls.crt and tls.key, or with all three. now is the time at which the client
+// certificate, and at least one certificate in ca.crt, must be valid. The error contains the name of the Secret, the key and
 // the remedy, but no content.
 func ParseTLS(s Secret, now time.Time) (TLS, error) {
 	if s.Type != TypeTLS && s.Type != TypeOpaque && s.Type != "" {

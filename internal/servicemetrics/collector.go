@@ -29,14 +29,16 @@ type Options struct {
 	// Elected is closed when this process becomes the leader. Processes that are not the leader report nothing, so that each series exists only
 	// once. nil means that this process is the leader.
 	Elected <-chan struct{}
-	// Reports returns whether this process reports, if several processes are elected. nil means that it reports.
+	// Reports returns whether this process is the one that reports when several processes are elected. nil means that this
+	// process reports.
 	Reports func() bool
 	// Limit is the number of Microservices up to which there are metrics by namespace, Microservice and group; 0 disables these
 	// metrics.
 	Limit int
 	// Clock defaults to the system clock.
 	Clock clock.PassiveClock
-	// Log receives one line when these metrics stop because of the limit, and one when they resume.
+	// Log receives a line when the metrics by namespace, Microservice and group stop because of Limit, and another line when
+	// they resume.
 	Log logr.Logger
 }
 

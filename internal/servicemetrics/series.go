@@ -29,7 +29,7 @@ var (
 // These metrics cover all services, without names of objects.
 var (
 	groupsByState = describe("heighliner_groups", "Number of release groups, by state.", "state")
-	oldestByState = describe("heighliner_groups_oldest_timestamp_seconds", "Time at which the release group that has been in a state longest entered it, by state.", "state")
+	oldestByState = describe("heighliner_groups_oldest_timestamp_seconds", "Time at which the state began for the release group that has been in the state for the longest time, by state.", "state")
 	policyStates  = describe("heighliner_policy_conditions", "Number of ImagePolicies and NetworkPolicies, by the status of each condition.", "kind", "condition", "status")
 	servicesTotal = describe("heighliner_microservices", "Number of Microservices.")
 	limitOfNames  = describe("heighliner_service_metrics_limit", "Number of Microservices above which there are no metrics by namespace, Microservice and group.")
@@ -42,7 +42,7 @@ var (
 	groupSince       = describe("heighliner_group_state_since_timestamp_seconds", "Time at which a release group entered its state, or was first seen in it.", groupLabels...)
 	groupVersion     = describe("heighliner_group_version", "Versions of a release group by status: active, and pending or canary during a rollout.", with(groupLabels, "status", "version")...)
 	groupActiveSince = describe("heighliner_group_active_since_timestamp_seconds", "Time at which the active release of a group became active.", groupLabels...)
-	groupStep        = describe("heighliner_group_canary_step", "Step of the rollout in progress, from 1; 0 before the first.", groupLabels...)
+	groupStep        = describe("heighliner_group_canary_step", "Step of the rollout in progress, counted from 1; 0 before the first step.", groupLabels...)
 	groupSteps       = describe("heighliner_group_canary_steps", "Number of steps of the rollout in progress.", groupLabels...)
 	groupWeight      = describe("heighliner_group_canary_weight_percent", "Weight that routes should give to the release whose rollout is in progress.", groupLabels...)
 	groupDeployments = describe("heighliner_group_deployments_total", "Number of times that a release of the group became active, as recorded in the status.", groupLabels...)
@@ -70,7 +70,7 @@ func with(labels []string, more ...string) []string { return slices.Concat(label
 // maxGroups is the maximum number of groups of a service that have series. The newest groups have series; previews do not.
 const maxGroups = 8
 
-// maxPolicies is the maximum number of NetworkPolicies for each service. The conditions of these policies have series with the policy's name.
+// maxPolicies is how many NetworkPolicies of each service always have series by name. Further policies have such series only up to a limit.
 const maxPolicies = 8
 
 // words contains the states that always have a series in heighliner_groups.
@@ -233,7 +233,7 @@ func namedPolicies(in view.Input, limit int) (out view.Input) {
 	return out
 }
 
-// failingFirst orders policies: first those with a condition that is False, then by name.
+// failingFirst orders policies by name, but policies with a condition that is False come before all others.
 func failingFirst(x client.Object, ofX []metav1.Condition, y client.Object, ofY []metav1.Condition) int {
 	rank := func(conditions []metav1.Condition) int {
 		if slices.ContainsFunc(conditions, func(c metav1.Condition) bool { return c.Status == metav1.ConditionFalse }) {

@@ -15,7 +15,7 @@ import (
 //   - For a bound with a pre-release (">=1.2.0-rc.2") and for "!=1.2.3", precedence decides.
 //   - A bound with fewer than three numbers ("1.x", ">=1.2") stands for a line of versions. A
 //     pre-release is in the line of the version that it precedes.
-//   - "<" and "<=" are compared with the version that the pre-release precedes.
+//   - For "<" and "<=", the bound is compared with the version that the pre-release precedes.
 //   - For all other comparisons (">=", ">", "=", "~", "^"), precedence decides.
 type constraint struct {
 	text   string

@@ -5,16 +5,18 @@
 // determines the reason:
 //
 //	Name       the tag is not valid according to the OCI specification
-//	Exclude    a signature, attestation or bill of materials, or tagFilter.exclude
+//	Exclude    the tag belongs to a signature, attestation or bill of materials, or
+//	           tagFilter.exclude matches it
 //	TagFilter  tagFilter.pattern does not match the tag
-//	Match      match.name does not match the name of a source that is not a registry
+//	Match      match.name does not match the name of the version at a source that is
+//	           not a registry
 //	Parse      the remaining text is not a version according to versioning.scheme and
 //	           versioning.suffix
-//	Level      the version or its source is a pre-release, and versioning.level
-//	           is Release
+//	Level      versioning.level is Release, and the version is a pre-release or its
+//	           source marks it as a pre-release
 //	Range      the version is outside versioning.range
 //	Deny       the version is listed in deny
-//	MinAge     the caller has not seen the tag for long enough    (Refusal)
+//	MinAge     the caller first saw the tag too recently          (Refusal)
 //	Exists     the caller proved that there is no such image      (Refusal)
 //	Platform   the image does not exist for the required platforms (Refusal)
 //	Labels     the image lacks a label of match.labels            (Refusal)
@@ -22,11 +24,11 @@
 //	Duplicate  another tag has the same version
 //	Limits     the version is beyond limits.groups or limits.releasesPerGroup
 //
-// A name of a source that is not a registry is first mapped to a tag. Name, Exclude and
+// The name of a version at a source that is not a registry is first mapped to a tag. Name, Exclude and
 // TagFilter apply to that tag.
 //
 // MinAge requires a clock, and the filters from Exists to Verify require the registry. Therefore, the caller applies
-// them. The caller requests an offer, checks the offered tags, and requests another offer without the refused tags.
+// these filters. It requests an offer, checks the offered tags, and requests another offer without the refused tags.
 //
 //	rules.go       Rules, which contain the settings of an ImagePolicy
 //	scheme.go      how a version is read from a string

@@ -51,7 +51,7 @@ var filters = append(slices.Clip(tagFilters), parseFilter)
 var tagFilters = []filter{
 	{VerdictName, func(_ *Selector, c *candidate) string {
 		if !IsTag(c.tag) {
-			return "not a valid tag: use letters, digits, _ . and -, at most 128"
+			return "not a valid tag: use letters, digits, _ . and -, at most 128 characters"
 		}
 		return ""
 	}},

@@ -16,7 +16,7 @@ import (
 type Rules struct {
 	// TagFilter selects tags and extracts the version.
 	TagFilter TagFilter
-	// Match maps the names of a source that is not a registry to tags.
+	// Match maps the names of versions at a source that is not a registry to tags.
 	Match NameMatch
 	// Level is the least mature level that is admitted. It defaults to LevelRelease.
 	Level Level
@@ -27,7 +27,7 @@ type Rules struct {
 	// Parts is how many numbers a version of SchemeTuple has. It defaults to DefaultParts.
 	Parts int
 	// Suffix is a string that each version must end with, such as "-alpine". It is removed before the version
-	// is parsed. It is not used with SchemeRegexp.
+	// is parsed. It is not used with SchemeRegexp or SchemePushTime.
 	Suffix string
 	// GroupBy defines which versions replace each other. It defaults to GroupByAll.
 	GroupBy GroupBy
@@ -89,8 +89,8 @@ func (e FieldError) Error() string {
 	return "spec." + e.Field + ": " + e.Problem + ": " + e.Remedy
 }
 
-// Validate returns all errors of the rules, in the order of the fields. It returns none if Compile
-// succeeds.
+// Validate returns all errors of the rules, in the order of the fields. If Compile succeeds, there are no
+// errors.
 func Validate(r Rules) []FieldError {
 	_, errs := compile(r)
 	return errs
@@ -268,7 +268,7 @@ func (s *Selector) compileDeny(entries []string) (errs []FieldError) {
 		if err != nil {
 			c, problem, remedy := parseConstraint(text)
 			if problem != "" {
-				errs = append(errs, FieldError{field, problem + " and no version", `write a version ("1.2.3") or a range: ` + remedy})
+				errs = append(errs, FieldError{field, problem + ", and the entry is not a version", `write a version ("1.2.3") or a range: ` + remedy})
 				continue
 			}
 			d.within = c
@@ -305,5 +305,5 @@ func oneOf[T ~string](field string, value T, allowed ...T) []FieldError {
 	for i, a := range allowed {
 		words[i] = string(a)
 	}
-	return []FieldError{{field, fmt.Sprintf("%q is not known", value), "write " + strings.Join(words, ", ")}}
+	return []FieldError{{field, fmt.Sprintf("%q is not known", value), "write one of " + strings.Join(words, ", ")}}
 }

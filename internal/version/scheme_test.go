@@ -125,7 +125,7 @@ func TestSchemeErrors(t *testing.T) {
 		rules Rules
 		want  string
 	}{
-		"unknown":                  {Rules{Scheme: "CalVer"}, `spec.versioning.scheme: "CalVer" is not known: write SemVer, Tuple, Regexp`},
+		"unknown":                  {Rules{Scheme: "CalVer"}, `spec.versioning.scheme: "CalVer" is not known: write one of SemVer, Tuple, Regexp`},
 		"too many parts":           {Rules{Scheme: SchemeTuple, Parts: 7}, "spec.versioning.parts: 7 is not between 1 and 6"},
 		"groups by too many parts": {Rules{Scheme: SchemeTuple, Parts: 2, GroupBy: GroupByMinor}, "spec.versioning.groupBy: Minor requires versions with 3 numbers, but versions have 2"},
 		"no pattern":               {Rules{Scheme: SchemeRegexp}, "spec.tagFilter.pattern: \"\" has no group major"},

@@ -30,8 +30,8 @@ type Release struct {
 	Group, Slug string
 	// Level is the level of this version.
 	Level Level
-	// Held reports whether the release is beyond the limits, and is offered only because a user holds or
-	// pins it or another version of its group.
+	// Held reports whether the release is beyond the limits, and is offered only because its version or
+	// another version of its group is held.
 	Held bool
 }
 
@@ -47,8 +47,8 @@ type Held struct {
 	Tag string
 }
 
-// Refusal is the caller's decision about a tag: VerdictMinAge, VerdictExists,
-// VerdictPlatform, VerdictLabels or VerdictVerify, and the reason.
+// Refusal is the caller's decision to refuse a tag. Verdict is VerdictMinAge, VerdictExists,
+// VerdictPlatform, VerdictLabels or VerdictVerify.
 type Refusal struct {
 	Verdict Verdict
 	Reason  string
@@ -117,12 +117,12 @@ type ranked struct {
 // listed twice counts once.
 //
 // If a list may be incomplete because of an error, or because it was truncated or has shrunk, the caller
-// adds the previously offered tags, so that none is lost.
+// adds the previously offered tags, so that no offered tag is lost.
 func (s *Selector) Rank(tags []string) *Ranking { return s.rank(tags, nil, nil, nil) }
 
 // RankNames maps names to tags and applies the filters to the tags. If several names have the same tag, only
-// one name counts. Names that the source does not mark as a pre-release are preferred, then the first name
-// by its bytes. A tag without a name, for example a previously offered tag, counts if no name
+// one name counts. Names that the source does not mark as a pre-release are preferred. Among several such names,
+// the first name by its bytes counts. A tag without a name, for example a previously offered tag, counts if no name
 // has that tag.
 func (s *Selector) RankNames(names []Name) *Ranking {
 	byTag := make(map[string]Name, len(names))
@@ -242,7 +242,7 @@ func compareRejections(a, b Rejection) int {
 	return strings.Compare(a.Tag, b.Tag)
 }
 
-// Offer applies the caller's refusals, by tag, and the limits.
+// Offer applies the limits and the caller's refusals. refused contains the refusals by tag.
 //
 // A held version stays offered beyond the limits. A group with a held version is never omitted, because
 // the group is live and fixes must reach it. All filters except the limits apply to held versions;

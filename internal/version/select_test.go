@@ -205,7 +205,7 @@ func TestRejectionsAreExplainedInOrder(t *testing.T) {
 			{Tag: "1.1.0-rc.1", Version: "1.1.0-rc.1", Verdict: VerdictLevel, Reason: "pre-release, and versioning.level is Release"},
 			{Tag: "1.0.1", Version: "1.0.1", Verdict: VerdictDeny, Reason: `denied by deny[0] "1.0.1"`},
 			{Tag: "v1.0.0", Version: "1.0.0", Verdict: VerdictDuplicate, Reason: `the same version as tag "1.0.0"`},
-			{Tag: "bad tag", Verdict: VerdictName, Reason: "not a valid tag: use letters, digits, _ . and -, at most 128"},
+			{Tag: "bad tag", Verdict: VerdictName, Reason: "not a valid tag: use letters, digits, _ . and -, at most 128 characters"},
 			{Tag: "latest", Verdict: VerdictParse, Reason: "not a version: three numeric parts are required (1.2.3)"},
 			{Tag: "nightly-1", Verdict: VerdictExclude, Reason: `tagFilter.exclude[0] "^nightly" matches`},
 		},

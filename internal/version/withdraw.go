@@ -30,9 +30,8 @@ type Withdrawal struct {
 
 // Withdrawn returns the held versions that are withdrawn, and the reasons. An offered version
 // is never withdrawn, and neither is a version that is only absent from a list. gone
-// are the versions whose absence the caller proved. The result is sorted and does not depend on
-// the order of the arguments. If nothing else changes, the next result is the
-// same.
+// are the versions whose absence the caller proved. The result is sorted, and depends only on the elements
+// of the arguments, not on their order.
 //
 // If the current grouping puts none of a group's held versions into the group, the group is
 // withdrawn as a whole, so that the Microservice closes it only after a new

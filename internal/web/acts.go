@@ -52,7 +52,7 @@ type Outcome struct {
 	Unknown string `json:"unknown,omitempty"`
 	// Refused explains why the manager would not apply the action; empty if it would. It is set only in previews.
 	Refused string `json:"refused,omitempty"`
-	// Outcome is the outcome of a decision as recorded by the manager. It is empty before that, and for other actions.
+	// Outcome is the outcome of a decision. It is empty until the manager records the outcome, and for actions that are not decisions.
 	Outcome string `json:"outcome,omitempty"`
 	// Frozen describes the freeze that blocks the start of the selected release; empty if there is none.
 	Frozen string `json:"frozen,omitempty"`

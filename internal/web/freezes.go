@@ -50,7 +50,7 @@ func freezePath(verb, namespace, name string) string {
 // maxShown is the maximum number of freezes in the banner of a page. The freezes page lists all of them.
 const maxShown = 3
 
-// activeFreezes returns the freezes that apply to services of a namespace, or of all namespaces if it is empty. more is the number of omitted
+// activeFreezes returns the freezes that apply to services of a namespace, or of all namespaces if namespace is empty. more is the number of omitted
 // freezes.
 func activeFreezes(m *moments, namespace string) (shown []view.Freeze, more int) {
 	for _, f := range m.board.Freezes {

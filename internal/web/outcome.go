@@ -14,7 +14,7 @@ import (
 // outcomeTimeout limits the wait until the manager has handled a decision.
 const outcomeTimeout = 5 * time.Second
 
-// maxDone is the number of results that are kept to show them on the page after an action.
+// maxDone is the maximum number of results that are kept for the page after an action.
 const maxDone = 100
 
 // done is the result of an action.
@@ -23,7 +23,7 @@ type done struct {
 	act Act
 }
 
-// await waits a short time until the manager has handled a decision, and records its outcome.
+// await waits for a short time until the manager has handled a decision, and records the outcome.
 func (s *Server) await(ctx context.Context, d *done) {
 	if !slices.Contains(decides, d.act.Verb) {
 		return

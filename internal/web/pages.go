@@ -101,7 +101,7 @@ func (s *Server) single(title, template string, value any, data map[string]any) 
 	return p, p.add(s, template, "content", data)
 }
 
-// whole returns a service as an object for JSON that is not part of a board.
+// whole returns a service as a separate JSON object, which is not part of a board.
 func whole(m *moments, x view.Service) view.Service {
 	x.TypeMeta = metav1.TypeMeta{APIVersion: view.APIVersion, Kind: view.KindService}
 	now := metav1.Time{Time: m.now.UTC()}

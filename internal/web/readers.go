@@ -33,7 +33,7 @@ type Identity interface {
 
 // Access limits what readers see.
 type Access interface {
-	// Scope returns the scope of a reader. namespaces are the namespaces that have services. It fails if the scope cannot be determined.
+	// Scope returns the scope of a reader. namespaces are the namespaces that have services. Scope fails if the scope cannot be determined.
 	Scope(ctx context.Context, reader Reader, namespaces []string) (Scope, error)
 }
 
@@ -115,7 +115,8 @@ func (s *Server) scheme() string {
 	return "http"
 }
 
-// follows counts the open streams of each reader, so that no reader can use all of them. It returns false if the reader has too many.
+// follows counts the open streams of each reader, so that no reader can use all streams of the server. It returns false if the
+// reader has too many open streams.
 func (s *Server) follows(reader string, by int) bool {
 	s.streamsMu.Lock()
 	defer s.streamsMu.Unlock()

@@ -113,7 +113,7 @@ type asset struct {
 // New returns a server.
 func New(o Options) (*Server, error) {
 	if o.Identity == nil && len(o.Token) < 16 || o.Identity != nil && o.Access == nil || len(o.Hosts) == 0 || o.Store == nil || o.Clock == nil {
-		return nil, errors.New("web: token of 16 characters or identity with access, hosts, store and clock are required")
+		return nil, errors.New("web: hosts, store, clock, and either a token of at least 16 characters or an identity with access are required")
 	}
 	s := &Server{Options: o, streams: make(chan struct{}, maxStreams), streamsOf: map[string]int{}, readTimeout: readTimeout, outcomeTimeout: outcomeTimeout}
 	names, err := s.readAssets()

@@ -19,7 +19,7 @@ const (
 
 // patch contains the changes to an open page.
 type patch struct {
-	// Set contains elements that replace those with the same id. A new element is inserted after the element After, or at the beginning of the
+	// Set contains elements that replace the elements with the same id. A new element is inserted after the element After, or at the beginning of the
 	// element Parent.
 	Set []element `json:"set,omitempty"`
 	// Gone contains the ids of removed elements.
@@ -79,7 +79,7 @@ func same(a, b []byte) bool {
 	return len(a) == 0 || &a[0] == &b[0] || string(a) == string(b)
 }
 
-// live sends the changes to a page until its reader disconnects.
+// live sends a reader the changes to an open page until the reader disconnects.
 func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 	select {
 	case s.streams <- struct{}{}:
@@ -126,7 +126,7 @@ type stream struct {
 	changed <-chan struct{}
 }
 
-// errEnded ends a stream. The reader must load its page again.
+// errEnded ends a stream. The reader must load the page again.
 var errEnded = errors.New("the stream ended")
 
 // begin sends only a keep-alive if the page shows the current state. Otherwise, it requests that the client load the page again.

@@ -17,7 +17,7 @@ type choice struct {
 // errNoTarget is the error for an action without a target if the target is ambiguous.
 var errNoTarget = &Problem{Status: http.StatusBadRequest, Title: "This needs a choice", Text: "Choose one. Nothing was changed."}
 
-// aim sets the target of an action that has none if there is only one possible target, and sets the choices of the reader. The form submits the
+// aim sets the choices of the reader. If the action has no target, and only one target is possible, aim sets that target. The form submits the
 // target that the preview shows.
 func (q *request) aim() {
 	q.choices = nil
@@ -114,7 +114,8 @@ func (q *request) aimBack() {
 	}
 }
 
-// labelled adds the group or the release to the labels of choices with equal versions.
+// labelled completes the labels of choices: with the group if groups is set, with a note about the active release, and with the name of the
+// release if several choices have the same version.
 func labelled(choices []choice, targets []view.RollbackTarget, groups bool) {
 	count := map[string]int{}
 	for _, c := range choices {

@@ -144,7 +144,7 @@ func TestBadInput(t *testing.T) {
 		}
 	})
 
-	t.Run("tags that are not a version, or for another platform", func(t *testing.T) {
+	t.Run("tags that are not versions, or whose images are for another platform", func(t *testing.T) {
 		s.push("latest")
 		s.push("20240105")
 		s.pushImage(harness.Image{Tag: "1.9.0", Architecture: "riscv64"})

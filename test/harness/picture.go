@@ -20,7 +20,7 @@ const (
 	// replace the picture without a terminal.
 	frameEvery = 250 * time.Millisecond
 	plainEvery = 5 * time.Second
-	// frameWindow is the period of a picture's split and rate.
+	// frameWindow is the period for which a picture shows the split and the rate.
 	frameWindow = 5 * time.Second
 	// plainWidth is the width without a terminal.
 	plainWidth = 120

@@ -39,7 +39,7 @@ type Options struct {
 	Version string
 	Clock   clock.Clock
 	Log     *slog.Logger
-	// Listener replaces --bind-address if it is set.
+	// Listener, if it is set, replaces --bind-address.
 	Listener net.Listener
 
 	url, title, bindAddress, probeAddress string
@@ -81,7 +81,7 @@ func (o *Options) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.sessionKeyFile, "session-key-file", "", "file with the session key, 32 bytes, base64-encoded; defaults to a random key, so that sessions end when the server stops")
 
 	f.StringVar(&o.proxyCAFile, "requestheader-client-ca-file", "", "file with the certificate of the CA that signs the client certificate of an authenticating proxy; requires --tls-cert-file")
-	f.StringSliceVar(&o.proxyNames, "requestheader-allowed-names", nil, "common names of client certificates that are allowed; defaults to all that the CA signed")
+	f.StringSliceVar(&o.proxyNames, "requestheader-allowed-names", nil, "common names of the allowed client certificates; defaults to all certificates that the CA signed")
 	f.StringSliceVar(&o.proxyUsers, "requestheader-username-headers", []string{"X-Forwarded-User"}, "headers with the user name; the first header with a value is used")
 	f.StringSliceVar(&o.proxyGroups, "requestheader-group-headers", []string{"X-Forwarded-Groups"}, "headers with groups")
 	f.StringVar(&o.proxySeparator, "requestheader-group-separator", ",", "separator of groups within a header; empty if each header contains one group")
@@ -102,7 +102,7 @@ func (o *Options) validate() error {
 	case o.proxyCAFile != "" && o.certFile == "":
 		return errors.New("--requestheader-client-ca-file requires --tls-cert-file: the proxy presents its certificate over TLS")
 	case o.proxyCAFile != "" && len(o.proxyUsers) == 0:
-		return errors.New("--requestheader-username-headers: at least one is required")
+		return errors.New("--requestheader-username-headers: at least one header is required")
 	case o.session < minSession || o.session > maxSession:
 		return fmt.Errorf("--session-duration: invalid value %s: must be from %s to %s", o.session, minSession, maxSession)
 	}

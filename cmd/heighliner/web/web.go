@@ -1,6 +1,6 @@
-// Package web contains the command that serves the board of internal/web in the cluster. It reads with the permissions of
-// its ServiceAccount, shows readers what they are allowed to see, and writes as the reader. The manager does not have the
-// permissions of this command.
+// Package web contains the command that serves the board of internal/web in the cluster. The command reads with the
+// permissions of its ServiceAccount, shows readers what they are allowed to see, and impersonates the reader when it
+// writes. The manager does not have the permissions of this command.
 //
 //	web.go      the command
 //	options.go  the flags, and the values derived from them
@@ -31,10 +31,10 @@ func NewCommand(version string) *cobra.Command {
 		Short: "Serve the board in the cluster for users who log in",
 		Long: `heighliner web serves the board in the cluster. Users log in with an identity provider
 (OpenID Connect), or through a proxy that authenticates them and presents a client certificate; there is no
-anonymous access. They see the objects that access reviews allow them to list. The server
+anonymous access. Users see the objects that access reviews allow them to list. The server
 impersonates them for actions, so that RBAC, admission policies and the audit log see the user.
 
-config/components/web contains its Deployment and roles. "hlnr web" serves the same board to one
+config/components/web contains the Deployment and the roles of the board. "hlnr web" serves the same board to one
 user, with their kubeconfig.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -57,7 +57,7 @@ func TestMain(m *testing.M) {
 	os.Exit(manager.Run(m, &kube, func(o *apiserver.Options) { o.Audit = true }))
 }
 
-// installed applies the component, and the roles for users, once.
+// installed creates the namespace of the component once.
 var installed = sync.OnceValue(func() error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "heighliner-system", Labels: map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}}}
 	if err := kube.Client.Create(context.Background(), namespace); err != nil && !apierrors.IsAlreadyExists(err) {
@@ -404,7 +404,8 @@ func TestPeople(t *testing.T) {
 	ana.want(service, "checked the logs")
 }
 
-// TestReservedIdentitiesCannotLogIn tests that users and groups of Kubernetes itself cannot log in, whatever the provider reports.
+// TestReservedIdentitiesCannotLogIn tests that no one can log in with a name or a group that is reserved for Kubernetes itself,
+// whatever the provider reports.
 func TestReservedIdentitiesCannotLogIn(t *testing.T) {
 	t.Parallel()
 	s := serve(t, install(t), func(s *site) []string {
@@ -429,7 +430,7 @@ func TestReservedIdentitiesCannotLogIn(t *testing.T) {
 	}
 	ana.header.Set("Accept", "application/json")
 	if status, page := ana.get("/"); status != http.StatusUnauthorized {
-		t.Errorf("headers of a client are accepted: %d %s", status, page)
+		t.Errorf("headers from a client are accepted: %d %s", status, page)
 	}
 }
 
@@ -515,7 +516,8 @@ func TestLimitedGroups(t *testing.T) {
 	}
 }
 
-// TestProxyOverTLS tests that headers are accepted only over connections with a certificate of the proxy's authority and an allowed name.
+// TestProxyOverTLS tests that headers are accepted only over connections with a client certificate that the proxy's authority has
+// signed, and that has an allowed name.
 func TestProxyOverTLS(t *testing.T) {
 	t.Parallel()
 	config := install(t)
@@ -615,7 +617,8 @@ func TestPod(t *testing.T) {
 	}
 }
 
-// TestAPIServerAway tests that, during an outage of the API server, pages remain available and show their age, and that they recover.
+// TestAPIServerAway tests that pages remain available during an outage of the API server and show the age of their data, and that
+// pages and actions work again after the outage.
 func TestAPIServerAway(t *testing.T) {
 	t.Parallel()
 	config := install(t)

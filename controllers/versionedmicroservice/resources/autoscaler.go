@@ -14,9 +14,9 @@ func Autoscaled(release *v1alpha1.VersionedMicroservice) bool {
 }
 
 // Autoscaler returns a release's HorizontalPodAutoscaler, or nil. Its minimum is the release's spec.replicas.
-// During a rollout, this is more than the user's minimum, both for the new release and for the release that
-// it replaces (protocol rule 6). It is more than the user's maximum if the replaced release has more
-// replicas.
+// During a rollout, this minimum can be higher than the user's minimum, both for the new release and for the
+// release that it replaces (protocol rule 6). If the replaced release has more replicas than the user's
+// maximum, this minimum is also higher than the user's maximum.
 func Autoscaler(release *v1alpha1.VersionedMicroservice) *autoscalingv2.HorizontalPodAutoscaler {
 	if !Autoscaled(release) {
 		return nil

@@ -86,9 +86,8 @@ func jobContainer(release *v1alpha1.VersionedMicroservice, q hook.Call) corev1.C
 	return c
 }
 
-// setLabelVariables replaces references to labels that only the release's pods have with the label values,
-// because a Job's pod does not have these labels. The release's configuration is therefore the same in both
-// pods.
+// setLabelVariables replaces references to labels of the release's pods with the values of the labels, because
+// a Job's pod does not have these labels. The release's configuration is therefore the same in both pods.
 func setLabelVariables(pod *corev1.PodSpec, release *v1alpha1.VersionedMicroservice) {
 	labels := maps.Clone(release.Spec.Template.Labels)
 	if labels == nil {
@@ -123,7 +122,7 @@ func MainContainer(release *v1alpha1.VersionedMicroservice) *corev1.Container {
 			}
 		}
 	}
-	return &containers[0] // The API server requires one.
+	return &containers[0] // The API server requires a container.
 }
 
 // Confined reports whether a release's pods have no identity, as is the case for pods that run the code of

@@ -78,7 +78,7 @@ func (s *Server) answer(x *exchange) {
 	}
 }
 
-// fill returns an example with other values, and records a failure if the example lacks a field.
+// fill returns an example in which the given values replace the values of fields. It records a failure if the example lacks one of these fields.
 func (s *Server) fill(name string, values fields) map[string]any {
 	body, err := s.reference.fill(name, values)
 	if err != nil {
@@ -453,7 +453,7 @@ func (s *Server) oneComment(x *exchange) {
 	s.write(x, http.StatusOK, s.comment(x, c), "")
 }
 
-// slug returns the App's name in the login of its bot.
+// slug returns the name of the App as it occurs in the login of the bot of the App.
 func (a *app) slug() string {
 	for _, i := range a.installations {
 		return strings.TrimSuffix(i.pattern.login, "[bot]")

@@ -18,9 +18,9 @@ import (
 	"k8s.io/kube-openapi/pkg/validation/validate"
 )
 
-// published contains GitHub's own description of the parameters and responses of the routes, and its examples; see testdata/README.md. The
-// reference, in contrast, is written for this project. It decides what the server does, and it may be wrong. Therefore, every request and every
-// response is checked against the description. The reference contains only the fields that matter here. All other fields that the description
+// published contains GitHub's own description of the parameters and responses of the routes, and GitHub's examples; see testdata/README.md. The
+// reference, in contrast, is written for this project. The reference decides what the server does, and may be wrong. Therefore, every request and
+// every response is checked against the description. The reference contains only the fields that matter here. All other fields that the description
 // requires in a response come from GitHub's example.
 //
 //go:embed testdata/operations.json testdata/examples.json
@@ -118,8 +118,8 @@ func answer(route string, status int) (o operation, schema *spec.Schema, err err
 	return o, o.Responses[strconv.Itoa(status)], nil
 }
 
-// answerText returns the JSON of a response, completed with all fields that the description requires, and the parts that the description does not
-// allow. The elements of a list are completed separately, because most of them were part of earlier responses.
+// answerText returns the JSON of a response with all fields that the description requires. problems contains the parts that the description does not
+// allow. The elements of a list are completed separately, because most elements were part of earlier responses, whose results are cached.
 func answerText(route string, status int, body any) (text []byte, problems []string) {
 	items, ok := body.([]any)
 	if !ok || len(items) == 0 {
@@ -139,7 +139,7 @@ func answerText(route string, status int, body any) (text []byte, problems []str
 	return append(text, ']'), problems
 }
 
-// texts caches the results of answerText that have no problems, by the value that was completed.
+// texts caches the results of partText that have no problems, by route, status and hash of the value before it was completed.
 var texts sync.Map
 
 func partText(route string, status int, body any) ([]byte, []string) {
@@ -184,7 +184,8 @@ func completeAnswer(route string, status int, body any) (any, error) {
 	return complete(schema, body, like), nil
 }
 
-// complete adds the required fields of a schema that a value lacks. It takes them, and the URLs that are empty in the value, from an example.
+// complete adds the fields that a schema requires and a value lacks. It takes these fields, and the URLs that are empty in the value, from an
+// example.
 func complete(schema *spec.Schema, value, like any) any {
 	switch value := value.(type) {
 	case map[string]any:
@@ -230,8 +231,8 @@ func complete(schema *spec.Schema, value, like any) any {
 // held contains the responses and list elements that conform to the description.
 var held sync.Map
 
-// checkAnswer returns the parts of a response that the description does not allow. The elements of a list are checked separately, because most of
-// them were part of earlier responses.
+// checkAnswer returns the parts of a response that the description does not allow. The elements of a list are checked separately, because most
+// elements were part of earlier responses, whose results are cached.
 func checkAnswer(route string, status int, text []byte) []string {
 	_, schema, err := answer(route, status)
 	if err != nil {

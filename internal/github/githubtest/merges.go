@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// SetLateMerges makes pushes keep the test merge of the previous push, as GitHub's list of pull requests does until the single pull request is
-// read. A read of the single pull request, or a call of Merge, creates the new test merge.
+// SetLateMerges sets whether a push keeps the test merge of the previous push. On GitHub, the list of pull requests also shows the previous test
+// merge until the single pull request is read. A read of the single pull request, or a call of Merge, creates the new test merge.
 func (r *Repository) SetLateMerges(late bool) { r.change(func() { r.lateMerges = late }) }
 
-// Merge creates a new test merge of a pull request with its base, and returns its SHA. It emits no event.
+// Merge creates a new test merge of a pull request with its base, and returns the SHA of the merge. It emits no event.
 func (r *Repository) Merge(n int) (sha string) {
 	r.change(func() {
 		p := r.pull(n)
@@ -26,7 +26,7 @@ func (r *Repository) mergeAfterRead(p *PullRequest) {
 	}
 }
 
-// merge creates a commit that merges a head with its base, and returns its SHA.
+// merge creates a commit that merges a head with its base, and returns the SHA of the commit.
 func (r *Repository) merge(head string) string {
 	sha := r.commit()
 	r.parents[sha] = []string{strings.Repeat("0", 40), head}

@@ -38,7 +38,7 @@ type route struct {
 
 func (r route) name() string { return r.Method + " " + r.Path }
 
-// match reports whether the path of a request matches the route, and returns its parameters.
+// match reports whether the method and the path of a request match the route, and returns the parameters in the path.
 func (r route) match(method, requested string) (map[string]string, bool) {
 	want, have := strings.Split(r.Path, "/"), strings.Split(requested, "/")
 	if r.Method != method || len(want) != len(have) {
@@ -104,7 +104,7 @@ func readReference() (*apiReference, error) {
 	return b, nil
 }
 
-// find returns the route of a request and its parameters.
+// find returns the route of a request and the parameters in the path.
 func (b *apiReference) find(method, path string) (route, map[string]string, bool) {
 	for _, r := range b.routes {
 		if parameters, ok := r.match(method, path); ok {
@@ -117,7 +117,8 @@ func (b *apiReference) find(method, path string) (route, map[string]string, bool
 // fields are values for an example, by field name.
 type fields map[string]any
 
-// fill returns an example with other values. It fails for a field that the example does not have, because such a field is not in the reference.
+// fill returns an example in which the given values replace the values of fields. It fails for a field that the example does not have, because such a
+// field is not in the reference.
 func (b *apiReference) fill(name string, values fields) (map[string]any, error) {
 	e, ok := b.examples[name]
 	if !ok {

@@ -1,6 +1,6 @@
 // Package githubtest provides an in-process GitHub server for tests and demos. The server sends only responses that GitHub's reference documents:
-// each response is built from an example that is stored together with the URL of its page. The server rejects requests that the reference does not
-// describe, and records them as failures that a test can check.
+// each response is built from an example that is stored together with the URL of the page that contains the example. The server rejects requests that
+// the reference does not describe, and records them as failures that a test can check.
 //
 // The server supports authentication (tokens, GitHub Apps and their installations), pages with Link headers, 304
 // responses with ETags, the hourly limit, and failures on demand.
@@ -51,7 +51,7 @@ const tokenAge = time.Hour
 type Options struct {
 	// Clock is used for dates, limits and tokens. Defaults to the real clock.
 	Clock clock.PassiveClock
-	// OnEvent is called after each change with the delivery that a webhook would receive. It may call the server.
+	// OnEvent is called after each change that emits an event, with the delivery that a webhook would receive. OnEvent may call the server.
 	OnEvent func(Delivery)
 }
 
@@ -114,7 +114,7 @@ type Request struct {
 
 // Fault makes matching requests fail with a documented response.
 type Fault struct {
-	// Route selects requests by the Route of a Request; empty for all requests.
+	// Route selects the requests with this route, in the form of Request.Route; empty for all requests.
 	Route string
 	// Page selects a page of a list; 0 means every page.
 	Page int
@@ -122,7 +122,7 @@ type Fault struct {
 	Times int
 	// Answer is one of the constants of this package.
 	Answer Answer
-	// RetryAfter is sent with secondary limits, in whole seconds; 0 sends no header.
+	// RetryAfter is sent as the header Retry-After, in whole seconds; 0 means that the header is not sent.
 	RetryAfter time.Duration
 
 	left int
@@ -191,9 +191,9 @@ func (s *Server) AddRepository(fullName string) *Repository {
 type Access struct {
 	// Login is the login of the user of the token. Defaults to octocat.
 	Login string
-	// Repositories lists the full names of repositories; nil means all.
+	// Repositories lists the full names of the repositories that the token can access; nil means all repositories.
 	Repositories []string
-	// Permissions maps permissions to levels, such as "deployments": "write"; nil means all.
+	// Permissions maps permissions to levels, such as "deployments": "write"; nil means all permissions.
 	Permissions map[string]string
 }
 
@@ -223,8 +223,8 @@ func (s *Server) AddApp(id int64, key *rsa.PublicKey) {
 	s.apps[id] = &app{id: id, key: key, installations: map[int64]*installation{}, limits: actor{limit: DefaultLimit}}
 }
 
-// Install installs an App for an owner, which is a user or an organization, and returns the ID of the installation. The Login of the access is the
-// login of the App's bot.
+// Install installs an App for an owner, which is a user or an organization, and returns the ID of the installation. a.Login is the login of the App's
+// bot.
 func (s *Server) Install(appID int64, owner string, user bool, a Access) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -275,8 +275,8 @@ func (s *Server) Tokens() (tokens []string) {
 	return tokens
 }
 
-// SetLimit sets the number of requests per hour of a token, and the number that remains. An empty token selects anonymous requests. The hour ends
-// after reset.
+// SetLimit sets the number of requests that a token may send per hour, and the number of requests that remain in this hour. An empty token selects
+// anonymous requests. reset is the time until the hour ends.
 func (s *Server) SetLimit(token string, limit, remaining int, reset time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -288,7 +288,7 @@ func (s *Server) SetLimit(token string, limit, remaining int, reset time.Duratio
 	a.limit, a.used, a.reset = limit, limit-remaining, s.now().Add(reset)
 }
 
-// LimitBy429 makes the server respond with 429 instead of 403 when the hourly limit is reached. GitHub documents both.
+// LimitBy429 makes the server respond with 429 instead of 403 when the hourly limit is reached. GitHub documents both statuses.
 func (s *Server) LimitBy429() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -463,7 +463,7 @@ func (s *Server) serve(x *exchange, text []byte) {
 	}
 }
 
-// byID parses the path of a repository by ID, to which requests for a previous name are redirected.
+// byID parses a path that contains the ID of a repository instead of its name. Requests for a previous name are redirected to such a path.
 func (s *Server) byID(path string) (int64, string, bool) {
 	rest, ok := strings.CutPrefix(path, "/repositories/")
 	if !ok {
@@ -654,9 +654,9 @@ func (s *Server) write(x *exchange, status int, body any, link string) {
 	h := x.w.Header()
 	h.Set("Content-Type", "application/json; charset=utf-8")
 	if status == http.StatusOK {
-		// The reference does not show whether the tag also covers the Link header, or whether a 304 has a Link header. Therefore, neither is the
-		// case here.
-		// The tag also covers the credential. After a new token of the same installation, each stored response counts once.
+		// The reference does not show whether the ETag also covers the Link header, or whether a 304 response has a Link header. Therefore, neither
+		// is the case here.
+		// The ETag also covers the credential: with a new token of the same installation, each stored response counts once.
 		sum := sha256.New()
 		fmt.Fprintf(sum, "%s%q", text, x.r.Header.Get("Authorization"))
 		tag := fmt.Sprintf(`W/"%x"`, sum.Sum(nil))

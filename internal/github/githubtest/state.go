@@ -17,7 +17,7 @@ type PullRequest struct {
 	HeadRef string
 	// HeadSHA is created by the server if it is empty.
 	HeadSHA string
-	// Fork is the full name of the branch's repository; empty for the same repository.
+	// Fork is the full name of the fork that contains the branch; empty if the branch is in the repository itself.
 	Fork string
 	// BaseRef defaults to main.
 	BaseRef string
@@ -164,7 +164,8 @@ func (r *Repository) Open(p PullRequest) int {
 	return p.Number
 }
 
-// Edit changes a pull request with f, and emits an event with the action: edited, labeled, unlabeled, converted_to_draft, ready_for_review.
+// Edit changes a pull request with f, and emits an event with the given action, such as edited, labeled, unlabeled, converted_to_draft or
+// ready_for_review.
 func (r *Repository) Edit(n int, action string, f func(*PullRequest)) {
 	r.change(func() {
 		p := r.pull(n)
@@ -174,7 +175,7 @@ func (r *Repository) Edit(n int, action string, f func(*PullRequest)) {
 	r.s.emit(r.PullRequestEvent(n, action))
 }
 
-// Push adds a commit to the branch and returns its SHA.
+// Push adds a commit to the branch of a pull request, and returns the SHA of the commit.
 func (r *Repository) Push(n int) (sha string) {
 	r.Edit(n, "synchronize", func(p *PullRequest) {
 		sha = r.commit()

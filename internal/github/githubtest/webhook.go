@@ -98,7 +98,8 @@ func (r *Repository) PushEvent(branch, sha string) Delivery {
 	return r.event("push", "", func(body map[string]any) { body["ref"], body["after"] = "refs/heads/"+branch, sha })
 }
 
-// PackageEvent creates a delivery about a package. Webhooks of a repository receive the kind package, and those of an App receive registry_package.
+// PackageEvent creates a delivery about a package. Webhooks of a repository receive the kind package, and webhooks of an App receive the kind
+// registry_package.
 func (r *Repository) PackageEvent(kind, name string) Delivery {
 	return r.event(kind, "published", func(body map[string]any) {
 		about := decode(body[kind])

@@ -22,7 +22,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// hashOfRobot is the password of Robot as written by htpasswd with bcrypt.
+// hashOfRobot is the entry of Robot in an htpasswd file, with the bcrypt hash of the password.
 const hashOfRobot = Robot + ":$2b$04$V6TnGHZsNjTZyY2T34BFjeHi95UvSGU/mg0F.c3fjDkE/SQh5F/k6\n"
 
 // distribution2 returns CNCF Distribution as packaged by Debian. It always returns a list in one page, and cannot delete a single tag. Tags are
@@ -94,7 +94,7 @@ func (p *Process) folder(path, tag string) string {
 	return filepath.Join(p.data, "docker", "registry", "v2", "repositories", filepath.FromSlash(p.path(path)), "_manifests", "tags", tag)
 }
 
-// tagInFiles creates tags in the files, because a thousand requests would take seconds.
+// tagInFiles creates tags in the files of the registry, because a thousand requests would take seconds.
 func tagInFiles(p *Process, path, digest string, tags []string) error {
 	for _, tag := range tags {
 		folder := filepath.Join(p.folder(path, tag), "current")
@@ -108,7 +108,7 @@ func tagInFiles(p *Process, path, digest string, tags []string) error {
 	return nil
 }
 
-// tokenServer starts a token server that issues tokens to Robot. The tokens are valid for a minute. Its realm
+// tokenServer starts a token server that issues tokens to Robot. The tokens are valid for a minute. The realm
 // contains a host name, because private addresses in a challenge are refused.
 func tokenServer(t testing.TB) (realm string, bundle []byte, err error) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)

@@ -25,8 +25,8 @@ func prepareGitea(p *Process) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The token realm is at ROOT_URL. It contains a host name, because a private address would be refused. Alternatively,
-	// the realm is at the host to which the request was sent.
+	// The token realm is at ROOT_URL, which contains a host name, because a private address would be refused. With the
+	// login Hidden, the realm is at the host to which the request was sent.
 	signIn, visibility, detection := p.login == ByToken, "public", "never"
 	if p.login == Hidden {
 		visibility, detection = "private", "auto"

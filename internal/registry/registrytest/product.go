@@ -27,7 +27,7 @@ import (
 // Login is the method by which a Product authenticates readers.
 type Login string
 
-// These are the logins. Clients without a login may read only with Everybody.
+// These are the logins. Only Everybody allows clients to read without a login.
 const (
 	Everybody Login = "everybody"
 	// ByPassword requires a user name and a password with each request.
@@ -53,7 +53,7 @@ type Product struct {
 	// DeletesTags reports whether a request can delete a single tag.
 	DeletesTags bool
 
-	// program returns the path of the program. If the program is missing, it skips the test or makes it fail.
+	// program returns the path of the program. If the program is missing, the test is skipped or fails.
 	program func(testing.TB) string
 	// prepare writes the configuration for p.address, and returns the arguments of the program.
 	prepare func(p *Process) (arguments []string, err error)
@@ -66,7 +66,7 @@ type Product struct {
 // Products returns the registries with which discovery is tested.
 func Products() []Product { return []Product{distribution2(), distribution3(), gitea()} }
 
-// named returns a function that returns the program in an environment variable.
+// named returns a function that reads the path of the program from an environment variable.
 func named(variable string) func(testing.TB) string {
 	return func(t testing.TB) string {
 		t.Helper()
@@ -167,7 +167,8 @@ func (p *Process) run(deadline time.Time) error {
 	}
 }
 
-// environment returns the environment of the processes. Variables of the machine do not configure a registry.
+// environment returns the environment of the processes. Except for PATH, it contains no variables of the machine, so that they do not configure a
+// registry.
 func (p *Process) environment() []string {
 	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.data}
 }
@@ -255,8 +256,8 @@ func (p *Process) PushIndex(path, tag string, index v1.ImageIndex) string {
 	return digest.String()
 }
 
-// PushReferrer pushes a manifest whose subject is the digest, without a tag, and returns the digest of the manifest. If there is no referrers API, the
-// index under the tag of the subject contains the manifest.
+// PushReferrer pushes a manifest without a tag, and returns the digest of the manifest. subject is the digest of the subject of the manifest. If the
+// registry has no referrers API, the index under the tag of the subject contains the manifest.
 func (p *Process) PushReferrer(path, subject string, image v1.Image) string {
 	p.t.Helper()
 	ref, err := name.NewDigest(p.Repository(path) + "@" + subject)

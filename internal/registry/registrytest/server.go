@@ -1,7 +1,7 @@
 // Package registrytest provides an OCI registry in the test process. It consists of a real registry for images, and
 // of a front that adds features of other registries: pages, logins, limits and faults. It counts requests.
 //
-//	server.go        the server in process
+//	server.go        the server in the test process
 //	authority.go     certificates
 //	product.go       registries of other projects, as processes
 //	distribution.go  CNCF Distribution
@@ -222,7 +222,7 @@ func (s *Server) PushIndex(t testing.TB, path, tag string, index v1.ImageIndex) 
 	return digest.String()
 }
 
-// PushReferrer pushes an image without a tag, with a manifest whose subject has the digest subject, and returns the digest of that manifest. If the
+// PushReferrer pushes an image without a tag, and returns the digest of its manifest. subject is the digest of the subject of the manifest. If the
 // registry has no referrers API, the index at the referrers tag of the subject contains the manifest.
 func (s *Server) PushReferrer(t testing.TB, path, subject string, image v1.Image) string {
 	t.Helper()
@@ -287,12 +287,12 @@ func (s *Server) SetTags(path string, tags []string) {
 	s.tags[path] = slices.Clone(tags)
 }
 
-// Fail makes answer respond to the next n requests of a class. If n is below zero, it responds to all of them.
+// Fail makes answer respond to the next n requests of a class. If n is below zero, it responds to all requests of the class.
 func (s *Server) Fail(class Class, n int, answer http.HandlerFunc) {
 	s.FailWhen(func(r *http.Request) bool { return classOf(r) == class }, n, answer)
 }
 
-// FailWhen makes answer respond to the next n matching requests. If n is below zero, it responds to all of them.
+// FailWhen makes answer respond to the next n matching requests. If n is below zero, it responds to all matching requests.
 func (s *Server) FailWhen(matches func(*http.Request) bool, n int, answer http.HandlerFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -81,7 +81,7 @@ func keyOf(r web.Reader) string {
 }
 
 // Allowed reports whether a reader may use a verb on a resource in a namespace, or in all namespaces if the namespace is empty. If the API server
-// does not respond, it uses a cached answer from the last few minutes, or fails if there is none.
+// does not respond, Allowed uses a cached answer from the last few minutes, or fails if there is no such answer.
 func (a *Access) Allowed(ctx context.Context, r web.Reader, namespace, verb, group, resource string) (bool, error) {
 	q := question{keyOf(r), namespace, verb, group, resource}
 	known, is, fresh, failure := a.known(q)
@@ -169,13 +169,13 @@ func (a *Access) forget(now time.Time) {
 }
 
 // May returns the actions that a reader may perform in a namespace: decisions about releases and changes to services. If the API server gives no
-// answer, it returns none. The API server authorizes each action again.
+// answer, May returns no actions. The API server authorizes each action again.
 func (a *Access) May(ctx context.Context, r web.Reader, namespace string) []string {
 	return web.ActsOf(func(verb, resource string) bool { return a.may(ctx, r, namespace, verb, resource) })
 }
 
 // MayFreeze reports whether a reader may create and delete freezes in a namespace, or in the cluster if the namespace is empty. If the API server
-// gives no answer, it returns false.
+// gives no answer, MayFreeze returns false.
 func (a *Access) MayFreeze(ctx context.Context, r web.Reader, namespace string) (freeze, thaw bool) {
 	resource := "freezes"
 	if namespace == "" {

@@ -52,7 +52,7 @@ func (c Claims) groups(claims map[string]any) ([]string, error) {
 		for i, g := range value {
 			text, ok := g.(string)
 			if !ok {
-				return nil, badToken("its claim %q has a group that is not a string", c.Groups)
+				return nil, badToken("the claim %q contains a group that is not a string", c.Groups)
 			}
 			groups[i] = text
 		}

@@ -192,7 +192,7 @@ func (o *OIDC) begin(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// clear removes all logins in progress of a browser if there are more than most.
+// clear removes all logins in progress of a browser if their number exceeds most.
 func (o *OIDC) clear(w http.ResponseWriter, r *http.Request, most int) {
 	var found []string
 	for _, c := range r.Cookies() {
@@ -298,7 +298,7 @@ func (o *OIDC) exchange(ctx context.Context, l login, code string) (session, err
 		return session{}, badToken("%v", err)
 	}
 	if subtle.ConstantTimeCompare([]byte(id.Nonce), []byte(l.Nonce)) != 1 {
-		return session{}, badToken("it belongs to another login")
+		return session{}, badToken("the token belongs to another login")
 	}
 	claims := map[string]any{}
 	if err := id.Claims(&claims); err != nil {

@@ -18,7 +18,7 @@ const proxyAge = 5 * time.Minute
 // verified, as the Kubernetes API server does with its request headers.
 type Proxy struct {
 	Rules
-	// Names are the allowed common names of certificates. If it is empty, all certificates of the authority are allowed.
+	// Names are the allowed common names of certificates. If Names is empty, all certificates of the authority are allowed.
 	Names []string
 	// UserHeaders are the headers that may contain the user; the first header with a value is used. GroupHeaders are the headers that may contain
 	// groups.

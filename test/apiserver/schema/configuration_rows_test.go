@@ -33,7 +33,7 @@ var stepRows = map[string]row{
 	"msvc window's zone with three parts":   {kind: "Microservice", patch: window(`timeZone: America/Argentina/Buenos_Aires`)},
 	"msvc window's zone by offset":          {kind: "Microservice", patch: window(`timeZone: Etc/GMT+5`)},
 	"msvc window's zone unknown":            {kind: "Microservice", patch: window(`timeZone: Europe/Berne`)}, // the manager reports it
-	"msvc window's zone a path":             {kind: "Microservice", patch: window(`timeZone: ../../etc/passwd`), refused: "window.timeZone must be a name of the IANA database"},
+	"msvc window's zone a path":             {kind: "Microservice", patch: window(`timeZone: ../../etc/passwd`), refused: "window.timeZone must be a name from the IANA time zone database"},
 	"msvc window's zone with a root":        {kind: "Microservice", patch: window(`timeZone: /Europe/Zurich`), refused: stepField + "window.timeZone"},
 	"msvc window's zone empty":              {kind: "Microservice", patch: window(`timeZone: ""`), refused: stepField + "window.timeZone"},
 	"msvc window's zone local":              {kind: "Microservice", patch: window(`timeZone: Local`), refused: "window.timeZone must not be Local, which is the time zone of the manager: use a name such as Europe/Zurich"},
