@@ -185,7 +185,8 @@ func TestServerRoutesRulesOfAUser(t *testing.T) {
 	})
 
 	// A user removes the annotation of the policy, and then sets the backendRefs of the managed
-	// rule. These backendRefs are restored later, because the earlier ones are no longer known.
+	// rule. These backendRefs are restored later, because the earlier backendRefs are no longer
+	// known.
 	p.updateWeb(func(u *unstructured.Unstructured) { u.SetAnnotations(nil) })
 	p.eventually("shop", "annotation", func(*v1alpha1.NetworkPolicy) bool { return len(p.readWeb().GetAnnotations()) > 0 })
 	p.editWeb(func(rules []any) {
@@ -252,8 +253,8 @@ func TestServerFollowsReleasesDuringDeletion(t *testing.T) {
 	want(t, "rule at the end", refs(p.readWeb(), "main"), "users-old=3")
 }
 
-// TestServerConflictOnAUsersRoute checks that a write to a route that has changed since it was read
-// is a conflict.
+// TestServerConflictOnAUsersRoute checks that a write to a route fails with a conflict if the route
+// has changed since it was read.
 func TestServerConflictOnAUsersRoute(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -362,7 +363,7 @@ func TestServerLeavesARuleThatIsReverted(t *testing.T) {
 }
 
 // TestServerDeletesPolicyWithUnreadableRouteAfterTheDeadline checks that a policy is deleted after the deadline even
-// though the route with its rules cannot be read.
+// if the route whose rules the policy manages cannot be read.
 func TestServerDeletesPolicyWithUnreadableRouteAfterTheDeadline(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -379,7 +380,7 @@ func TestServerDeletesPolicyWithUnreadableRouteAfterTheDeadline(t *testing.T) {
 		Client: indexed(), Live: server, Now: func() time.Time { return time.Now().Add(deletionDeadline + time.Minute) },
 		kinds: &kinds{now: time.Now, seen: map[string]seenKind{}, next: map[string]time.Time{"HTTPRoute": soon}, unread: map[string]error{"HTTPRoute": context.DeadlineExceeded}},
 	}
-	// The running controller also writes to the policy, so a conflict is retried, as a work queue does.
+	// The running controller also writes to the policy, so the test retries after a conflict, as a work queue does.
 	await.Nil(t, func(ctx context.Context) error {
 		if err := server.Get(ctx, client.ObjectKeyFromObject(policy), policy); err != nil {
 			return client.IgnoreNotFound(err)

@@ -65,8 +65,8 @@ func ownListener(secret string) *v1alpha1.DomainTLS {
 	return &v1alpha1.DomainTLS{Mode: v1alpha1.TLSListenerSet, SecretName: secret, IssuerRef: &v1alpha1.IssuerReference{Name: "ca", Kind: "ClusterIssuer"}}
 }
 
-// usersRoute is a user-managed route with two named rules with filters. One rule has a field that
-// no Go type of the project contains.
+// usersRoute is a user-managed route with two named rules. One of these rules has a filter, and a
+// field that no Go type of the project contains.
 const usersRoute = `
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute

@@ -10,7 +10,7 @@ import (
 )
 
 // TestDroppedEditForgetsNoMessage checks that the record of a message remains after an edit to the message
-// was dropped because the receiver did not accept it for 24 hours, for example because of an expired token.
+// was dropped because the receiver did not accept the edit for 24 hours, for example because of an expired token.
 // The end of the release, including its removal, is then reported by another edit to this message, so that a
 // commit on GitHub does not remain pending permanently.
 func TestDroppedEditForgetsNoMessage(t *testing.T) {
@@ -42,5 +42,5 @@ func TestDroppedEditForgetsNoMessage(t *testing.T) {
 		}
 		t.Logf("%s edits %q", j.message.Title, j.edit)
 	}
-	t.Error("no entry contains the commit whose status is pending")
+	t.Error("no job reports the removal by an edit to the pending status of the commit")
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // TestGitHubStatus checks that a release without a commit gets no commit status, and that an event reports the reason. A release with a commit
-// gets a commit status at each transition, including its removal. The status and events contain no credential.
+// gets a commit status at each transition, including the removal of the release. The status of the policy and the events contain no credential.
 func TestGitHubStatus(t *testing.T) {
 	t.Parallel()
 	const token = "github-secret-token"
@@ -90,7 +90,7 @@ func TestGitHubStatus(t *testing.T) {
 		}
 		return fmt.Errorf("events %+v", events().Items)
 	})
-	// A rollout continues with a wrong token, which is corrected later.
+	// The rollout continues while the token is wrong. The token is corrected later.
 	write(t, namespace, at(t, "approval", "1.1.0", v1alpha1.ReleasePending))
 	await.Until(t, "GitHub rejects the token", func() bool { return gitHub.Count("POST /repos/{owner}/{repo}/statuses/{sha}", 401) > 0 })
 	secret.StringData = map[string]string{"token": token}

@@ -21,7 +21,8 @@ func TestAcceptedDuringAnInvalidEdit(t *testing.T) {
 	l := newLine(t, func(string) *notify.Error { return nil })
 	policy := w.policy
 	var sent []string
-	// reconcile simulates Reconcile: it writes the plan, drops recorded results from the process, and starts and ends the jobs.
+	// reconcile simulates Reconcile: it writes the status, drops the results that the status records, starts the jobs, and
+	// waits until they end.
 	reconcile := func(reason, wrong string, now time.Time) {
 		w.state = l.state(team, "uid")
 		o := w.observe(story.Input, now)

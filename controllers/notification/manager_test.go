@@ -132,7 +132,7 @@ func (s *server) bodies(t *testing.T, last string) (out []string) {
 	return out
 }
 
-// write writes the Microservice as it is at one point of a history to a namespace.
+// write writes the Microservice to a namespace, in the state that it has at one point of a history.
 func write(t *testing.T, namespace string, m viewtest.Story) {
 	t.Helper()
 	ms := m.Input.Microservices[0].DeepCopy()
@@ -161,7 +161,7 @@ func write(t *testing.T, namespace string, m viewtest.Story) {
 	}
 }
 
-// ready waits until Ready of a policy has a reason, and returns its status.
+// ready waits until condition Ready of a policy has the given reason, and returns the status of the policy.
 func ready(t *testing.T, p *v1alpha1.NotificationPolicy, reason string) v1alpha1.NotificationPolicyStatus {
 	t.Helper()
 	await.Nil(t, func(ctx context.Context) error {
@@ -191,7 +191,7 @@ func policyOf(t *testing.T, namespace, address string, change func(*v1alpha1.Not
 	return p
 }
 
-// at returns the first point of a history at which a version's release has a status.
+// at returns the first point of a history at which a version's release has the given status.
 func at(t *testing.T, story, version string, status v1alpha1.ReleaseStatus) viewtest.Story {
 	t.Helper()
 	for _, m := range viewtest.Moments(story, "shop") {
@@ -293,7 +293,7 @@ func TestNotify(t *testing.T) {
 		return nil
 	})
 
-	// After another restart no message is sent again.
+	// After another restart, no message is sent again.
 	stop()
 	version := p.ResourceVersion
 	manage(t, namespace, namespace)
@@ -303,7 +303,7 @@ func TestNotify(t *testing.T) {
 	})
 	chat.bodies(t, "other: shop 1.0.0 is active")
 	if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil || p.ResourceVersion != version || len(chat.got()) != 5 {
-		t.Errorf("after a restart: %v, version %s, previously %s, %d messages", err, p.ResourceVersion, version, len(chat.got()))
+		t.Errorf("after a restart: error %v, resourceVersion %s, previously %s; %d messages, want 5", err, p.ResourceVersion, version, len(chat.got()))
 	}
 	out, err := env.Kubectl(t, "", "get", "ntfp", "team", "-n", namespace)
 	if row := strings.Fields(strings.Split(out, "\n")[1]); err != nil || len(row) != 6 || row[1] != "0" || row[3] != "True" || row[4] != "Succeeded" {
@@ -340,8 +340,8 @@ func TestStalled(t *testing.T) {
 	}
 }
 
-// TestNamespaceSelector checks that a policy in the manager's namespace reports the namespaces that it
-// selects, with a Secret from its own namespace.
+// TestNamespaceSelector checks that a policy in the manager's namespace reports the releases in the namespaces
+// that the policy selects, and in no other namespace.
 func TestNamespaceSelector(t *testing.T) {
 	t.Parallel()
 	namespace, own := env.Namespace(t), env.Namespace(t)

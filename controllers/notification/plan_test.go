@@ -16,12 +16,12 @@ import (
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
 
-// world is a policy with receivers that each accept either all messages or none.
+// world is a policy with receivers, each of which accepts all messages or rejects all messages.
 type world struct {
 	testing.TB
 	policy *v1alpha1.NotificationPolicy
 	state  map[string]receiverState
-	// failing contains, by name, the failing receivers and the receivers with a running task.
+	// failing contains the failures of receivers, by the name of the receiver.
 	failing map[string]string
 	// sent contains the sent messages by receiver.
 	sent map[string][]notify.Message
@@ -122,7 +122,8 @@ func TestRestarts(t *testing.T) {
 	}
 }
 
-// TestConditionAfterADrop checks that a receiver whose message was dropped remains in the condition until it accepts another message, without retries.
+// TestConditionAfterADrop checks that a receiver whose message was dropped remains in the condition until the receiver accepts another message, and
+// that the condition does not report a retry.
 func TestConditionAfterADrop(t *testing.T) {
 	t.Parallel()
 	p, o := &plan{}, &observed{policy: &v1alpha1.NotificationPolicy{}}
@@ -138,8 +139,8 @@ func TestConditionAfterADrop(t *testing.T) {
 	}
 }
 
-// TestFailingReceiver checks that a receiver that fails for a while later gets the last state of each
-// release, and does not affect other receivers.
+// TestFailingReceiver checks that a receiver that fails for a while gets the last state of each release
+// afterwards, and that it does not affect other receivers.
 func TestFailingReceiver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, v1alpha1.NotificationReceiver{Name: "chat"}, v1alpha1.NotificationReceiver{Name: "bus"})
@@ -162,7 +163,7 @@ func TestFailingReceiver(t *testing.T) {
 	delete(w.failing, "bus")
 	w.pass(last.Input, last.Now.Add(2*time.Minute))
 	w.pass(last.Input, last.Now.Add(2*time.Minute))
-	// The first release was replaced in the meantime. By default, its end is not reported.
+	// The first release was replaced in the meantime. By default, the end of a replaced release is not reported.
 	if diff := cmp.Diff([]string{"shop 1.1.0 is active and replaced 1.0.0"}, w.titles("bus")); diff != "" {
 		t.Error(diff)
 	}
@@ -266,7 +267,7 @@ func TestFullRecord(t *testing.T) {
 	if got := len(w.policy.Status.Deliveries); got != maxDeliveries || c.Reason != reasonTooManyDeliveries {
 		t.Fatalf("%d entries, Ready is %+v", got, c)
 	}
-	// The first ten releases become active.
+	// The releases of the first ten services fail.
 	now := story.Now.Add(time.Minute)
 	for i := range 10 {
 		g := &in.Microservices[i].Status.ReleaseGroups[0]

@@ -130,8 +130,8 @@ func TestForget(t *testing.T) {
 }
 
 // TestChangedReceiver checks that the task of a receiver that is changed, removed, or suspended ends, so that
-// its messages are sent to the receivers in the current specification, and that no state of a removed
-// receiver remains.
+// the remaining messages are sent only to receivers in the current specification, and that no state of a
+// removed receiver remains.
 func TestChangedReceiver(t *testing.T) {
 	t.Parallel()
 	chat := v1alpha1.NotificationReceiver{Name: "chat", URL: "https://old.example.com"}
@@ -177,7 +177,7 @@ func TestChangedReceiver(t *testing.T) {
 }
 
 // TestCorrectedReceiver checks that a receiver with a corrected specification is called without the wait
-// after earlier failures, and that its failures are forgotten.
+// that follows failures, and that the earlier failures are forgotten.
 func TestCorrectedReceiver(t *testing.T) {
 	t.Parallel()
 	wrong := v1alpha1.NotificationReceiver{Name: "chat", URL: "https://wrong.example.com"}
@@ -190,7 +190,7 @@ func TestCorrectedReceiver(t *testing.T) {
 	l.clock.SetTime(l.clock.Now().Add(-4 * time.Minute)) // soon after the last failure
 	l.renew(team, &v1alpha1.NotificationPolicySpec{Receivers: []v1alpha1.NotificationReceiver{wrong}})
 	if s := l.state(team, "uid")["chat"]; s.failure == "" || !s.next.After(l.clock.Now()) {
-		t.Errorf("a receiver that did not change: failure %q, next %s", s.failure, s.next)
+		t.Errorf("the unchanged receiver has the failure %q, and is next called at %s", s.failure, s.next)
 	}
 	right := wrong
 	right.URL = "https://right.example.com"

@@ -23,8 +23,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// serve returns a reconciler for a server with objects, which rejects some writes because a webhook is
-// unavailable.
+// serve returns a reconciler for a simulated server with objects. The interceptors can make the server reject
+// writes, as if a webhook were unavailable.
 func serve(t *testing.T, down interceptor.Funcs, objects ...client.Object) *reconciler {
 	t.Helper()
 	scheme := runtime.NewScheme()

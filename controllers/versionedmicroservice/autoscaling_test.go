@@ -17,8 +17,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// autoscaledRelease returns a release that requests 100 millicores per pod. Its autoscaler's target is half
-// of this request.
+// autoscaledRelease creates a release that requests 100 millicores per pod. It returns the release, and the
+// load, which the test sets in millicores for all pods.
 func autoscaledRelease(t *testing.T, replicas int32, autoscaling *v1alpha1.Autoscaling) (*v1alpha1.VersionedMicroservice, *atomic.Int64) {
 	t.Helper()
 	release := newRelease(namespace(t, nil), replicas)
@@ -93,7 +93,7 @@ func size(t *testing.T, release *v1alpha1.VersionedMicroservice, want int32) {
 			return text
 		}
 		if *d.Spec.Replicas != want || d.Status.AvailableReplicas != want || release.Status.Replicas != want || release.Status.Available != want {
-			return fmt.Sprintf("the Deployment should have %d replicas, has %d; the release reports %d of %d", *d.Spec.Replicas, d.Status.AvailableReplicas, release.Status.Available, release.Status.Replicas)
+			return fmt.Sprintf("the Deployment requests %d replicas, and %d replicas are available; the release reports %d of %d", *d.Spec.Replicas, d.Status.AvailableReplicas, release.Status.Available, release.Status.Replicas)
 		}
 		return ""
 	})
@@ -125,8 +125,8 @@ func held(t *testing.T, release *v1alpha1.VersionedMicroservice, least int32) {
 	})
 }
 
-// TestAutoscalingSwitchedOn tests protocol rule 6 (a): an autoscaler that is enabled, edited, and disabled
-// does not reset the replicas.
+// TestAutoscalingSwitchedOn tests protocol rule 6 (a): the number of replicas is not reset when an autoscaler is
+// enabled, edited, or disabled.
 func TestAutoscalingSwitchedOn(t *testing.T) {
 	t.Parallel()
 	release, load := autoscaledRelease(t, 3, nil)
@@ -151,10 +151,10 @@ func TestAutoscalingSwitchedOn(t *testing.T) {
 	})
 	size(t, release, 6)
 	if all := seen.all(); slices.Min(all) < 3 || !slices.IsSorted(all) {
-		t.Errorf("while scaling from 3 to 6 replicas, it had %v", all)
+		t.Errorf("while scaling from 3 to 6 replicas, the Deployment had %v replicas", all)
 	}
 
-	// The load changes nothing, so any writes by a reconcile are noticed.
+	// The load requires no further change, so reconciles must write nothing.
 	steady(t, release)
 
 	change(t, release, func(r *v1alpha1.VersionedMicroservice) { r.Spec.Availability.Autoscaling, r.Spec.Replicas = nil, 6 })
@@ -166,7 +166,7 @@ func TestAutoscalingSwitchedOn(t *testing.T) {
 	})
 	size(t, release, 6)
 	if all := seen.all(); !slices.IsSorted(all) {
-		t.Errorf("disabled at 6 replicas: it had %v", all)
+		t.Errorf("autoscaling was disabled at 6 replicas, but the Deployment had %v replicas", all)
 	}
 }
 
@@ -189,7 +189,7 @@ func TestIdleCanaryKeepsItsCapacity(t *testing.T) {
 }
 
 // TestActiveKeepsItsCapacity tests protocol rule 6 (c): the autoscaler of the active release does not remove
-// capacity that would be required if the canary was aborted. After the rollout, only the autoscaler scales
+// capacity that an abort of the canary would require. After the rollout, only the autoscaler scales
 // down.
 func TestActiveKeepsItsCapacity(t *testing.T) {
 	t.Parallel()
@@ -226,8 +226,7 @@ func TestActiveKeepsItsCapacity(t *testing.T) {
 	}
 }
 
-// TestAutoscalerIsKept checks that an autoscaler that a user edits or deletes is restored, and that an
-// autoscaler that belongs to a user is not changed.
+// TestAutoscalerIsKept checks that an autoscaler that a user edits or deletes is restored.
 func TestAutoscalerIsKept(t *testing.T) {
 	t.Parallel()
 	release, _ := autoscaledRelease(t, 2, halfUsed(4))

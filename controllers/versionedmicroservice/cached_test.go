@@ -19,7 +19,7 @@ import (
 )
 
 // TestTrimmedTemplate checks that a Deployment has the hash of its template before it is trimmed and after it is trimmed
-// once or twice: the cache trims the objects that exist at its start twice.
+// once or twice: the cache trims an object twice if the object exists when the cache starts.
 func TestTrimmedTemplate(t *testing.T) {
 	t.Parallel()
 	d := scene(2, 2).deployment
@@ -105,7 +105,7 @@ func TestReadyPodsShareTheirStatus(t *testing.T) {
 	}
 }
 
-// TestTrimmedConditions checks that a trimmed Deployment keeps the condition that shows why it has no pods, and no others.
+// TestTrimmedConditions checks that a trimmed Deployment keeps the condition that shows why it has no pods, and no other condition.
 func TestTrimmedConditions(t *testing.T) {
 	t.Parallel()
 	d := scene(2, 2).deployment
@@ -120,7 +120,7 @@ func TestTrimmedConditions(t *testing.T) {
 }
 
 // TestUntrimmed checks that the template of a trimmed Deployment is read from the API server, and that a Deployment that was changed
-// or deleted in the meantime is a conflict.
+// or deleted in the meantime causes a conflict.
 func TestUntrimmed(t *testing.T) {
 	t.Parallel()
 	complete := scene(2, 2).deployment

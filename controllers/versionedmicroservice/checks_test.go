@@ -92,7 +92,7 @@ func hooked(types ...v1alpha1.HookType) func(*v1alpha1.Microservice) {
 	}
 }
 
-// TestListenAsks checks that the requests depend only on the rollout's state.
+// TestListenAsks checks which measurements and hook calls are requested in each state of a rollout.
 func TestListenAsks(t *testing.T) {
 	t.Parallel()
 	both := func(more ...func(*v1alpha1.Microservice)) func(*v1alpha1.Microservice) {
@@ -151,7 +151,7 @@ func TestListenAsks(t *testing.T) {
 	}
 }
 
-// player simulates reconciles, each of which writes the results of the previous reconcile.
+// player simulates reconciles, each of which reads the status that the previous reconcile wrote.
 type player struct {
 	*testing.T
 	o      *observed
@@ -267,8 +267,8 @@ func TestMetricsWithoutHooks(t *testing.T) {
 	p.want(61*time.Second, "step 1 Failed 0/1")
 }
 
-// TestHooksWithoutMetrics checks that hooks have rounds without metrics, that the first round starts immediately,
-// and that each failure counts.
+// TestHooksWithoutMetrics checks that hooks have rounds even if there are no metrics, that the first round
+// starts immediately, and that each failure counts.
 func TestHooksWithoutMetrics(t *testing.T) {
 	t.Parallel()
 	p := playWay(t, hooked(v1alpha1.HookRollout))
@@ -359,7 +359,8 @@ func TestFailuresAreOfTheRun(t *testing.T) {
 	p.want(5*time.Minute, "step 1 Running 0/0")
 }
 
-// TestGateDoesNotCountAsFailure checks that a gate reports its answer, does not count against the allowed failures, and that a positive answer is final.
+// TestGateDoesNotCountAsFailure checks that a gate reports the answer of its hook, that a negative answer does not count as a failure, and that a
+// positive answer is final.
 func TestGateDoesNotCountAsFailure(t *testing.T) {
 	t.Parallel()
 	p := playWay(t, func(ms *v1alpha1.Microservice) {

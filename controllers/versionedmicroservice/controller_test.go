@@ -69,8 +69,8 @@ func deploymentOf(release *v1alpha1.VersionedMicroservice) *appsv1.Deployment {
 	return &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: release.Name, Namespace: release.Namespace}}
 }
 
-// reads waits until the release's status, in the form "<ready> <condition>=<status> … failure", equals the
-// wanted text.
+// reads waits until the release's status, in the form "<ready> <condition>=<status>/<reason> … <failure>",
+// equals the wanted text.
 func reads(t *testing.T, release *v1alpha1.VersionedMicroservice, want string) {
 	t.Helper()
 	eventually(t, func() string {
@@ -149,11 +149,11 @@ func TestLifeOfARelease(t *testing.T) {
 	if release.Status.Image != "registry.example.com/shop:1.0.0" || release.Status.Selector != "hlnr.io/release="+releaseName || release.Status.Replicas != 2 {
 		t.Errorf("status: %+v", release.Status)
 	}
-	// The writes at the start and at the end of the rollout. The Deployment may report its two pods one after the other.
+	// These are the writes at the start and at the end of the rollout. The Deployment may report its two pods one after the other.
 	steady(t, release)
 	writes := world.writes.in(release.Namespace)
 	if diff := cmp.Diff([]string{"create", "patch status"}, slices.Compact(slices.Clone(writes))); diff != "" || len(writes) > 6 {
-		t.Errorf("writes from creation to available: %v (-want +got):\n%s", writes, diff)
+		t.Errorf("writes from the creation until the release is available: %v (-want +got):\n%s", writes, diff)
 	}
 
 	d := deploymentOf(release)
@@ -446,7 +446,7 @@ func TestRolloutStateIsMirrored(t *testing.T) {
 }
 
 // TestReadinessFailing checks that a release whose container runs but never becomes ready reports the failed
-// probe and its answer before the deadline, and even after its pods are deleted.
+// probe and the probe's answer before the deadline, and also after the pods of the release are deleted.
 func TestReadinessFailing(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t, nil)

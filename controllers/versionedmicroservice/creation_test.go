@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// pending returns a pod with the given age on a node, with the statuses of its containers.
+// pending returns a pod of the given age that is assigned to a node, with the given container statuses.
 func pending(age time.Duration, containers ...corev1.ContainerStatus) corev1.Pod {
 	return corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(noon.Add(-age))},
@@ -22,12 +22,12 @@ func pending(age time.Duration, containers ...corev1.ContainerStatus) corev1.Pod
 	}
 }
 
-// waits returns a container for which the kubelet waits.
+// waits returns the status of a container that waits for the given reason.
 func waits(name, reason string) corev1.ContainerStatus {
 	return corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}
 }
 
-// runs returns a container that has run for the given time and is not ready.
+// runs returns the status of a container that has run for the given time and is not ready.
 func runs(name string, since time.Duration) corev1.ContainerStatus {
 	return corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon.Add(-since))}}}
 }

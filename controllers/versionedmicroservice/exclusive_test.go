@@ -93,7 +93,7 @@ func TestExclusive(t *testing.T) {
 	reads(t, old, "1/1 "+isAvailable)
 }
 
-// withoutPods checks that a waiting release has a Deployment without replicas, whose template the API server has accepted.
+// withoutPods checks that a waiting release has a Deployment without replicas: the API server has accepted the template.
 func withoutPods(t *testing.T, release *v1alpha1.VersionedMicroservice) {
 	t.Helper()
 	eventually(t, func() string {
@@ -109,7 +109,7 @@ func withoutPods(t *testing.T, release *v1alpha1.VersionedMicroservice) {
 }
 
 // TestExclusiveInvalidTemplate checks that a release whose Deployment the API server rejects reports this
-// error, and does not report that it waits for the other release, so that the other release keeps its pods.
+// error, and not that it waits for the other release. The other release therefore keeps its pods.
 func TestExclusiveInvalidTemplate(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t, nil)
@@ -130,7 +130,8 @@ func TestExclusiveInvalidTemplate(t *testing.T) {
 	})
 }
 
-// TestExclusiveEvictedPod checks that a release does not wait for a pod whose containers have ended and that remains as an object.
+// TestExclusiveEvictedPod checks that a release does not wait for a pod whose containers have ended, even if the Pod
+// object still exists.
 func TestExclusiveEvictedPod(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t, nil)
@@ -161,8 +162,8 @@ func TestExclusiveEvictedPod(t *testing.T) {
 }
 
 // TestExclusiveNeverOverlaps checks that pods of two releases of a group never exist at the same time,
-// regardless of the order in which three releases are scaled, and even if plans based on outdated facts let
-// two releases have pods.
+// regardless of the order in which three releases are scaled, and even if plans that are based on outdated
+// facts scale up two releases.
 func TestExclusiveNeverOverlaps(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t, nil)
@@ -220,7 +221,7 @@ func TestExclusiveNeverOverlaps(t *testing.T) {
 		if random.IntN(3) == 0 {
 			eventually(t, func() string {
 				if n := len(podsOf(t, b)); n == 0 {
-					return "the only release that should have pods has none"
+					return "the only release that should have pods has no pods"
 				}
 				return ""
 			})
@@ -233,8 +234,8 @@ func TestExclusiveNeverOverlaps(t *testing.T) {
 	}
 }
 
-// TestExclusiveReads checks that only a release of an exclusive group that is about to get its first pods lists other
-// releases.
+// TestExclusiveReads checks that, in an exclusive group, only a release that is about to get its first pods lists the
+// other releases.
 func TestExclusiveReads(t *testing.T) {
 	release := exclusiveRelease("shop", 0, 1)
 	scaled, kept := int32(0), int32(1)

@@ -26,7 +26,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// receiver answers hooks as a test configures, and records the requests.
+// receiver answers hook calls with the status codes that a test sets, and records the calls.
 type receiver struct {
 	*httptest.Server
 	key string
@@ -80,7 +80,8 @@ func (r *receiver) of(name string) []hook.Body {
 	return slices.DeleteFunc(slices.Clone(r.calls), func(b hook.Body) bool { return b.Name != name })
 }
 
-// signed returns a hook that calls the receiver at a short interval.
+// signed returns a hook that calls the receiver with a signature. Hooks that are called repeatedly have a short
+// interval.
 func (r *receiver) signed(t v1alpha1.HookType) v1alpha1.Hook {
 	h := v1alpha1.Hook{
 		Name: strings.ToLower(string(t)), Type: t, URL: r.URL, Timeout: "1m",
@@ -149,7 +150,7 @@ func (s *stage) write(row v1alpha1.Release, run *v1alpha1.Rollout) {
 	})
 }
 
-// hook waits until a hook has a phase in the release's status.
+// hook waits until a hook has the given phase in the release's status.
 func (s *stage) hook(name string, want v1alpha1.HookPhase) v1alpha1.HookStatus {
 	s.t.Helper()
 	var got v1alpha1.HookStatus
@@ -203,7 +204,7 @@ func TestHooksOfARelease(t *testing.T) {
 		t.Errorf("the release has status %s, step %q", s.release.Status.Release, s.release.Status.Step)
 	}
 
-	t.Log("a gate that responds with the same rejection causes no write")
+	t.Log("the same rejection of a gate causes no write")
 	calls := 0
 	eventually(t, func() string { // the last write after the answer may come later
 		written := len(world.writes.in(s.release.Namespace))
@@ -265,8 +266,8 @@ func TestHooksOfARelease(t *testing.T) {
 	}
 }
 
-// TestHooksAfterARestart checks that another manager continues from the status: it repeats calls without an
-// answer, with the same ID, but does not repeat calls with an answer.
+// TestHooksAfterARestart checks that another manager continues from the status: it repeats unanswered calls
+// with the same ID, and does not repeat answered calls.
 func TestHooksAfterARestart(t *testing.T) {
 	t.Parallel()
 	r := receive(t, "a key")
@@ -312,7 +313,7 @@ func TestHooksAfterARestart(t *testing.T) {
 		t.Errorf("one call has the IDs %v", ids)
 	}
 	if n := len(asks.hooks.Outcomes(client.ObjectKeyFromObject(s.release))); n != 1 {
-		t.Errorf("the next manager has made %d calls, want only the unanswered one", n)
+		t.Errorf("the next manager has made %d calls, want only the unanswered call", n)
 	}
 }
 
@@ -365,8 +366,8 @@ func TestHookWithoutItsSecret(t *testing.T) {
 	}
 }
 
-// TestHookThatCannotBeCalled checks that a hook that the manager must not call is reported only once, and
-// that a corrected hook is called immediately, regardless of its interval.
+// TestHookThatCannotBeCalled checks that a hook that the manager must not call is reported, and that the
+// corrected hook is called immediately, regardless of its interval.
 func TestHookThatCannotBeCalled(t *testing.T) {
 	t.Parallel()
 	r := receive(t, "a key")
@@ -551,11 +552,11 @@ func TestHooksOfTheEndOfAPreview(t *testing.T) {
 	cached(t, s.ms)
 	pass(t, s.release, 2)
 	if n := len(r.of("postpreview")); n > 0 {
-		t.Errorf("the hook was called %d times while a pod is terminating", n)
+		t.Errorf("the hook was called %d times while a pod was terminating", n)
 	}
 	change(t, pod, func(p *corev1.Pod) { p.Finalizers = nil })
 	if got := s.hook("postpreview", v1alpha1.HookDelivered); got.Since == nil || !got.Since.Time.Equal(since.Time) {
-		t.Errorf("the status of the hook is %+v, want a status for %s", got, since)
+		t.Errorf("the status of the hook is %+v, want a status since %s", got, since)
 	}
 	steady(t, s.release)
 	if n := len(r.of("postpreview")); n != 1 {

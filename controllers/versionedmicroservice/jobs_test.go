@@ -28,7 +28,7 @@ func (s *stage) jobs() []batchv1.Job {
 	return list.Items
 }
 
-// end simulates the kubelet: the pods of the only Job end with an exit code and a termination message.
+// end simulates the kubelet: the pod of the only Job ends with an exit code and a termination message.
 func (s *stage) end(code int32, message string) {
 	s.t.Helper()
 	eventually(s.t, func() string {
@@ -132,7 +132,7 @@ func TestJobOpensAGate(t *testing.T) {
 	}
 }
 
-// TestJobEndsAGate checks that a failed Job is a final rejection, and that the status and an event show the end of its log.
+// TestJobEndsAGate checks that a failed Job is a final rejection, and that the status shows the end of the Job's log.
 func TestJobEndsAGate(t *testing.T) {
 	t.Parallel()
 	s := newStage(t, migration())

@@ -143,8 +143,8 @@ func TestCallsThatDoNotWaitForJobs(t *testing.T) {
 }
 
 // TestCreatedJobIsInTheStatus checks that the status that a reconcile writes after it created a Job counts
-// the Job and contains its name, although the Job is not in the cache. The release is therefore not deleted
-// with the Job, and a reverse migration does not start while the Job is running.
+// the Job and contains its name, although the Job is not in the cache. Therefore, while the Job is running, the
+// release is not deleted, and a reverse migration does not start.
 func TestCreatedJobIsInTheStatus(t *testing.T) {
 	t.Parallel()
 	o := migrating(t)
@@ -162,7 +162,7 @@ func TestCreatedJobIsInTheStatus(t *testing.T) {
 	}
 	o.release.Status, o.jobs = next, nil
 	if err := r.findJobs(t.Context(), o); err != nil || len(o.jobs) != 1 {
-		t.Errorf("a reconcile whose cache does not contain the Job finds %d, %v", len(o.jobs), err)
+		t.Errorf("a reconcile whose cache does not contain the Job finds %d Jobs, error %v", len(o.jobs), err)
 	}
 }
 
@@ -183,7 +183,7 @@ func TestJobThatIsNotInTheStatus(t *testing.T) {
 	}
 }
 
-// revertCommand returns the script from the guide about migrations that decides whether to revert a migration.
+// revertCommand returns the script that decides whether to revert a migration, from the guide about migrations.
 func revertCommand(t *testing.T) string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/how-to/database-migration.md")
@@ -307,7 +307,7 @@ func TestRevertOfTheGuide(t *testing.T) {
 			fail(o, "Unhealthy")
 			o.jobs = nil
 		}, false},
-		"reverted, retried during a pause, and aborted before its end": {func(o *observed) {
+		"reverted, retried during a pause, and aborted before the end of the pause": {func(o *observed) {
 			o.jobs[0].end(at)
 			pass(o)
 			fail(o, "AnalysisFailed")

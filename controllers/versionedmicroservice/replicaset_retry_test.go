@@ -177,8 +177,8 @@ func retryOfText(text string) retry {
 	return retryOf(d)
 }
 
-// TestRetryWhileAWebhookIsDown checks an admission webhook that is unavailable and then responds again while
-// the back-off of the ReplicaSet is long. The cause is external, and a retry is requested.
+// TestRetryWhileAWebhookIsDown checks an admission webhook that is unavailable, and that is deleted while the
+// back-off of the ReplicaSet is long. The cause is external, and a retry is requested.
 func TestRetryWhileAWebhookIsDown(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t, nil)

@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/internal/hook"
 )
 
-// loaded adds a load test to each round, as a Job.
+// loaded adds a Job with a load test to each round.
 func loaded(ms *v1alpha1.Microservice) {
 	ms.Spec.UpdateStrategy.Canary.Hooks = []v1alpha1.Hook{{Name: "load", Type: v1alpha1.HookRollout, Job: &v1alpha1.HookJob{Command: []string{"/load"}}}}
 }
@@ -44,8 +44,8 @@ func TestFinishedJobsOfRounds(t *testing.T) {
 	}
 }
 
-// TestRequeueForAJobWithoutANode checks that the release is requeued, because no event reports that a pod
-// that should have ended still has no node.
+// TestRequeueForAJobWithoutANode checks that the release is requeued for the time at which a Job whose pod has
+// no node counts as not started, because no event reports this.
 func TestRequeueForAJobWithoutANode(t *testing.T) {
 	t.Parallel()
 	o := rolloutScene(loaded)

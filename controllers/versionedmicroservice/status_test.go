@@ -23,7 +23,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// scene returns a release with a Deployment, with the given numbers of wanted and available replicas.
+// scene returns a release with a Deployment that has the given numbers of wanted and available replicas.
 func scene(wanted, available int32) *observed {
 	release := newRelease("default", wanted)
 	release.UID, release.Generation = "release", 3
@@ -45,7 +45,7 @@ func inRollout(row v1alpha1.Release, run *v1alpha1.Rollout) *v1alpha1.Microservi
 	return ms
 }
 
-// autoscaled returns an edit that adds an autoscaler with a minimum of replicas to a release.
+// autoscaled returns an edit that adds an autoscaler with the given minimum number of replicas to a release.
 func autoscaled(least int32) func(*observed) {
 	return func(o *observed) {
 		o.release.Spec.Replicas = least
@@ -53,8 +53,8 @@ func autoscaled(least int32) func(*observed) {
 	}
 }
 
-// rejected changes a release to one that is being rolled out and whose Deployment was rejected at noon. The
-// current Deployment was created later, after the given duration.
+// rejected changes a release so that it is being rolled out, and its Deployment was rejected at noon. The
+// current Deployment was created the given duration after noon.
 func rejected(o *observed, hash string, after time.Duration) {
 	o.release.Status = v1alpha1.VersionedMicroserviceStatus{Failure: v1alpha1.FailureForbidden, Message: "denied by policy", TemplateHash: hash}
 	o.release.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionTrue, Reason: v1alpha1.FailureForbidden, LastTransitionTime: metav1.NewTime(noon)}}
@@ -274,7 +274,7 @@ func decides(t *testing.T, seen *observed, want string) {
 	}
 }
 
-// TestDecide checks plans, for complete Deployments and for Deployments as in the cache.
+// TestDecide checks plans for complete Deployments, and for trimmed Deployments as in the cache.
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	with := func(o *observed, edit func(*observed)) *observed { edit(o); return o }
@@ -374,8 +374,8 @@ func TestHooksThatCannotBeCalled(t *testing.T) {
 	}
 }
 
-// TestTransitionOfHooks checks that another message for the same rejection is not a transition, so its write
-// is delayed.
+// TestTransitionOfHooks checks that another message for the same rejection is not a transition, so the write of
+// the message is delayed.
 func TestTransitionOfHooks(t *testing.T) {
 	t.Parallel()
 	asked := v1alpha1.HookStatus{Name: "a", Type: v1alpha1.HookConfirmPromotion, ID: "a", Phase: v1alpha1.HookWaiting}

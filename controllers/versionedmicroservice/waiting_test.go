@@ -82,11 +82,11 @@ func TestWaitToWrite(t *testing.T) {
 			next := *o.release.Status.DeepCopy()
 			test.edit(o, &next)
 			if got := r.waitToWrite(o, next); got != test.want {
-				t.Fatalf("it waits for %s, want %s", got, test.want)
+				t.Fatalf("the write is delayed for %s, want %s", got, test.want)
 			}
 			clock.Step(test.want + time.Second)
 			if got := r.waitToWrite(o, next); got != 0 {
-				t.Errorf("the check waits for another %s", got)
+				t.Errorf("the write is delayed for another %s", got)
 			}
 		})
 	}

@@ -123,7 +123,8 @@ func (b *bench) first(ctx context.Context, where string, args ...string) error {
 	return nil
 }
 
-// watch measures the time from a change to a service to the line that shows it, and the memory.
+// watch measures the time from a change to a service until tree --watch prints the line that shows the change, and the
+// memory of tree --watch.
 func (b *bench) watch(ctx context.Context, where, name string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

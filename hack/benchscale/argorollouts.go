@@ -151,7 +151,7 @@ func serviceOf(namespace, app, name string) client.Object {
 	}
 }
 
-// ingress returns an Ingress from a service's host to a Service.
+// ingress returns an Ingress that routes a service's host to a Service.
 func ingress(namespace, name, service string) client.Object {
 	class, prefix := "nginx", networkingv1.PathTypePrefix
 	return &networkingv1.Ingress{

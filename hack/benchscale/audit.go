@@ -15,7 +15,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// request is one line of the audit log, with the fields that are counted.
+// request is one line of the audit log, with the fields that the counts use.
 type request struct {
 	at       time.Time
 	agent    string
@@ -41,7 +41,8 @@ func (r request) writes() bool {
 func (r request) reads() bool { return r.verb == "get" || r.verb == "list" }
 
 // budgeted reports whether the request is for a Deployment, ReplicaSet, EndpointSlice or PodDisruptionBudget, or for the status of one of them.
-// The budget of the writes that follow counts these; pods, Endpoints and events are counted only in the total.
+// These requests count against the budget of the writes that follow; requests for pods, Endpoints and
+// events count only in the total.
 func (r request) budgeted() bool {
 	object, _, _ := strings.Cut(r.resource, "/")
 	switch object {

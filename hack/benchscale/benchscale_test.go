@@ -88,7 +88,7 @@ func TestQueueSince(t *testing.T) {
 		t.Errorf("-want +got\n%s", diff)
 	}
 	if got := before.since(before).WaitedP99; got != 0 {
-		t.Errorf("nothing waited, but the 99th percentile is below %g s", got)
+		t.Errorf("nothing waited, but the upper bound of the 99th percentile is %g s, want 0", got)
 	}
 }
 

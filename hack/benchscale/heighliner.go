@@ -69,7 +69,7 @@ func (h *heighliner) start(ctx context.Context, p *plane) (*process, error) {
 	if h.metricsAddr, err = freeAddress(); err != nil {
 		return nil, err
 	}
-	// Leader election is disabled, because on an overloaded machine the manager would fail to renew its Lease and end.
+	// Leader election is disabled, because on an overloaded machine the manager would fail to renew its Lease, and would then end.
 	arguments := []string{
 		"--kubeconfig=" + config, "--leader-election-namespace=" + systemNamespace, "--health-probe-bind-address=" + probes,
 		"--metrics-bind-address=" + h.metricsAddr, "--metrics-insecure", "--outbound-allow=127.0.0.1",

@@ -17,7 +17,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// shared is the only repository that exists. Requests for other repositories read it.
+// shared is the only repository that exists. Requests for other repositories read this repository.
 const shared = "shared"
 
 // images is a registry in this process. Every repository contains the same tags, so that one push offers a version to all services.
@@ -47,7 +47,7 @@ func (r *images) repository(service string) string {
 	return strings.TrimPrefix(r.server.URL, "http://") + "/" + service
 }
 
-// push pushes an image with a tag, which appears in every repository.
+// push pushes an image with a tag. The tag appears in every repository.
 func (r *images) push(tag string) error {
 	image, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{
 		OS: "linux", Architecture: "amd64", RootFS: v1.RootFS{Type: "layers"}, Config: v1.Config{Labels: map[string]string{"tag": tag}},
@@ -83,7 +83,7 @@ func (r *images) count(req *http.Request) {
 	r.requests[kind]++
 }
 
-// reset returns the requests since the last reset, by kind.
+// reset returns the numbers of requests since the last reset, by kind.
 func (r *images) reset() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

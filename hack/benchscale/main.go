@@ -73,7 +73,7 @@ func (o *options) register(f *flag.FlagSet) {
 	f.StringVar(&o.manager, "manager", "bin/heighliner", "binary of the manager")
 	f.StringVar(&o.arguments, "manager-arguments", "", "additional arguments of the manager, separated by spaces")
 	f.StringVar(&o.output, "o", "", "file to write the results to, as JSON")
-	f.StringVar(&o.profiles, "profiles", "", "folder to write CPU profiles of the manager to, several for each phase, and one heap profile")
+	f.StringVar(&o.profiles, "profiles", "", "folder for profiles of the manager: several CPU profiles for each phase, and one heap profile")
 	f.StringVar(&o.comment, "comment", "", "text to add to the results, such as the commit")
 	f.BoolVar(&o.keep, "keep", false, "keep the folder with the logs; it is always kept after a failure")
 	f.StringVar(&o.peer, "peer", "", "product to compare with: argo-rollouts or flagger")

@@ -35,7 +35,7 @@ type phaseResult struct {
 	Name string `json:"name"`
 	// Services is the number of services that were changed, or that existed in a phase without changes.
 	Services int `json:"services"`
-	// Reached is the time from the first change until the last service reached the goal. AfterLast is the time from the last change until then.
+	// Reached is the time from the first change until the last service reached the goal. AfterLast is the time from the last change until the goal was reached.
 	Reached   float64 `json:"reachedSeconds"`
 	AfterLast float64 `json:"afterLastSeconds"`
 	// Seconds is the time until the goal, or the duration of a phase without changes.
@@ -44,7 +44,7 @@ type phaseResult struct {
 	Settled bool `json:"settled"`
 	// Writes and Reads are the numbers of requests of the product until there were no more writes, without requests for Leases.
 	// Refused is the number of writes with an error response. Follow is the number of writes by kube-controller-manager. FollowBudgeted
-	// is the number of those writes that are to Deployments, ReplicaSets, EndpointSlices and PodDisruptionBudgets.
+	// is the number of these writes to Deployments, ReplicaSets, EndpointSlices and PodDisruptionBudgets.
 	Writes         int `json:"writes"`
 	Refused        int `json:"refused"`
 	Reads          int `json:"reads"`
@@ -160,7 +160,7 @@ func (r *phaseResult) each(n float64) float64 { return n / float64(r.Services) }
 
 func (r *report) table(b *strings.Builder, p *productResult) {
 	fmt.Fprintf(b, "\n%s, services: %d, namespaces: %d. Writes, reads and CPU are per service, until there were no more writes.\n\n", p.Name, r.Services, r.Namespaces)
-	fmt.Fprintln(b, "| phase | seconds | after the last change | writes | refused | writes that follow | to workloads and EndpointSlices | reads | CPU ms | CPU ms until reached | memory MiB | registry |")
+	fmt.Fprintln(b, "| phase | seconds | after the last change | writes | refused | writes that follow | writes that follow, to workloads and EndpointSlices | reads | CPU ms | CPU ms until reached | memory MiB | registry |")
 	fmt.Fprintln(b, "|---|---|---|---|---|---|---|---|---|---|---|---|")
 	for _, x := range p.Phases {
 		registry := 0
@@ -192,7 +192,7 @@ func (r *report) podTimes(b *strings.Builder) {
 func (r *report) comparison(b *strings.Builder) {
 	fmt.Fprintf(b, "\nSide by side, per service\n\n| phase |")
 	for _, p := range r.Products {
-		fmt.Fprintf(b, " %s: seconds | writes | with what follows | what follows to workloads and EndpointSlices | reads | CPU ms | MiB |", p.Name)
+		fmt.Fprintf(b, " %s: seconds | writes | with writes that follow | writes that follow, to workloads and EndpointSlices | reads | CPU ms | MiB |", p.Name)
 	}
 	fmt.Fprintf(b, "\n|---|%s\n", strings.Repeat("---|", 7*len(r.Products)))
 	for _, x := range r.Products[0].Phases {

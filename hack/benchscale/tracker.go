@@ -104,14 +104,16 @@ func (t *tracker) aim(goal func(client.Object) bool) {
 	}
 }
 
-// progress returns the number of objects that have reached the goal, and the time at which the last of them did.
+// progress returns the number of objects that have reached the goal, and the time at which the last of these
+// objects reached it.
 func (t *tracker) progress() (int, time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.reached), t.last
 }
 
-// await waits until n objects have reached the goal, and returns the time at which the last of them did. It reports progress every ten seconds.
+// await waits until n objects have reached the goal, and returns the time at which the last of these objects reached it. It reports progress
+// every ten seconds.
 func (t *tracker) await(ctx context.Context, n int, patience time.Duration, failed func() error, say func(string, ...any)) (time.Time, error) {
 	began, reported := time.Now(), time.Now()
 	for {

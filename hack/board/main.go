@@ -150,7 +150,7 @@ func toggle(ctx context.Context, store *cluster.Store) {
 	}
 }
 
-// tiers are the labels of services that a freeze selects.
+// tiers are the values of the label by which a freeze selects services, by service.
 var tiers = map[string]string{"loyalty": "sales", "pricing": "sales", "orders": "sales"}
 
 // freezes returns two freezes for the services: one is in effect and blocks a service, and the other is planned.
@@ -176,7 +176,7 @@ var inProgress = map[string]bool{"second step": true, "analysis": true}
 // timestamp matches the times in a history.
 var timestamp = regexp.MustCompile(`"2030-01-31T[0-9:.]+Z"`)
 
-// until moves the times of a history so that the history ends at a time on the same day.
+// until moves the times of a history so that the history ends at the given time, which must be on the same day.
 func until(s viewtest.Story, end time.Time) viewtest.Story {
 	by := end.Sub(s.Now)
 	move(&s.Input.Microservices, by)

@@ -45,7 +45,7 @@ import (
 )
 
 var (
-	pictures = flag.String("pictures", "", "folder for the pictures of the tour, from the root of the repository; by default no pictures are written")
+	pictures = flag.String("pictures", "", "folder for the pictures of the tour, relative to the root of the repository; by default no pictures are written")
 	axe      = flag.String("axe", "", "file axe.min.js of axe-core, with which pages are checked for accessibility")
 	onNode   = flag.Bool("node", false, "start no API server, for TestNode on the local cluster")
 	binary   = flag.String("heighliner", "bin/heighliner", "binary of the manager")
@@ -133,7 +133,7 @@ func (l *line) add(conn net.Conn) bool {
 	return !l.cut
 }
 
-// set closes all connections and rejects new ones, or accepts connections again.
+// set closes all connections and rejects new connections if cut is true. Otherwise, it accepts connections again.
 func (l *line) set(cut bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -293,7 +293,8 @@ func TestBoard(t *testing.T) {
 	ana.picture("tour-service.png")
 	ana.accessible("service")
 
-	// The page shows that its stream is interrupted. It then resumes the stream with the changes in between.
+	// The page shows that its stream is interrupted. It then resumes the stream, and shows the change that was made in the
+	// meantime.
 	s.line.set(true)
 	bob.sees("not connected, trying again")
 	kube.Edit(t, namespace, "shop", "test", func(spec *v1alpha1.MicroserviceSpec) { spec.Paused = true })
@@ -304,7 +305,8 @@ func TestBoard(t *testing.T) {
 	bob.sees("step 2 of 2")
 	bob.sees("Weights of 1.x")
 
-	// Ana creates and ends a freeze with the form in the panel. Bob is not allowed to.
+	// Ana creates and ends a freeze with the form in the panel. Bob is not allowed to create or
+	// end a freeze.
 	ana.do("open the form", chromedp.Navigate(s.url+"/freezes"), chromedp.Click(`a[data-act][href^="/freezes/freeze"]`), chromedp.WaitVisible("dialog[open] .act"))
 	ana.accessible("form of a freeze")
 	ana.do("fill in the form", chromedp.SendKeys("dialog input[name=reason]", "trade fair"), chromedp.SendKeys("dialog input[name=until]", "4h"), chromedp.Click("dialog form button"), chromedp.WaitVisible("dialog button.primary"))

@@ -447,7 +447,7 @@ func (n *node) killBoard() {
 	}
 }
 
-// selfSigned returns a certificate for a host and an IP address that is valid for a day, and its key.
+// selfSigned returns a certificate that is valid for a day, for a host and an IP address, and the key of the certificate.
 func (n *node) selfSigned(ip net.IP, host string) (certificate, private []byte) {
 	n.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

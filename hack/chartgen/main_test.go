@@ -32,8 +32,8 @@ func TestUpToDate(t *testing.T) {
 	}
 }
 
-// TestRun tests that run writes the output of generate. A second run changes no generated files, and removes
-// files that are not generated.
+// TestRun tests that run writes the output of generate. A second run restores edited files, and removes files
+// that are not generated.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	root := copied(t)
@@ -55,7 +55,7 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(first, second); diff != "" || len(first) < 10 {
-		t.Errorf("%d files, after the second run (-first +second):\n%s", len(first), diff)
+		t.Errorf("%d files after the first run, which the second run must not change (-first +second):\n%s", len(first), diff)
 	}
 }
 

@@ -41,8 +41,8 @@ const (
 	maxContainerName = 63
 )
 
-// anyQuantity is the pattern that controller-gen writes for a quantity. The number of digits in an exponent is the only difference to its replacements, because
-// a quantity with a fraction in its exponent cannot be parsed.
+// anyQuantity is the pattern that controller-gen writes for a quantity. The replacements of this pattern differ only in the number of digits in an exponent,
+// because a quantity with a fraction in its exponent cannot be parsed.
 const anyQuantity = `^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$`
 
 // bound limits quantities.
@@ -52,8 +52,8 @@ type bound struct {
 	length int
 }
 
-// users is the bound for quantities that users write, and canonical the bound in VersionedMicroservices, into which the manager writes the canonical forms of
-// these quantities: they can be longer by a suffix and by a digit in the exponent.
+// users is the bound for quantities that users write. canonical is the bound in VersionedMicroservices, into which the manager writes the canonical forms of
+// these quantities. A canonical form can be longer by a suffix and by a digit in the exponent.
 var (
 	users     = bound{`^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?0*[0-9]{1,2}))?$`, 32}
 	canonical = bound{`^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]{1,3}))?$`, 40}
@@ -174,7 +174,7 @@ func boundQuantities(value any, by bound) {
 	boundQuantities(schema["additionalProperties"], by)
 }
 
-// stripBelow strips the schemas below a schema, and keeps its own description.
+// stripBelow strips the schemas below a schema, and keeps the description of the schema itself.
 func stripBelow(schema map[string]any) {
 	if properties, ok := schema["properties"].(map[string]any); ok {
 		for _, p := range properties {

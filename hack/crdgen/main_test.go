@@ -123,7 +123,7 @@ func (b bound) accepts(q string) bool {
 	return len(q) <= b.length && regexp.MustCompile(b.pattern).MatchString(q)
 }
 
-// TestQuantities checks which quantities the definitions accept, and that a release accepts their canonical forms.
+// TestQuantities checks which quantities the definitions accept, and that a release accepts the canonical forms of these quantities.
 func TestQuantities(t *testing.T) {
 	valid := []string{"1", "500m", "0.5", ".5", "1.", "-1", "+2", "128Mi", "1.5Gi", "1e3", "1E-3", "1e003", "10n", "9e99", "1000e99", "100000000000000000000000000000m",
 		"96499999993199099990009099999.90", "080905960009507809000989.07909e1"}

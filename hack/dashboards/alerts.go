@@ -26,7 +26,7 @@ type rule struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// subject names the group of an alert, from its labels if there are metrics by name.
+// subject names the release group of an alert. The name comes from the labels of the alert if there are metrics by name.
 const subject = `{{ with $labels.microservice }}Group {{ $labels.group }} of {{ $labels.namespace }}/{{ . }}{{ else }}A release group{{ end }}`
 
 // alert returns an alert whose runbook is the given page.
@@ -37,8 +37,8 @@ func alert(name, page, severity, wait, summary, description string, expr ...stri
 	}
 }
 
-// inState returns the lines of an expression that is true for groups that are in one of some states for longer than a few seconds.
-// It is by name or, if there are no metrics by name, over all groups.
+// inState returns the lines of an expression that is true for groups that have been in one of the given states for more than the
+// given number of seconds. The expression has one result for each group or, if there are no metrics by name, for each state.
 func inState(states string, seconds int) []string {
 	return []string{
 		fmt.Sprintf(`((time() - max by (namespace, microservice, group) (heighliner_group_state_since_timestamp_seconds)) > %d)`, seconds),
@@ -47,8 +47,8 @@ func inState(states string, seconds int) []string {
 	}
 }
 
-// inCondition returns the lines of an expression that is true for ImagePolicies or NetworkPolicies with a condition that is False.
-// It is by name or, if there are no metrics by name, true if any object has such a condition.
+// inCondition returns the lines of an expression that is true for ImagePolicies or NetworkPolicies whose given condition is False.
+// The expression has one result for each object or, if there are no metrics by name, one result for all objects.
 func inCondition(kind, condition string) []string {
 	return []string{
 		fmt.Sprintf(`max by (namespace, name, reason) (heighliner_policy_condition{kind="%s",condition="%s"}) == 0`, kind, condition),
@@ -82,8 +82,8 @@ func failedShare(window string) string {
 	return sum(func(_, failed string) string { return failed }) + " / " + sum(func(all, _ string) string { return all })
 }
 
-// burnt returns an expression for a budget of 1% failed calls. It is true while the budget is consumed at a multiple of its
-// rate, both in a long and in a short window.
+// burnt returns an expression for a budget of 1% failed calls. The expression is true while the share of failed calls exceeds
+// the given multiple of the budget in both a long and a short window.
 func burnt(times float64, long, short string) string {
 	return fmt.Sprintf("%s > %g\nand %s > %g", failedShare(long), times*0.01, failedShare(short), times*0.01)
 }

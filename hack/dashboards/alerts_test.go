@@ -39,7 +39,7 @@ func TestAlerts(t *testing.T) {
 	for _, r := range alerts()[0].Rules {
 		silent, fires := "{alertname: "+r.Alert+", eval_time", "- alertname: "+r.Alert+"\n"
 		if !bytes.Contains(tests, []byte(silent)) || !bytes.Contains(tests, []byte(fires)) {
-			t.Errorf("%s needs a unit test in which it fires, and a unit test in which it does not", r.Alert)
+			t.Errorf("%s needs a unit test in which it fires, and a unit test in which it does not fire", r.Alert)
 		}
 	}
 }

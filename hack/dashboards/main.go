@@ -2,8 +2,8 @@
 //
 //	dashboards ROOT
 //
-// It writes config/components/alerts and config/components/dashboards below the folder ROOT, and a copy of the dashboards for
-// the chart, which cannot read files outside its folder.
+// It writes config/components/alerts and config/components/dashboards below the folder ROOT. It also writes a copy of the
+// dashboards for the chart, because a chart cannot read files outside its folder.
 //
 //	main.go        the files
 //	alerts.go      the alerts

@@ -18,7 +18,7 @@ type picture struct {
 	lines       []result
 }
 
-// Sizes of a picture in pixels, and the number of pictures in a row.
+// Size of a picture in pixels, number of pictures in each row, and maximum number of lines in a legend.
 const (
 	width, height, columns = 380, 170, 3
 	maxLegend              = 4
@@ -70,7 +70,7 @@ func (p picture) draw(out *bytes.Buffer) {
 	}
 }
 
-// legend returns the legend of a series, which contains the values of its labels.
+// legend returns the legend of a series: the values of the labels other than namespace, instance and job.
 func legend(labels map[string]string) string {
 	var words []string
 	for _, k := range slices.Sorted(maps.Keys(labels)) {

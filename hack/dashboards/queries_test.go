@@ -178,7 +178,7 @@ func free(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// run starts a process that ends with the test.
+// run starts a process, and stops it at the end of the test.
 func run(t *testing.T, environment []string, name string, args ...string) {
 	t.Helper()
 	var log bytes.Buffer
@@ -249,7 +249,7 @@ func scraped(t *testing.T, prometheus, expr string) {
 	await.Nil(t, func(context.Context) error { return answer(prometheus, expr) })
 }
 
-// pin pins a Microservice to a version. If the version is empty, it removes the pin.
+// pin pins a Microservice to a version, or removes the pin if the version is empty.
 func pin(t *testing.T, namespace, name, version string) {
 	t.Helper()
 	manual := "null"
@@ -262,12 +262,12 @@ func pin(t *testing.T, namespace, name, version string) {
 	}
 }
 
-// asked is a panel's query, with its variables replaced.
+// asked is the query of a panel. The variables in the query are replaced by values.
 type asked struct {
 	dashboard, panel, unit, expr string
 }
 
-// questions returns the queries of all dashboards, with variables as a reader would select them.
+// questions returns the queries of all dashboards. Their variables are replaced by the values that Grafana would insert.
 func questions(namespace string) (out []asked) {
 	values := strings.NewReplacer("$__rate_interval", "5m", "$namespace", namespace, "$microservice", "shop")
 	for _, name := range slices.Sorted(maps.Keys(dashboards())) {
@@ -284,8 +284,8 @@ func questions(namespace string) (out []asked) {
 	return out
 }
 
-// answered checks that each query returns a number. It draws the results if the environment variable PICTURES
-// contains the name of a folder.
+// answered checks that each query returns a number. If the environment variable PICTURES is set, answered draws
+// the results into the folder with this name.
 func answered(t *testing.T, prometheus, namespace string) {
 	t.Helper()
 	all := questions(namespace)
@@ -370,7 +370,7 @@ func number(value [2]any) float64 {
 	return v
 }
 
-// between returns the values of a query over the last minutes.
+// between returns the values of a query over the last three minutes.
 func between(prometheus, expr string) ([]result, error) {
 	now := time.Now()
 	return ask(prometheus, "query_range", url.Values{

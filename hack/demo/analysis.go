@@ -15,10 +15,10 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// analysisFailed is the reason for the status of a release whose rollout ended because of its analysis.
+// analysisFailed is the reason in the status of a release that was rolled back because its analysis failed.
 const analysisFailed = "AnalysisFailed"
 
-// end is how a canary ended. It is a line of the table that is printed at the end.
+// end describes how a canary ended. It becomes one line of the table that is printed at the end of the demo.
 type end struct {
 	version, about string
 	weights        []int32
@@ -57,8 +57,8 @@ func (s *story) slow(ctx context.Context) error {
 	return s.rolledBack(ctx, "1.3.0", "slow", map[string]string{"LATENCY": "400ms"}, "p95")
 }
 
-// rolledBack pushes a version whose metric fails, and waits until it is rolled back in its first
-// step.
+// rolledBack pushes a version that fails a metric, and waits until this version is rolled back in its
+// first step.
 func (s *story) rolledBack(ctx context.Context, version, about string, env map[string]string, metric string) error {
 	before := s.active1x(ctx)
 	e, err := s.judged(ctx, version, about, env, v1alpha1.ReleaseError)
@@ -76,7 +76,7 @@ func (s *story) rolledBack(ctx context.Context, version, about string, env map[s
 	return nil
 }
 
-// testers is a patch with a single step, for requests with a header that no client sends.
+// testers is a patch that sets a single step. This step is for requests with a header that no client sends.
 const testers = `{"spec":{"updateStrategy":{"canary":{"steps":[{"name":"testers","weight":0,"match":true}]}}}}`
 
 func (s *story) silentContinued(ctx context.Context) error {
@@ -90,8 +90,8 @@ func (s *story) silentAborted(ctx context.Context) error {
 	return s.decided(ctx, "1.5.0", v1alpha1.ReleaseError, "deprecate", "--reason", "no one sees it")
 }
 
-// decided pushes a version that gets no requests, waits until its analysis waits for traffic, and makes a
-// decision as a user would.
+// decided pushes a version that gets no requests, waits until the analysis of this version waits for
+// traffic, and makes a decision as a user would.
 func (s *story) decided(ctx context.Context, version string, status v1alpha1.ReleaseStatus, verb string, flags ...string) error {
 	began := time.Now()
 	if err := s.push(ctx, version, nil); err != nil {
@@ -145,7 +145,7 @@ func (s *story) silentFailed(ctx context.Context) error {
 	return s.show(ctx)
 }
 
-// judgement is the end of a canary with all its measurements.
+// judgement describes how a canary ended, and contains all measurements of the canary.
 type judgement struct {
 	end
 	analysis *v1alpha1.ReleaseAnalysis
@@ -166,8 +166,8 @@ func (s *story) judged(ctx context.Context, version, about string, env map[strin
 	return e, err
 }
 
-// ended waits until a version's rollout has ended with a status, and returns the weights that the version
-// got.
+// ended waits until the rollout of a version has ended with the given status. The result contains the
+// weights that the version got.
 func (s *story) ended(ctx context.Context, version string, status v1alpha1.ReleaseStatus) (judgement, error) {
 	e := judgement{end: end{version: version, status: status}}
 	var name string
@@ -229,7 +229,7 @@ func failedMetrics(a *v1alpha1.ReleaseAnalysis) []string {
 	return names
 }
 
-// active1x returns the active version of group 1.x; empty if it is unknown.
+// active1x returns the active version of group 1.x. The result is empty if this version is unknown.
 func (s *story) active1x(ctx context.Context) string {
 	var ms v1alpha1.Microservice
 	if err := s.cluster.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: service}, &ms); err != nil {
@@ -251,6 +251,6 @@ func (s *story) onlyCanariesFailed(reports []harness.Report) check {
 		lost += r.Total.Failed
 		own += r.Total.Versions[culprit].Failed
 	}
-	return check{"no request failed except because of  " + culprit + "'s own errors", requests > 0 && own > 0 && lost == own,
-		fmt.Sprintf("%d of %d failed, %d of them by its own errors", lost, requests, own)}
+	return check{"no request failed, except because of the errors of " + culprit, requests > 0 && own > 0 && lost == own,
+		fmt.Sprintf("%d of %d failed, %d of them because of these errors", lost, requests, own)}
 }

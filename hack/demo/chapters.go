@@ -22,8 +22,8 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// shared is how long the sample's ImagePolicy may use another ImagePolicy's list of tags. It is the interval
-// of the sample.
+// shared is how long the sample's ImagePolicy may use another ImagePolicy's list of tags. This time equals the
+// interval of the sample's ImagePolicy.
 const shared = 5 * time.Second
 
 // cleanUp removes the images and the namespace of an earlier demo.
@@ -44,7 +44,7 @@ func (s *story) cleanUp(ctx context.Context) error {
 	})
 }
 
-// removeImages removes the tags of the sample's repository, and returns their number.
+// removeImages removes the tags of the sample's repository, and returns the number of removed tags.
 func (s *story) removeImages(ctx context.Context) (int, error) {
 	repo, err := name.NewRepository(s.cluster.Registry+"/"+repository, name.Insecure)
 	if err != nil {
@@ -130,7 +130,7 @@ func (s *story) broken(ctx context.Context) error {
 	if err := s.cluster.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: object}, &release); err != nil {
 		return err
 	}
-	s.note("its status shows which probe failed, and the response", reason == v1alpha1.FailureReadinessFailing && release.Status.Failure == reason && strings.Contains(release.Status.Message, "503"), release.Status.Message)
+	s.note("the status of 1.2.0 shows which probe failed, and the response to the probe", reason == v1alpha1.FailureReadinessFailing && release.Status.Failure == reason && strings.Contains(release.Status.Message, "503"), release.Status.Message)
 	share := s.loads[0].Split("1.2.0 broken")
 	why, code, err := s.ask(ctx, "why", service, "1.2.0")
 	if err != nil {
@@ -220,7 +220,7 @@ func (s *story) retention(ctx context.Context) error {
 	return s.show(ctx)
 }
 
-// kept returns the versions of a group that were active.
+// kept returns those versions of a group that have been active.
 func kept(ms *v1alpha1.Microservice, slug string) []string {
 	var versions []string
 	if g := group(ms, slug); g != nil {
@@ -258,8 +258,8 @@ func (s *story) active(ctx context.Context, slug, version string) error {
 	})
 }
 
-// follow waits until a version is active, marks the canary's phases when the NetworkPolicy confirms them, and
-// returns the weights that the version got.
+// follow waits until a version is active, and returns the weights that the version got. Meanwhile, it marks
+// each phase of the canary when the NetworkPolicy confirms the phase.
 func (s *story) follow(ctx context.Context, slug, version string) ([]int32, error) {
 	s.mark(version + " starts")
 	var weights []int32

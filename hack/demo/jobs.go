@@ -49,7 +49,7 @@ func (r *jobReports) ran(hook, version string) (began, ended int) {
 	return r.counts[hook+" "+version+" begin"], r.counts[hook+" "+version+" end"]
 }
 
-// listen starts the server to which the Jobs report. It ends with the demo.
+// listen starts the server to which the Jobs report. The server stops at the end of the demo.
 func (s *story) listen() error {
 	s.jobs = &jobReports{counts: map[string]int{}, refused: "1.2.0"}
 	listener, err := s.cluster.ListenInside(jobsAddress)
@@ -75,7 +75,7 @@ func (s *story) firstWithJobs(ctx context.Context) error {
 	return s.once(ctx, "1.0.0")
 }
 
-// once waits for a version's last Job, and checks that each Job ran once.
+// once waits for the end of a version's last Job, and checks that each Job ran once.
 func (s *story) once(ctx context.Context, version string) error {
 	err := harness.Waiter{Every: 100 * time.Millisecond}.For(ctx, "the cleanup of "+version, func(context.Context) (bool, string, error) {
 		began, ended := s.jobs.ran("cleanup", version)
@@ -163,7 +163,7 @@ func (s *story) locked(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.note("hlnr why shows the end of its migration's log", code == 3 && strings.Contains(why, "table orders is locked"), "")
+	s.note("hlnr why shows the end of the log of the migration", code == 3 && strings.Contains(why, "table orders is locked"), "")
 	share := s.loads[0].Split("1.2.0 cannot migrate")
 	s.note("1.1.0 kept serving", share.Fraction("1.1.0") == 1, "")
 	return nil

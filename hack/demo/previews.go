@@ -18,7 +18,7 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// These are the names in hack/demo/previews. The stand-in for GitHub listens at an address that the manager
+// These are the names in hack/demo/previews. The stand-in for GitHub listens on an address that the manager
 // can reach.
 const (
 	gitHubAddress    = "10.250.0.1:8010"
@@ -39,7 +39,7 @@ type standIn struct {
 	heads []string
 }
 
-// gitHub starts the stand-in for GitHub. It ends with the demo.
+// gitHub starts the stand-in for GitHub. The stand-in stops at the end of the demo.
 func (s *story) gitHub(context.Context) error {
 	server, err := githubtest.New(githubtest.Options{})
 	if err != nil {
@@ -57,8 +57,8 @@ func (s *story) gitHub(context.Context) error {
 	}()
 	server.AddToken(gitHubToken, githubtest.Access{Login: "heighliner-demo"})
 	s.hub = &standIn{server: server, repo: server.AddRepository(gitHubRepository)}
-	s.say("   This cluster cannot reach GitHub: a server in this process simulates it, at %s.", gitHubAddress)
-	s.say("   It answers as GitHub's REST reference describes, and rejects all other requests.")
+	s.say("   This cluster cannot reach GitHub. A server in this process simulates GitHub at %s.", gitHubAddress)
+	s.say("   It answers the requests that GitHub's REST reference describes, and rejects all other requests.")
 	return nil
 }
 
@@ -148,7 +148,7 @@ func (s *story) pushes(ctx context.Context) error {
 
 func (s *story) fork(ctx context.Context) error {
 	n := s.hub.repo.Open(githubtest.PullRequest{Title: "Mine some coins", HeadRef: "patch-1", Fork: "stranger/shop", Author: "stranger", Association: "NONE"})
-	s.say("   opened pull request %d from a fork, and pushed an image for it", n)
+	s.say("   opened pull request %d from a fork, and pushed an image of its head commit", n)
 	if err := s.image(ctx, n); err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func (s *story) fork(ctx context.Context) error {
 		return err
 	}
 	s.note("code from a fork does not run without approval", group(&ms, forkSlug) == nil, "")
-	s.say("   a maintainer reads the code, and adds the label with its commit")
+	s.say("   a maintainer reads the code, and adds the label that contains the commit")
 	s.hub.repo.Label(n, "preview:"+s.head(n))
 	if err := s.active(ctx, forkSlug, s.head(n)); err != nil {
 		return err
@@ -270,7 +270,7 @@ func (s *story) image(ctx context.Context, n int) error {
 	return s.push(ctx, fmt.Sprintf("pr-%d-%s", n, sha), map[string]string{"VERSION": short(sha)})
 }
 
-// get reads an object of the sample by its kind.
+// get reads the object of the sample that has the kind of o.
 func (s *story) get(ctx context.Context, o client.Object) error {
 	return s.cluster.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: service}, o)
 }
@@ -285,7 +285,7 @@ func (s *story) lastStatus(sha string) githubtest.DeploymentStatus {
 	return githubtest.DeploymentStatus{}
 }
 
-// deployment waits until a commit's deployment has a state on GitHub.
+// deployment waits until a commit's deployment has the given state on GitHub.
 func (s *story) deployment(ctx context.Context, sha, state string) error {
 	return harness.WaitFor(ctx, fmt.Sprintf("GitHub to receive state %[2]s for %.7[1]s", sha, state), func(context.Context) (bool, string, error) {
 		last := s.lastStatus(sha).State

@@ -13,8 +13,8 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// record is the output of -record: one sample for each second of the load of the first domain.
-// hack/picture draws the picture for the README from it.
+// record is the output of -record. It contains one sample for each second in which clients send requests to
+// the first domain. hack/picture draws the picture for the README from this output.
 type record struct {
 	Domain  string   `json:"domain"`
 	Samples []sample `json:"samples"`

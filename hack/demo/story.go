@@ -94,7 +94,7 @@ var scripts = map[string]script{
 		chapters: []chapter{
 			{"Remove the remains of an earlier demo", (*story).cleanUp},
 			{"Apply the samples with three Jobs, and push 1.0.0", (*story).firstWithJobs},
-			{"Push 1.1.0: a migration before its first pod, a smoke test before its first request, a cleanup at its end", (*story).migrated},
+			{"Push 1.1.0: a migration before its first pod, a smoke test before its first request, and a cleanup at the end of its rollout", (*story).migrated},
 			{"Push 1.2.0, whose migration fails", (*story).locked},
 			{"Push 1.3.0, and kill the manager while its migration is running", (*story).killed},
 		},
@@ -105,7 +105,7 @@ var scripts = map[string]script{
 		samples: "hack/demo/workers",
 		chapters: []chapter{
 			{"Remove the remains of an earlier demo", (*story).cleanUp},
-			{"Start a queue, apply the samples of a worker without requests, and push 1.0.0", (*story).work},
+			{"Start a queue, apply the samples of a worker that gets no requests, and push 1.0.0", (*story).work},
 			{"Push 1.1.0, which fails its jobs", (*story).badWorker},
 			{"Push 1.2.0: one pod of ten, then five, then all", (*story).goodWorker},
 			{"Wait until the queue is empty", (*story).emptyQueue},

@@ -61,7 +61,7 @@ func (s *story) loadLines(ctx context.Context) error {
 		return err
 	}
 	s.loads = append(s.loads, load)
-	s.say("   %g connections per second to %s: each sends a line and reads one", config.Rate, s.cluster.GatewayTCP)
+	s.say("   %g connections per second to %s: each sends one line and reads one line", config.Rate, s.cluster.GatewayTCP)
 	return nil
 }
 
@@ -79,10 +79,10 @@ func (s *story) everywhereByWeight(ctx context.Context) error {
 		for _, l := range s.loads {
 			host, got := l.Report().Host, l.Split(phase("1.1.0", weight)).Fraction("1.1.0")*100
 			if host == domainCanary {
-				s.note(fmt.Sprintf("at %d%% %s routed to 1.1.0 only", weight, host), got == 100, fmt.Sprintf("%.1f%%", got))
+				s.note(fmt.Sprintf("at %d%%, %s routed to 1.1.0 only", weight, host), got == 100, fmt.Sprintf("%.1f%%", got))
 				continue
 			}
-			s.note(fmt.Sprintf("at %d%% clients of %s saw 1.1.0 for about the same share", weight, host), got > float64(weight)-6 && got < float64(weight)+6, fmt.Sprintf("%.1f%%", got))
+			s.note(fmt.Sprintf("at %d%%, clients of %s saw 1.1.0 for about this share of the requests", weight, host), got > float64(weight)-6 && got < float64(weight)+6, fmt.Sprintf("%.1f%%", got))
 		}
 	}
 	return s.show(ctx)

@@ -42,7 +42,8 @@ func (s *story) work(ctx context.Context) (err error) {
 	return s.show(ctx)
 }
 
-// pods waits until releases have a number of available pods. The arguments are pairs of a version and a number.
+// pods waits until each release has the wanted number of available pods. The arguments are pairs of a version
+// and a number.
 func (s *story) pods(ctx context.Context, want ...any) error {
 	return harness.Waiter{Every: 100 * time.Millisecond}.For(ctx, fmt.Sprintf("the available pods to be %v", want), func(ctx context.Context) (bool, string, error) {
 		var ms v1alpha1.Microservice
@@ -101,7 +102,7 @@ func (s *story) badWorker(ctx context.Context) error {
 	return nil
 }
 
-// goodWorker pushes a version that replaces the previous version pod by pod.
+// goodWorker pushes a version whose pods replace the pods of the previous version step by step.
 func (s *story) goodWorker(ctx context.Context) error {
 	if err := s.push(ctx, "1.2.0", nil); err != nil {
 		return err
@@ -120,7 +121,7 @@ func (s *story) goodWorker(ctx context.Context) error {
 	return s.show(ctx)
 }
 
-// shareOfJobs measures for ten seconds which share of the jobs the canary does.
+// shareOfJobs measures for ten seconds what share of the jobs the canary does.
 func (s *story) shareOfJobs(ctx context.Context) error {
 	counts := func() (old, canary int, err error) {
 		if old, err = s.queue.DoneBy(ctx, "1.0.0"); err != nil {

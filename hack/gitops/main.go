@@ -55,7 +55,7 @@ func actionsOf(root, kind string) (*actionSet, error) {
 	return &out, nil
 }
 
-// configMap returns the entries of argocd-cm for these kinds.
+// configMap returns the ConfigMap argocd-cm as YAML, with the entries for all kinds.
 func configMap(root string) ([]byte, error) {
 	health, err := os.ReadFile(filepath.Join(root, folder, "health.lua"))
 	if err != nil {
@@ -82,7 +82,7 @@ func configMap(root string) ([]byte, error) {
 		"metadata": map[string]any{"name": "argocd-cm", "namespace": "argocd", "labels": map[string]string{"app.kubernetes.io/name": "argocd-cm", "app.kubernetes.io/part-of": "argocd"}},
 		"data":     data,
 	})
-	return append(bytes.NewBufferString("# Written by hack/gitops: make gitops. Merge it into the ConfigMap of your installation: see docs/how-to/gitops.md.\n").Bytes(), text...), err
+	return append(bytes.NewBufferString("# Written by hack/gitops (make gitops). Merge this file into the ConfigMap of your installation: see docs/how-to/gitops.md.\n").Bytes(), text...), err
 }
 
 func main() {

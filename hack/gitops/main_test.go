@@ -130,7 +130,7 @@ func TestArgoCDHealth(t *testing.T) {
 	}
 }
 
-// TestFluxHealth checks that exactly one of the expressions is true for an object.
+// TestFluxHealth checks that, for each object with a status, only the expected expression is true.
 func TestFluxHealth(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, "config/gitops/flux/health.yaml"))
@@ -171,7 +171,7 @@ func TestFluxHealth(t *testing.T) {
 					got = append(got, state)
 				}
 			}
-			// Without a status, Flux cannot evaluate the expressions, and waits.
+			// If an object has no status, Flux cannot evaluate the expressions, and waits.
 			if want := o.flux; fmt.Sprint(got) != "["+want+"]" && !(obj["status"] == nil && len(got) == 0) {
 				t.Errorf("%s %s: %v, want %s", e.Kind, name, got, want)
 			}
@@ -179,7 +179,7 @@ func TestFluxHealth(t *testing.T) {
 	}
 }
 
-// TestActions checks which actions are available, and what they write.
+// TestActions checks which actions are available for an object, and what the actions write.
 func TestActions(t *testing.T) {
 	t.Parallel()
 	const by = `metadata: {annotations: {hlnr.io/decided-by: "system:serviceaccount:argocd:argocd-server"}}`

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(apiserver.Run(m, apiserver.Options{Empty: true, GatewayAPI: true, ControllerManager: true}, &env))
 }
 
-// kinds returns the kinds of hlnr.io, by the first part of the names of their CRDs.
+// kinds returns the plural names of the kinds of hlnr.io. Such a name is the first part of the name of a CRD.
 func kinds(t *testing.T) []string {
 	t.Helper()
 	paths, err := filepath.Glob(chartPath + "/files/crds/hlnr.io_*.yaml")
@@ -84,8 +84,8 @@ func (r *helmRelease) install(values map[string]any) {
 	}
 }
 
-// refused tries to install values that do not fit the cluster, and checks that the error contains the value
-// and that nothing is installed.
+// refused tries to install the chart with values that do not fit the cluster, and checks that the error
+// contains want and that nothing is installed.
 func (r *helmRelease) refused(values map[string]any, want string) {
 	r.Helper()
 	install := action.NewInstall(r.config)
@@ -116,7 +116,7 @@ func (r *helmRelease) uninstall() {
 	}
 }
 
-// definition returns the CRD of a kind, or nil if it does not exist.
+// definition returns the CRD of a kind, or nil if the CRD does not exist.
 func definition(t *testing.T, plural string) *unstructured.Unstructured {
 	t.Helper()
 	found := &unstructured.Unstructured{}
@@ -131,7 +131,7 @@ func definition(t *testing.T, plural string) *unstructured.Unstructured {
 	return found
 }
 
-// removeDefinitions deletes the CRDs, and thus all their objects, and waits until they are removed.
+// removeDefinitions deletes the CRDs, and thus all objects of their kinds, and waits until the CRDs are removed.
 func removeDefinitions(t *testing.T) {
 	t.Helper()
 	for _, plural := range kinds(t) {
@@ -184,7 +184,7 @@ func service(t *testing.T, namespace, repository string) {
 	}
 }
 
-// credentials creates the Secret to which the ImagePolicies of service refer.
+// credentials creates the Secret to which the ImagePolicies that the function service creates refer.
 func credentials(t *testing.T, namespace, repository string) {
 	t.Helper()
 	host, _, _ := strings.Cut(repository, "/")
@@ -251,8 +251,8 @@ func workloads(t *testing.T, namespace string) map[string]string {
 	return found
 }
 
-// TestUpgradesBetweenVariants tests that a real API server accepts an installation with each set of values,
-// as a series of upgrades, and a final upgrade back to the first set.
+// TestUpgradesBetweenVariants tests that a real API server accepts an installation with the default values, a
+// series of upgrades to other sets of values, and a final upgrade back to the default values.
 func TestUpgradesBetweenVariants(t *testing.T) {
 	defer removeDefinitions(t)
 	for _, name := range []string{"shop", "infra"} {
@@ -381,8 +381,8 @@ func TestSomeNamespaces(t *testing.T) {
 	r.uninstall()
 }
 
-// established waits until the API server serves the kinds of the objects that are created next, which takes a
-// moment after the install.
+// established waits until the API server serves the kinds of the objects that the test creates next. The API
+// server serves these kinds a short time after the installation.
 func established(t *testing.T) {
 	t.Helper()
 	await.Nil(t, func(ctx context.Context) error {

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestLabelsOfUsers tests that label values that the schema accepts are rendered as valid YAML. The objects
-// contain the labels with which the Deployment, the Services, and the PodDisruptionBudget select the manager.
-// The schema rejects other values.
+// TestLabelsOfUsers tests that each label is either rejected by the schema or rendered as valid YAML. The
+// rendered pods have the labels with which the Deployment, the Services, and the PodDisruptionBudget select
+// them.
 func TestLabelsOfUsers(t *testing.T) {
 	t.Parallel()
 	for name, values := range map[string]map[string]any{

@@ -52,7 +52,7 @@ type managerProcess struct {
 	denied map[string]bool // The requests that the API server denied.
 }
 
-// startManager runs the Deployment's command, with a token for its ServiceAccount.
+// startManager runs the command of the Deployment, with a token for the Deployment's ServiceAccount.
 func startManager(t *testing.T, binary string) *managerProcess {
 	t.Helper()
 	var deployment appsv1.Deployment

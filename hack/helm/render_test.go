@@ -95,7 +95,7 @@ func chartObjects(t *testing.T, values map[string]any) map[string]object {
 	return objects(t, r.Manifest)
 }
 
-// with returns values with the values of the image added.
+// with returns a copy of values, and adds the values of the image to this copy if they are missing.
 func with(values map[string]any) map[string]any {
 	values = maps.Clone(values)
 	if values == nil {
@@ -107,7 +107,7 @@ func with(values map[string]any) map[string]any {
 	return values
 }
 
-// kustomized returns the objects of a kustomization, whose paths begin with config.
+// kustomized returns the objects of a kustomization. The paths in this kustomization begin with config.
 func kustomized(t *testing.T, kustomization map[string]any) map[string]object {
 	t.Helper()
 	dir := t.TempDir()
@@ -148,10 +148,10 @@ func kustomized(t *testing.T, kustomization map[string]any) map[string]object {
 	return objects(t, string(manifest))
 }
 
-// chartLabels are the labels that only the chart sets.
+// chartLabels are the labels that the chart, but not kustomize, sets on all objects.
 var chartLabels = []string{
 	"app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "app.kubernetes.io/version", "helm.sh/chart",
-	"app.kubernetes.io/name", // kustomize sets it on some objects too
+	"app.kubernetes.io/name", // kustomize also sets this label on some objects
 }
 
 // onlyChart removes the labels and annotations that only the chart sets, and reports objects without them.
@@ -185,7 +185,7 @@ func onlyChart(t *testing.T, all, others map[string]object) {
 	}
 }
 
-// folded removes empty lines from expressions. Kustomize writes some empty lines into folded scalars, and CEL ignores them.
+// folded removes empty lines from expressions. Kustomize writes some empty lines into folded scalars, and CEL ignores empty lines.
 func folded(value any) any {
 	switch x := value.(type) {
 	case map[string]any:
@@ -219,8 +219,9 @@ func remove(kind string) map[string]any {
 	return map[string]any{"patch": fmt.Sprintf("apiVersion: rbac.authorization.k8s.io/v1\nkind: %s\nmetadata:\n  name: heighliner-web-impersonate\n$patch: delete\n", kind)}
 }
 
-// TestSameAsKustomize tests that the chart and kustomize render the same objects, except for the labels of charts, the annotation
-// that keeps CRDs, empty lines in CEL, and the Namespace, which Helm must find or create before it installs.
+// TestSameAsKustomize tests that the chart and kustomize render the same objects, except for the labels that only the
+// chart sets, the annotation that keeps CRDs, empty lines in CEL, and the Namespace, which Helm must find or create before it
+// installs the chart.
 func TestSameAsKustomize(t *testing.T) {
 	t.Parallel()
 	install := map[string]any{"resources": []string{"config/default"}}
@@ -301,7 +302,8 @@ func TestSameAsKustomize(t *testing.T) {
 	}
 }
 
-// TestOtherNamespace tests that a release in another namespace uses its name wherever kustomize uses heighliner-system.
+// TestOtherNamespace tests that a release in another namespace uses the name of this namespace wherever kustomize uses
+// heighliner-system.
 func TestOtherNamespace(t *testing.T) {
 	t.Parallel()
 	chart, err := loader.LoadDir(chartPath)
@@ -323,7 +325,7 @@ func TestOtherNamespace(t *testing.T) {
 	}
 }
 
-// TestRefusedValues tests that the schema rejects unknown and invalid values with an error that contains their names.
+// TestRefusedValues tests that the chart rejects unknown and invalid values with an error that contains the expected text.
 func TestRefusedValues(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

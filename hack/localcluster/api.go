@@ -27,7 +27,7 @@ func newAPI(c *Config) (*api, error) {
 	return newAPIAs("admin", fmt.Sprintf("https://127.0.0.1:%d", c.Ports.API), c.path("pki"))
 }
 
-// newAPIAs returns a client for a server with the certificate of an identity in a folder.
+// newAPIAs returns a client for a server. The client uses the certificate of an identity, which is in folder.
 func newAPIAs(identity, server, folder string) (*api, error) {
 	authority, err := os.ReadFile(filepath.Join(folder, "ca.crt"))
 	if err != nil {
@@ -76,7 +76,7 @@ type conditioned struct {
 
 type condition struct{ Type, Status, Reason, Message string }
 
-// vital are the objects and conditions that must be True in a healthy cluster.
+// vital are the conditions that must be True in a healthy cluster, and the paths of their objects.
 var vital = []struct{ path, condition string }{
 	{"/api/v1/nodes/" + nodeName, "Ready"},
 	{"/apis/gateway.networking.k8s.io/v1/gatewayclasses/traefik", "Accepted"},
@@ -84,7 +84,7 @@ var vital = []struct{ path, condition string }{
 	{"/apis/gateway.networking.k8s.io/v1/namespaces/infra/gateways/edge", "Programmed"},
 }
 
-// healthy returns an error that describes what a healthy cluster lacks.
+// healthy returns nil if the cluster is healthy. Otherwise, it returns an error that contains the first failed check.
 func (a *api) healthy(ctx context.Context) error {
 	for _, v := range vital {
 		var object conditioned
@@ -146,7 +146,7 @@ func (c *Config) awaitRoutes(ctx context.Context) error {
 	}
 }
 
-// routesServed reports whether the gateway serves routes, or there are none.
+// routesServed reports whether the gateway serves routes. If no route is accepted, the result is also true.
 func routesServed(ctx context.Context, api *api, gateway *http.Client) (bool, error) {
 	var wanted struct {
 		Items []struct {

@@ -23,7 +23,7 @@ const kubernetesVersion = "v1.35.4"
 // kubeComponents are the names of the links to the kube binary.
 var kubeComponents = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl"}
 
-// binary is one program that the cluster builds from source.
+// binary is one program that localcluster builds from source.
 type binary struct {
 	name   string
 	folder string // The folder below hack/localcluster, which is a separate module or part of this module.
@@ -33,7 +33,7 @@ type binary struct {
 	links  []string
 	// module is the path of the module that contains pkg. Defaults to pkg.
 	module string
-	// assets are folders of the module that the program reads. The build copies them next to the program.
+	// assets are the folders that the program reads. The build copies them from the module to the folder of the program.
 	assets []string
 	about  string
 }
@@ -67,14 +67,14 @@ var testBinaries = []binary{
 		name: "distribution", folder: "distribution", pkg: ".",
 		flags: []string{"-trimpath", "-ldflags=-s -w"},
 		env:   []string{"CGO_ENABLED=0"},
-		about: "CNCF Distribution 3, which discovery tests read",
+		about: "CNCF Distribution 3, for discovery tests",
 	},
 	{
 		name: "gitea", folder: "gitea", pkg: "code.gitea.io/gitea",
 		flags:  []string{"-trimpath", "-tags=sqlite,sqlite_unlock_notify", "-ldflags=-s -w"},
 		env:    []string{"CGO_ENABLED=1"}, // SQLite is written in C
 		assets: []string{"options", "public", "templates"},
-		about:  "Gitea, whose registry discovery tests read; takes about ten minutes, needs gcc",
+		about:  "Gitea, for discovery tests of its registry; the build takes about ten minutes and needs gcc",
 	},
 	{
 		name: "kwok", folder: "kwok", pkg: "sigs.k8s.io/kwok/cmd/kwok", module: "sigs.k8s.io/kwok",
@@ -115,8 +115,8 @@ func otherBinary(minor string) (binary, bool) {
 	return binary{}, false
 }
 
-// controlPlane returns the folder with the programs of a control plane from otherKubernetes, and with the
-// cluster's etcd.
+// controlPlane returns a folder that contains the programs of a control plane from otherKubernetes, and the
+// etcd of the cluster.
 func (b *builder) controlPlane(ctx context.Context, minor string) (string, error) {
 	bin, known := otherBinary(minor)
 	if !known {
@@ -124,7 +124,7 @@ func (b *builder) controlPlane(ctx context.Context, minor string) (string, error
 		for _, k := range otherKubernetes {
 			all = append(all, minorOf(k.version))
 		}
-		return "", fmt.Errorf("Kubernetes %q cannot be built here: choose one of %s, or omit it for the version of the cluster, %s", minor, strings.Join(all, ", "), kubernetesVersion)
+		return "", fmt.Errorf("Kubernetes %q cannot be built here: choose one of %s, or omit --kubernetes to use the version of the cluster, %s", minor, strings.Join(all, ", "), kubernetesVersion)
 	}
 	keys, err := b.ensure(ctx, "kube")
 	if err != nil {
@@ -261,7 +261,7 @@ func (b *builder) ensure(ctx context.Context, names ...string) (map[string]strin
 		return keys, nil
 	}
 	if _, err := exec.LookPath("go"); err != nil {
-		return nil, fmt.Errorf("build binaries: %w: install Go, see go.mod for the version", err)
+		return nil, fmt.Errorf("build binaries: %w: install Go in the version that go.mod requires", err)
 	}
 	b.say("building %d binaries; the first build takes minutes, later builds use the cache %s", len(missing), b.cache)
 	for i, bin := range missing {
@@ -369,7 +369,8 @@ func (b *builder) moduleDir(ctx context.Context, folder, module string) (string,
 	return found.Dir, nil
 }
 
-// gatewayCRDs returns the CRDs from the Gateway API's experimental channel, in the gateway's version.
+// gatewayCRDs returns the files of the CRDs from the experimental channel of the Gateway API, in the version that
+// the gateway requires.
 func (b *builder) gatewayCRDs(ctx context.Context) ([]string, error) {
 	module, err := b.moduleDir(ctx, "traefik", "sigs.k8s.io/gateway-api")
 	if err != nil {

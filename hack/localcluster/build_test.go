@@ -30,7 +30,7 @@ func TestVersionsOfKubernetes(t *testing.T) {
 	}
 	for _, minor := range []string{"", "1", "1.3", "1.35", "1.333", "v1.33"} {
 		if _, known := otherBinary(minor); known {
-			t.Errorf("%q is a version", minor)
+			t.Errorf("%q is accepted as a minor version", minor)
 		}
 	}
 }

@@ -238,7 +238,7 @@ func TestBuildKeyFollowsSources(t *testing.T) {
 	}
 }
 
-// TestBinariesHaveSources tests that each binary has sources, in a folder with its own name.
+// TestBinariesHaveSources tests that each binary has sources, and a key that no other binary has.
 func TestBinariesHaveSources(t *testing.T) {
 	b, err := newBuilder("", t.Logf)
 	if err != nil {
@@ -401,7 +401,7 @@ func TestLockKeepsOthersOut(t *testing.T) {
 		taken <- err
 	}()
 	<-waiting
-	if err := os.Remove(path); err != nil { // The command down also removes the file before it unlocks it.
+	if err := os.Remove(path); err != nil { // The command down also removes the file before it unlocks the file.
 		t.Fatal(err)
 	}
 	unlock()

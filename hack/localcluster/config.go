@@ -76,7 +76,7 @@ type Config struct {
 	Fingerprint string `json:"fingerprint"`
 }
 
-// defaultConfig returns the settings that flags can change.
+// defaultConfig returns the default values of the settings that flags can change.
 func defaultConfig() Config {
 	return Config{
 		Name:            "heighliner-localcluster",
@@ -100,10 +100,10 @@ func (c *Config) complete() error {
 		return fmt.Errorf("check --run-dir %q: use an absolute path that is at least two folders deep, because down removes this folder", c.RunDir)
 	}
 	if len(c.RunDir) > 60 {
-		return fmt.Errorf("check --run-dir %q: use at most 60 characters, because the length of socket paths below it is limited", c.RunDir)
+		return fmt.Errorf("check --run-dir %q: use at most 60 characters, because the length of socket paths below this folder is limited", c.RunDir)
 	}
 	if c.RunDir == "/run" || strings.HasPrefix(c.RunDir, "/run/") || strings.HasPrefix(c.RunDir, "/proc/") || strings.HasPrefix(c.RunDir, "/sys/") {
-		return fmt.Errorf("check --run-dir %q: the cluster hides /run from its parts: use a folder on disk", c.RunDir)
+		return fmt.Errorf("check --run-dir %q: the folders /run, /proc and /sys are not on a disk: use another folder", c.RunDir)
 	}
 	if c.GatewayThrottle < 0 {
 		return fmt.Errorf("check --gateway-throttle %s: must not be negative", c.GatewayThrottle)

@@ -24,7 +24,7 @@ type PartState struct {
 	Exit string `json:"exit,omitempty"`
 }
 
-// State is the state that the supervisor records in parts.json and returns.
+// State is the state that the supervisor records in parts.json and returns on its socket.
 type State struct {
 	Supervisor int         `json:"supervisor"`
 	Parts      []PartState `json:"parts"`
@@ -74,7 +74,7 @@ func (c *control) state(ctx context.Context) (State, error) {
 	return s, err
 }
 
-// start starts a part unless it is running, and waits until it is ready.
+// start starts a part unless the part is running, and waits until the part is ready.
 func (c *control) start(ctx context.Context, part string) error {
 	return c.do(ctx, http.MethodPost, "/parts/"+part+"/start", nil)
 }

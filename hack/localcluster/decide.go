@@ -52,7 +52,7 @@ func decide(found Observation, want Config) Decision {
 	}
 	if !found.Answers {
 		return Decision{Action: ActionRebuild, Reason: fmt.Sprintf(
-			"the supervisor does not answer (%d processes and %d mounts of it remain)", found.Processes, found.Mounts)}
+			"the supervisor does not answer (%d processes and %d mounts of the cluster remain)", found.Processes, found.Mounts)}
 	}
 	if found.Config.Fingerprint != want.Fingerprint {
 		return Decision{Action: ActionRebuild, Reason: "the running cluster was created with other settings or binaries, by " + found.Config.Owner.Checkout}

@@ -116,7 +116,7 @@ func (o *options) upCommand() *cobra.Command {
 	flags.IntVar(&ports.HTTPS, "https-port", ports.HTTPS, "loopback port of the gateway for HTTPS")
 	flags.IntVar(&ports.TLS, "tls-port", ports.TLS, "loopback port of the gateway for TLS that the pods terminate")
 	flags.IntVar(&ports.TCP, "tcp-port", ports.TCP, "loopback port of the gateway for TCP")
-	flags.IntVar(&ports.Prometheus, "prometheus-port", ports.Prometheus, "loopback port of Prometheus; the default is not 9090, because a Prometheus on the host may use it")
+	flags.IntVar(&ports.Prometheus, "prometheus-port", ports.Prometheus, "loopback port of Prometheus; the default is not 9090, because a Prometheus on the host may use that port")
 	flags.DurationVar(&o.config.GatewayThrottle, "gateway-throttle", o.config.GatewayThrottle,
 		"minimum time between two configurations of the gateway; Traefik's own default is 2s")
 	return command
@@ -130,7 +130,7 @@ func (o *options) printAddresses(w io.Writer, c Config) {
 		c.Ports.AuthRegistry, nodeAddress, authPort, registryUser, registrySecret)
 	fmt.Fprintf(table, "gateway\thttp://127.0.0.1:%d (Gateway infra/public, listener http)\n", c.Ports.Gateway)
 	fmt.Fprintf(table, "gateway, HTTPS\thttps://127.0.0.1:%d (Gateway infra/edge, listener https; authority %s)\n", c.Ports.HTTPS, c.path("pki", "ca.crt"))
-	fmt.Fprintf(table, "gateway, TLS\t127.0.0.1:%d (listener tls, terminated by the pods)\n", c.Ports.TLS)
+	fmt.Fprintf(table, "gateway, TLS\t127.0.0.1:%d (listener tls; the pods terminate TLS)\n", c.Ports.TLS)
 	fmt.Fprintf(table, "gateway, TCP\t127.0.0.1:%d (listener tcp; inside the cluster, listener tcp-2 is at %s:%d)\n", c.Ports.TCP, nodeAddress, secondTCPPort)
 	fmt.Fprintf(table, "Prometheus\thttp://127.0.0.1:%d, inside the cluster http://%s:%d\n", c.Ports.Prometheus, nodeAddress, prometheusPort)
 	fmt.Fprintf(table, "audit log\t%s\n", c.auditLog())
@@ -212,7 +212,7 @@ func (o *options) kubeconfigCommand() *cobra.Command {
 func (o *options) buildCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "build",
-		Short: "Build the binaries into the cache and start nothing",
+		Short: "Build the binaries into the cache without starting anything",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			builder, err := newBuilder(o.source, o.say)
@@ -266,7 +266,7 @@ func printBinaries(cmd *cobra.Command, builder *builder, wanted []binary) error 
 func (o *options) packagesCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "packages [PROGRAM...]",
-		Short: "Install the Debian packages of programs; defaults to all programs that the cluster needs",
+		Short: "Install the Debian packages that contain the given programs (default: all programs that the cluster needs)",
 		RunE: func(cmd *cobra.Command, programs []string) error {
 			needed := tools
 			if len(programs) > 0 {
@@ -284,7 +284,7 @@ func (o *options) assetsCommand() *cobra.Command {
 	var kubernetes string
 	command := &cobra.Command{
 		Use:   "assets",
-		Short: "Print a folder for KUBEBUILDER_ASSETS, with kube-apiserver, etcd, kubectl, and others; does not need root",
+		Short: "Print the path of a folder for KUBEBUILDER_ASSETS, with kube-apiserver, etcd, kubectl, and other programs; does not need root",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			builder, err := newBuilder(o.source, o.say)
@@ -320,7 +320,7 @@ func (o *options) imageCommand() *cobra.Command {
 		Use:   "push --binary PATH --image REF",
 		Short: "Build a one-layer image around a static binary and push it",
 		Long: "Build a one-layer image around a static binary and push it.\n\n" +
-			"A reference with the registry's address inside the cluster (" + nodeAddress + ") is pushed through the forwarded port.",
+			"If the reference contains the registry's address inside the cluster (" + nodeAddress + "), the image is pushed through the forwarded port.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			img, err := image.Build(spec)
@@ -349,7 +349,7 @@ func (o *options) imageCommand() *cobra.Command {
 	flags.StringToStringVar(&spec.Labels, "label", nil, "label NAME=VALUE; repeatable")
 	flags.StringToStringVar(&spec.Annotations, "annotation", nil, "annotation NAME=VALUE of the manifest; repeatable")
 	flags.StringVar(&spec.Platform, "platform", "linux/amd64", "OS/ARCHITECTURE")
-	flags.StringVar(&spec.User, "user", "65532", "numeric user, or USER:GROUP")
+	flags.StringVar(&spec.User, "user", "65532", "numeric user ID, or USER:GROUP")
 	flags.StringArrayVar(&spec.Entrypoint, "entrypoint", nil, "one element of the entrypoint; repeatable (default: the binary)")
 	flags.BoolVar(&spec.CACerts, "ca-certs", false, "add this system's trusted certificates")
 	flags.StringVar(&user, "username", "", "user for basic auth")
@@ -380,7 +380,7 @@ func (o *options) reachable(ref string) string {
 func (o *options) killCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "kill PART",
-		Short: "End a part immediately, for fault tests; PART is a part in the output of status, or supervisor",
+		Short: "End a part immediately, for fault tests; PART is a name in the output of status, such as etcd or supervisor",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, arguments []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), 10*time.Second)

@@ -43,8 +43,8 @@ func createNamespace(path string) error {
 	})
 }
 
-// inNamespace runs work on a thread in the network namespace. Sockets opened and
-// processes started by work stay in it.
+// inNamespace runs work on a thread in the network namespace. Sockets that work opens
+// and processes that work starts stay in this namespace.
 func inNamespace(path string, work func() error) error {
 	return onOwnThread(func() error {
 		target, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -60,7 +60,7 @@ func inNamespace(path string, work func() error) error {
 }
 
 // onOwnThread runs work on a separate thread, and then returns the thread to its initial network namespace.
-// If the return fails, the thread ends and is not reused.
+// If the thread cannot return, it ends and is not reused.
 func onOwnThread(work func() error) error {
 	result := make(chan error, 1)
 	go func() {
@@ -122,7 +122,7 @@ func keepFiles() error {
 	return nil
 }
 
-// hideHost hides the host's folders to which parts would write, within the mount namespace of this process:
+// hideHost hides those folders of the host to which parts would write. In the mount namespace of this process,
 // /run and /var become empty, except for the run folder. It also disables name resolution.
 func hideHost(runDir string) error {
 	const keep = "/run/keep"
@@ -298,7 +298,7 @@ func unmountBelow(folder string) error {
 }
 
 // clusterProcesses returns the cluster's processes: the processes with its mark in their environment, in its
-// network namespace, or in its cgroup. The result does not include the calling process and its ancestors.
+// network namespace, or in its cgroup. The result includes neither the calling process nor its ancestors.
 func clusterProcesses(name, runDir string) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -339,7 +339,7 @@ func marked(environment []byte, runDir string) bool {
 	return slices.Contains(strings.Split(string(environment), "\x00"), mark+"="+runDir)
 }
 
-// inCgroup reports whether the given content of /proc/PID/cgroup is that of a process below the cgroup /name.
+// inCgroup reports whether the given content of /proc/PID/cgroup belongs to a process in a cgroup below /name.
 func inCgroup(groups []byte, name string) bool {
 	for line := range strings.Lines(string(groups)) {
 		fields := strings.SplitN(strings.TrimSpace(line), ":", 3)

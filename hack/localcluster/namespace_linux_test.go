@@ -76,7 +76,7 @@ func TestKeepFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	given, err := unix.Dup(int(file.Fd())) // A caller passes the file in this way, so all started processes inherit it.
+	given, err := unix.Dup(int(file.Fd())) // This file is like a file that a caller passes: started processes inherit the file.
 	if err != nil {
 		t.Fatal(err)
 	}

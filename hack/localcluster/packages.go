@@ -75,7 +75,7 @@ func installPackages(ctx context.Context, needed []tool, say func(string, ...any
 	}
 	list := strings.Join(packages, " ")
 	if _, err := exec.LookPath("apt-get"); err != nil {
-		return errors.New("install packages: apt-get is missing: manually install the packages that contain " + list + " (CNI plugins in /usr/lib/cni)")
+		return errors.New("install packages: apt-get is missing: manually install the software in the Debian packages " + list + " (CNI plugins in /usr/lib/cni)")
 	}
 	say("installing Debian packages: %s", list)
 	install := append([]string{"install", "--yes", "--no-install-recommends"}, packages...)

@@ -272,7 +272,7 @@ func (c *Config) traefik() Part {
 			"--metrics.prometheus.entrypoint=metrics",
 			"--metrics.prometheus.addrouterslabels=true",
 			"--metrics.prometheus.addserviceslabels=true",
-			// These buckets are finer than the default of 0.1, 0.3, 1.2 and 5 s, which makes percentiles inaccurate.
+			// The default buckets of 0.1, 0.3, 1.2 and 5 s are too coarse for accurate percentiles.
 			"--metrics.prometheus.buckets=0.005,0.01,0.025,0.05,0.1,0.15,0.2,0.3,0.4,0.5,0.75,1,2.5,5,10",
 			"--providers.providersthrottleduration=" + c.GatewayThrottle.String(),
 			"--providers.kubernetesgateway=true",
@@ -282,7 +282,7 @@ func (c *Config) traefik() Part {
 			"--providers.kubernetesingress.strictprefixmatching=true",
 			"--providers.kubernetesingress.ingressendpoint.ip=" + nodeAddress,
 			// This provider serves Ingresses of the class nginx, with the annotations of ingress-nginx. The
-			// other providers' throttle also applies to it.
+			// throttle of the other providers also applies to this provider.
 			"--providers.kubernetesingressnginx=true",
 			"--providers.kubernetesingressnginx.ingressclass=nginx",
 			"--providers.kubernetesingressnginx.controllerclass=k8s.io/ingress-nginx",

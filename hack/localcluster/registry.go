@@ -21,8 +21,8 @@ import (
 )
 
 // newRegistry returns an OCI registry that stores blobs and manifests in folder, so that they survive a
-// restart. If credential is not empty, it has the form USER:PASSWORD and is required through basic
-// authentication. /healthz requires no credential.
+// restart. If credential is not empty, it has the form USER:PASSWORD, and clients must send it with basic
+// authentication. Requests to /healthz need no credential.
 func newRegistry(folder, credential string) (http.Handler, error) {
 	blobs := filepath.Join(folder, "blobs")
 	if err := os.MkdirAll(blobs, 0o755); err != nil {
@@ -72,8 +72,8 @@ func basicAuth(credential string, next http.Handler) http.Handler {
 	})
 }
 
-// manifestKeeper stores the pushed manifests on disk, because the registry behind it keeps them
-// only in memory, and replays them at startup.
+// manifestKeeper stores the pushed manifests on disk, and replays them at startup, because the registry
+// behind it keeps manifests only in memory.
 type manifestKeeper struct {
 	next   http.Handler
 	folder string
@@ -134,7 +134,7 @@ func (k *manifestKeeper) keep(r *http.Request, body []byte) error {
 }
 
 // replay pushes every stored manifest to the registry. It retries rejected manifests until the registry
-// accepts no more of them, so that images are pushed before the indexes that refer to them.
+// accepts none of them, because the registry accepts an index only after the images to which it refers.
 func (k *manifestKeeper) replay() error {
 	files, err := filepath.Glob(filepath.Join(k.folder, "*.json"))
 	if err != nil {
@@ -152,7 +152,7 @@ func (k *manifestKeeper) replay() error {
 			}
 		}
 		if len(refused) == len(files) {
-			return fmt.Errorf("replay manifests: %d manifests were rejected, the first is %s: remove it or the registry's folder", len(refused), refused[0])
+			return fmt.Errorf("replay manifests: %d manifests were rejected, the first is %s: remove this file or the registry's folder", len(refused), refused[0])
 		}
 		files = refused
 	}

@@ -126,7 +126,7 @@ func newRun(t *testing.T) *run {
 	return r
 }
 
-// command runs the command, and returns its output and exit code.
+// command runs localcluster with arguments, and returns the output and the exit code.
 func (r *run) command(arguments ...string) (string, int) {
 	r.t.Helper()
 	arguments = append(arguments, "--name", r.name)
@@ -184,7 +184,8 @@ func (r *run) kubectl(arguments ...string) string {
 	return string(output)
 }
 
-// startPod runs a pod from the local registry, so that sandboxes, mounts, and shims may remain.
+// startPod runs a pod with an image from the local registry. After the end of the cluster, the sandbox, the
+// mounts, and the shim of this pod may remain.
 func (r *run) startPod() {
 	r.t.Helper()
 	r.do("image", "push", "--binary", filepath.Join(r.dir, "bin", "pause"), "--image", "10.250.0.1:5000/ruin:1")

@@ -56,7 +56,7 @@ func supervise(ctx context.Context, config Config) error {
 	for _, f := range config.forwards() {
 		listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", f.host))
 		if err != nil {
-			return fmt.Errorf("listen for the %s: %w: choose another with --%s", f.what, err, f.flag)
+			return fmt.Errorf("listen for the %s: %w: choose another port with --%s", f.what, err, f.flag)
 		}
 		defer listener.Close()
 		go s.forward(ctx, listener, fmt.Sprintf("%s:%d", nodeAddress, f.cluster))
@@ -118,8 +118,8 @@ func (s *supervisor) record() error {
 	return writeFile(s.config.path("parts.json"), data, 0o644)
 }
 
-// start starts a part and waits until the part is ready, it has ended, or the time limit is exceeded. If the
-// part is already running, start waits for it, and starts it again if it ends in the meantime.
+// start starts a part, and waits until the part is ready or has ended, or until the time limit is exceeded. If
+// the part is already running, start only waits, and starts the part again if it ends in the meantime.
 func (s *supervisor) start(ctx context.Context, name string) error {
 	config, err := loadConfig(s.config.RunDir) // The gateway's throttle may have changed.
 	if err != nil {
@@ -196,7 +196,7 @@ func (s *supervisor) launch(part Part) (*process, error) {
 	return p, s.record()
 }
 
-// reap waits for the end of a process and records it.
+// reap waits until a process ends, and records how it ended.
 func (s *supervisor) reap(p *process) {
 	err := p.command.Wait()
 	exit := "exit status 0"
@@ -327,8 +327,8 @@ func (s *supervisor) forward(ctx context.Context, listener net.Listener, address
 	}
 }
 
-// carry copies in both directions until both are done. When one direction ends, it closes the
-// writing side of the other connection.
+// carry copies data between two connections in both directions, until both directions are done. When one
+// direction ends, carry closes the writing side of the connection to which this direction copied.
 func carry(a, b net.Conn) {
 	var both sync.WaitGroup
 	pipe := func(to, from net.Conn) {

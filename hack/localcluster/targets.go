@@ -84,8 +84,8 @@ func (p *pod) scrapePort() string {
 	return ""
 }
 
-// targetsHandler returns the pods to scrape, in Prometheus's format. If the API server does not respond, it
-// returns an error, and Prometheus keeps its targets. /healthz always succeeds.
+// targetsHandler returns a handler that lists the pods to scrape, in the format of Prometheus. If the API server
+// does not respond, the handler returns an error, and Prometheus keeps its targets. /healthz always succeeds.
 func targetsHandler(pods *api) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(http.ResponseWriter, *http.Request) {})

@@ -19,7 +19,7 @@ import (
 	"github.com/heighliner/heighliner/hack/localcluster/image"
 )
 
-// cluster is a cluster with its settings, on which the commands operate.
+// cluster is the cluster on which the commands operate, with its settings.
 type cluster struct {
 	config Config
 	say    func(format string, arguments ...any)
@@ -108,7 +108,8 @@ func (c *cluster) observe(ctx context.Context) (Observation, error) {
 	return o, nil
 }
 
-// keep makes a cluster with a running supervisor healthy again, and changes the cluster's owner.
+// keep makes a cluster with a running supervisor healthy again, and changes the cluster's owner if another
+// checkout takes the cluster over.
 func (c *cluster) keep(ctx context.Context, previous Config, decision Decision) error {
 	if decision.From == "" {
 		c.config.Owner = previous.Owner
@@ -175,7 +176,7 @@ func (c *cluster) start(ctx context.Context, builder *builder) error {
 func (c *cluster) checkPorts() error {
 	for _, f := range c.config.forwards() {
 		if err := portFree(f.host); err != nil {
-			return fmt.Errorf("take port for the %s: %w: choose another with --%s", f.what, err, f.flag)
+			return fmt.Errorf("take port for the %s: %w: choose another port with --%s", f.what, err, f.flag)
 		}
 	}
 	return nil
@@ -263,7 +264,8 @@ func (c *cluster) startSupervisor(ctx context.Context) error {
 }
 
 // startParts starts the parts that are not running, stage by stage, and waits until all parts of a stage are
-// ready. It then calls the stage's hook. It reports only announced parts.
+// ready. It then calls the hook of the stage. It reports only the parts for which announced
+// returns true.
 func (c *cluster) startParts(ctx context.Context, announced func(Part) bool, after map[int]func(context.Context) error) error {
 	control := newControl(&c.config)
 	for stage := range stageCount {
@@ -417,7 +419,7 @@ func (c *cluster) running(ctx context.Context) (*Config, *control, State, error)
 	return config, control, state, nil
 }
 
-// kill ends a part, or the supervisor, with SIGKILL and waits until it has ended.
+// kill ends a part, or the supervisor, with SIGKILL, and waits until the process has ended.
 func (c *cluster) kill(ctx context.Context, part string) error {
 	_, control, state, err := c.running(ctx)
 	if err != nil {

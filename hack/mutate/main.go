@@ -33,7 +33,7 @@ const limit = 2 * time.Minute
 // variable is the environment variable that contains the number of the active change.
 const variable = "MUTATE"
 
-// switches is the source of the file that reads the variable, in the package of the changes.
+// switches is the source of the file that reads the variable. This file is added to the changed package.
 const switches = `package %s
 
 import "os"
@@ -56,8 +56,8 @@ type outcomes struct{ changes, noticed, endless, missed int }
 func main() {
 	dir := flag.String("dir", "internal/release", "package to change")
 	only := flag.String("file", "", "change only these files, separated by commas")
-	run := flag.String("run", "", "regular expression of the tests that should detect changes; defaults to all")
-	skip := flag.String("skip", "TestEveryRuleIsNeeded|TestHistoriesSurviveCrashes|TestLimits|TestSimulate|TestImports", "regular expression of omitted tests; defaults to slow tests and tests of random histories")
+	run := flag.String("run", "", "regular expression of the tests that should detect changes; defaults to all tests")
+	skip := flag.String("skip", "TestEveryRuleIsNeeded|TestHistoriesSurviveCrashes|TestLimits|TestSimulate|TestImports", "regular expression of the tests to omit; defaults to slow tests and tests of random histories")
 	lines := flag.String("line", "", "change only these lines, separated by commas")
 	jobs := flag.Int("jobs", 2, "number of concurrent tests")
 	flag.Parse()

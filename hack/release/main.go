@@ -53,7 +53,7 @@ var semantic = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$`)
 
 func main() {
 	var in input
-	out := flag.String("out", "", "folder of the files; it must not exist")
+	out := flag.String("out", "", "folder for the files; it must not exist yet")
 	install := flag.Bool("install", false, "print only install.yaml")
 	epoch := flag.Int64("epoch", 0, "time of the commit and of all files, in seconds since 1970")
 	flag.StringVar(&in.root, "root", ".", "folder of the repository")
@@ -116,8 +116,11 @@ func readBinaries(dir string) ([]binary, error) {
 	var found []binary
 	for _, name := range []string{"heighliner", "hlnr"} {
 		paths, err := filepath.Glob(filepath.Join(dir, name+"-*-*"))
-		if err != nil || len(paths) == 0 {
-			return nil, fmt.Errorf("find binaries: there is no %s; run make release: %w", filepath.Join(dir, name+"-OS-ARCH"), err)
+		if err != nil {
+			return nil, fmt.Errorf("find binaries: %w", err)
+		}
+		if len(paths) == 0 {
+			return nil, fmt.Errorf("find binaries: there is no %s: run make release", filepath.Join(dir, name+"-OS-ARCH"))
 		}
 		for _, path := range paths {
 			content, err := os.ReadFile(path)

@@ -157,7 +157,7 @@ func checkFiles(t *testing.T, files map[string][]byte) {
 		t.Fatal(err)
 	}
 	if strings.Count(install, "image: registry.example.com/heighliner:v0.2.0\n") != 1 || strings.Count(install, "\nkind: CustomResourceDefinition\n") != len(definitions) {
-		t.Error("install.yaml does not contain the image once, or lacks CRDs")
+		t.Error("install.yaml does not contain the image exactly once, or lacks CRDs")
 	}
 	for document := range strings.SplitSeq(install, "\n---\n") {
 		var o map[string]any

@@ -32,7 +32,7 @@ func chartArchive(in input) ([]byte, error) {
 		}
 		if what, ok := replaced[name]; ok {
 			if strings.Count(string(content), set[what][0]) != 1 {
-				return fmt.Errorf("%s does not contain %q once", name, set[what][0])
+				return fmt.Errorf("%s does not contain %q exactly once", name, set[what][0])
 			}
 			content = []byte(strings.Replace(string(content), set[what][0], set[what][1], 1))
 		}

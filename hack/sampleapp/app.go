@@ -100,8 +100,8 @@ func (a *App) Handler() http.Handler {
 }
 
 // identified adds the headers X-Version and X-Release to every response, including errors. While the
-// application stops, it also adds the header "Connection: close", because closing an idle connection could
-// race with a new request. For HTTP/2, the server then sends a GOAWAY frame.
+// application stops, identified also adds the header "Connection: close", because closing an idle connection
+// could race with a new request. For HTTP/2, the server then sends a GOAWAY frame.
 func (a *App) identified(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Version", a.config.Version)

@@ -22,8 +22,8 @@ type Identity struct {
 	Pod     string `json:"pod"`
 }
 
-// Config is the configuration of the application. Every field is a flag, and an environment variable with the name of
-// the flag in upper case (start-delay is START_DELAY). The flag takes precedence.
+// Config is the configuration of the application. Every field is set by a flag or by an environment variable, which
+// has the name of the flag in upper case (start-delay is START_DELAY). The flag takes precedence.
 type Config struct {
 	Identity
 
@@ -56,7 +56,7 @@ type Config struct {
 	JobDuration time.Duration
 	// Queue is the URL of a Redis server from which the application takes jobs, such as redis://127.0.0.1:6379. Defaults to empty, which means no jobs.
 	Queue string
-	// QueueName is the stream of the jobs. Defaults to jobs.
+	// QueueName is the name of the stream that contains the jobs. Defaults to jobs.
 	QueueName string
 	// Database is the URL of a PostgreSQL database, such as postgres://user:password@127.0.0.1:5432/shop. Each GET /visits adds a row
 	// to the table visits of Schema. The application is ready when it can read this table. Database defaults to empty, which means no
@@ -100,7 +100,8 @@ func (a After) Begun(elapsed time.Duration) bool {
 	return a.On && elapsed >= a.Delay
 }
 
-// downwardAPI are the environment variables whose names differ from the flags, because pods get them from their labels.
+// downwardAPI are the environment variables whose names differ from the names of the flags, because a pod gets
+// their values from its labels.
 var downwardAPI = map[string]string{"release": "HLNR_RELEASE", "group": "HLNR_GROUP"}
 
 func variableOf(flagName string) string {

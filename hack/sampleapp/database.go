@@ -22,8 +22,8 @@ const (
 	sqlDrop   = "drop"
 )
 
-// statements returns the SQL statements for a Job. create creates the schema with an empty table if it does
-// not exist, and drop drops the schema with its content if it exists.
+// statements returns the SQL statements for a Job. The Job create creates the schema and an empty table, unless
+// they exist. The Job drop drops the schema with its content, if the schema exists.
 func statements(job, schema string) []string {
 	name := pgx.Identifier{schema}.Sanitize()
 	if job == sqlDrop {
@@ -53,13 +53,13 @@ func RunSQL(ctx context.Context, config Config, out io.Writer) error {
 	return err
 }
 
-// visits records the requests to GET /visits in a table of a schema.
+// visits records each request GET /visits in a table of a schema.
 type visits struct {
 	db                     *sql.DB
 	insert, count, version string
 }
 
-// openVisits returns nil if no database is configured. It does not connect.
+// openVisits returns nil if no database is configured. It does not connect to the database.
 func openVisits(config Config) (*visits, error) {
 	if config.Database == "" {
 		return nil, nil

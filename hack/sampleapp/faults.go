@@ -7,7 +7,7 @@ import (
 
 // Faults are the faults that can be changed at runtime.
 type Faults struct {
-	// FailReadiness makes /readyz answer 503.
+	// FailReadiness makes /readyz respond with 503.
 	FailReadiness bool `json:"failReadiness"`
 	// ErrorRate is the share of requests answered with 500, from 0 to 1.
 	ErrorRate float64 `json:"errorRate"`

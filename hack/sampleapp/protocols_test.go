@@ -28,7 +28,7 @@ type running struct {
 	ended     chan error
 }
 
-// start starts an application on free ports. It ends with the test.
+// start starts an application on free ports. The application stops at the end of the test.
 func start(t *testing.T, shutdown, drain time.Duration) *running {
 	t.Helper()
 	ctx, terminate := context.WithCancel(context.Background())

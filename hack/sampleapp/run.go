@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// idleTimeout is longer than idle timeouts of gateways such as Traefik's 90s (but not Envoy's 1h), so that the gateway
-// closes idle connections. A connection that the server closes could have a new request in flight.
+// idleTimeout is longer than the idle timeout of Traefik, 90s, so that Traefik closes idle connections and the server
+// does not. A connection that the server closes could have a new request in flight. The idle timeout of Envoy, 1h, is
+// longer than idleTimeout.
 const idleTimeout = 2 * time.Minute
 
 // Listen opens the listeners of the application. Tests replace it with listeners in memory.
@@ -128,7 +129,8 @@ func newServer(handler http.Handler) *http.Server {
 	}
 }
 
-// crash returns a channel that receives when the process must end. For the zero value, the channel never receives.
+// crash returns a channel that receives a value when the process must end. If after is the zero value, the channel never
+// receives a value.
 func crash(after After) <-chan time.Time {
 	if !after.On {
 		return nil

@@ -32,7 +32,7 @@ const (
 	maxLine = 4 << 10
 )
 
-// drain stops a server from accepting connections, and waits for connections in progress until ctx ends.
+// drain stops a server from accepting connections, and waits until the open connections have ended or ctx ends.
 type drain func(ctx context.Context) error
 
 // slow writes one byte in each beat for the requested number of seconds, and ends with "done".
@@ -136,7 +136,7 @@ func (a *App) serveTCP(listener net.Listener, failed chan<- error) drain {
 	}
 }
 
-// lines serves a connection until the client closes it. When the application stops, it closes the connection after the next response.
+// lines serves a connection until the client closes it. When the application stops, lines closes the connection after the next response.
 func (a *App) lines(conn net.Conn, stopping <-chan struct{}) {
 	defer conn.Close()
 	scanner := bufio.NewScanner(conn)

@@ -145,7 +145,7 @@ func TestTemplate(t *testing.T) {
 				t.Fatalf("%q is allowed and becomes %q: %v\n%v", template, text, err, data)
 			}
 			if err := mine.Literal(text); err != nil {
-				t.Fatalf("%q is allowed as a rendered host and not as a literal one: %v\n%v", text, err, data)
+				t.Fatalf("%q is allowed as a rendered host, but not as a literal host: %v\n%v", text, err, data)
 			}
 		}
 	}
@@ -154,7 +154,7 @@ func TestTemplate(t *testing.T) {
 	}
 }
 
-// TestTemplateClash checks that the text before the field prevents a clash with a reserved host.
+// TestTemplateClash checks which texts around the field prevent a clash with a reserved host.
 func TestTemplateClash(t *testing.T) {
 	mine := rules(t, map[string]string{"shop": "*.example.com\nwww.example.com"}).For("shop", nil)
 	for template, want := range map[string]bool{

@@ -6,7 +6,8 @@ import (
 	"github.com/heighliner/heighliner/internal/allowedhosts"
 )
 
-// A line with "*." allows a namespace to use every host below it. Other hosts are listed by name.
+// A line such as "*.shop.example.com" allows a namespace to use every host below shop.example.com. Other hosts are
+// listed by name.
 func ExampleRules_Allowed() {
 	rules, err := allowedhosts.Parse(map[string]string{"shop": "www.example.com\n*.shop.example.com"})
 	if err != nil {

@@ -58,7 +58,7 @@ func signature(r *http.Request, body []byte, signed []string, secret, scope stri
 		fmt.Fprintf(&headers, "%s:%s\n", name, strings.Join(strings.Fields(text), " "))
 	}
 	canonical := strings.Join([]string{r.Method, strings.Join(segments, "/"), strings.Join(query, "&"), headers.String(), strings.Join(signed, ";"), digest(body)}, "\n")
-	// Steps 2 and 3: its hash, and the string to sign.
+	// Steps 2 and 3: the hash of the canonical request, and the string to sign.
 	text := strings.Join([]string{"AWS4-HMAC-SHA256", r.Header.Get("X-Amz-Date"), scope, digest([]byte(canonical))}, "\n")
 	// Step 4: the key for the day, the region and the service.
 	key := []byte("AWS4" + secret)
@@ -92,8 +92,8 @@ func mac(key []byte, text string) []byte {
 	return h.Sum(nil)
 }
 
-// verify returns why a server rejects a request that a user should have signed. It is empty if it accepts the
-// request.
+// verify returns the reason why a server rejects a request that a user should have signed. The reason is empty if
+// the server accepts the request.
 func verify(r *http.Request, body []byte, id, secret, region, service string, now time.Time) string {
 	rest, is := strings.CutPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256 ")
 	parts := map[string]string{}
@@ -135,7 +135,7 @@ const (
 	exampleResult = "5fa00fa31553b73ebf1942676e86291e8372ff2a2260956d9b8aae1d763fbf31"
 )
 
-// TestPublishedSignature compares the implementation of this package and that of the tests with the published example.
+// TestPublishedSignature compares the published example with the signatures that this package and its tests compute.
 func TestPublishedSignature(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2015, 8, 30, 12, 36, 0, 0, time.UTC)
@@ -228,7 +228,8 @@ func TestSignedRequests(t *testing.T) {
 	}
 }
 
-// TestSignedOnlyByHTTPS checks that credentials of AWS and Google are not sent without TLS, and that nothing else is signed.
+// TestSignedOnlyByHTTPS checks that credentials of AWS and Google are not sent without TLS, and that a request with an
+// invalid query is not signed.
 func TestSignedOnlyByHTTPS(t *testing.T) {
 	t.Parallel()
 	s := openSender(t, secrets{"shop/a": {keyAccessID: []byte(exampleID), keyAccessSecret: []byte(exampleKey)}})
@@ -279,7 +280,7 @@ func TestSecretsOfAWS(t *testing.T) {
 	}
 }
 
-// TestRefusalsOfAWS checks the errors for responses, by code and by the clock of the response.
+// TestRefusalsOfAWS checks the errors for responses with different codes, and for a clock of the manager that is wrong.
 func TestRefusalsOfAWS(t *testing.T) {
 	t.Parallel()
 	const hours = 3 * time.Hour

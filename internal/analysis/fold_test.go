@@ -59,7 +59,7 @@ func play(spec *v1alpha1.CanaryAnalysis, rounds string) *v1alpha1.ReleaseAnalysi
 	return status
 }
 
-// TestVerdict checks the phase of a step after rounds.
+// TestVerdict checks the phase of a step after different sequences of rounds.
 func TestVerdict(t *testing.T) {
 	t.Parallel()
 	limits := func(total, row *int32) func(*v1alpha1.CanaryAnalysis) {
@@ -157,8 +157,8 @@ func TestBaselineWithoutTraffic(t *testing.T) {
 	}
 }
 
-// TestHookFailures checks that a failing rollout hook makes the round fail, with and
-// without an analysis.
+// TestHookFailures checks that a failing rollout hook makes the round fail, whether or
+// not there is an analysis.
 func TestHookFailures(t *testing.T) {
 	t.Parallel()
 	point := Point{Run: 7, Step: 1, Since: start}
@@ -309,8 +309,8 @@ func TestEdited(t *testing.T) {
 	}
 }
 
-// TestMeasuredAfterEdit checks that new metrics and a new count are measured, and that a
-// round of hooks alone does not count for an analysis that was added later.
+// TestMeasuredAfterEdit checks that an analysis that is added later passes only after its
+// count of rounds, and that an earlier round of hooks alone does not count for it.
 func TestMeasuredAfterEdit(t *testing.T) {
 	t.Parallel()
 	point := Point{Run: 7, Step: 1, Since: start}
@@ -371,7 +371,7 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// TestStaleRounds checks that a round counts once, and only for its own wait.
+// TestStaleRounds checks that a round counts only once, and only for the wait to which it belongs.
 func TestStaleRounds(t *testing.T) {
 	t.Parallel()
 	spec, point := specOf(nil), Point{Run: 7, Step: 1, Since: start}
@@ -401,7 +401,7 @@ func TestSinceIsStored(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := Begin(status, specOf(nil), point).Rounds; got != 1 {
-		t.Errorf("rounds = %d, want 1: the point is mistaken for another one", got)
+		t.Errorf("rounds = %d, want 1: the point is mistaken for another point", got)
 	}
 }
 
@@ -432,7 +432,7 @@ func TestMeasurementsAreKept(t *testing.T) {
 	spec.Metrics = spec.Metrics[1:]
 	status = Fold(status, spec, point, roundOf(start.Add(time.Hour), "P"))
 	if len(status.Metrics) != 2 || status.Metrics[0].Name != "b" {
-		t.Errorf("a metric that was removed is still there: %v", status.Metrics)
+		t.Errorf("a metric that was removed is still in the status: %v", status.Metrics)
 	}
 }
 

@@ -93,7 +93,7 @@ func FuzzFillURL(f *testing.F) {
 			return
 		}
 		if e1 != nil || u.Host != w.Host || u.Scheme != w.Scheme {
-			t.Fatalf("%q has the URL %v (%v), and with x %v", template, u, e1, w)
+			t.Fatalf("%q results in the URL %v (%v), and with x as each value in %v", template, u, e1, w)
 		}
 	})
 }

@@ -56,11 +56,12 @@ func keyFile(t testing.TB, tokenURL string, change map[string]any) []byte {
 	return text
 }
 
-// tokenServer replaces Google's token endpoint. It verifies assertions, and counts its tokens.
+// tokenServer replaces Google's token endpoint. It verifies assertions, and counts the tokens that it issues.
 type tokenServer struct {
 	url    string
 	issued atomic.Int64
-	// life is the lifetime of tokens, in seconds. refusal, if set, handles requests instead of issuing a token.
+	// life is the lifetime of tokens, in seconds. If refusal is set, it responds to requests,
+	// and no token is issued.
 	life    int
 	refusal http.HandlerFunc
 	delay   time.Duration
@@ -112,7 +113,7 @@ func (g *tokenServer) reject(r *http.Request) string {
 	return ""
 }
 
-// monitoring returns a sender, and a query for a metrics server that accepts only the tokens of g.
+// monitoring returns a sender that fetches tokens from g, and a query for a metrics server with the given handler.
 func monitoring(t testing.TB, g *tokenServer, key []byte, handler http.HandlerFunc) (*sender, query) {
 	t.Helper()
 	address, ca := serveTLS(t, handler)
@@ -213,7 +214,7 @@ func TestGoogleTokenOnce(t *testing.T) {
 	}
 }
 
-// TestTokens checks the lifetimes, the number and the timeout of tokens, without a server.
+// TestTokens checks the lifetimes and the number of tokens, and the timeout of requests for tokens, without a server.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -231,7 +232,7 @@ func TestTokens(t *testing.T) {
 			}
 		}
 		if calls != 4 || len(kept.held) != 0 {
-			t.Fatalf("%d requests, %d tokens kept: errors and short tokens are not kept", calls, len(kept.held))
+			t.Fatalf("%d requests, %d tokens kept, want 4 and 0: errors and tokens with a short lifetime are not kept", calls, len(kept.held))
 		}
 		for i := range 2 * maxTokens {
 			_ = get(i, time.Hour, nil)
@@ -302,7 +303,7 @@ func TestSecretsOfGoogle(t *testing.T) {
 	})
 }
 
-// TestTokenURI checks the only URL from which managers fetch tokens.
+// TestTokenURI checks that managers fetch tokens from a single URL, and reject Secrets with another URL.
 func TestTokenURI(t *testing.T) {
 	t.Parallel()
 	s := openSender(t, nil)
@@ -318,7 +319,8 @@ func TestTokenURI(t *testing.T) {
 	}
 }
 
-// TestRefusalsOfGoogle checks the errors for responses of both servers, and that no error contains a token.
+// TestRefusalsOfGoogle checks the errors for responses of the token endpoint and of the metrics server, and that no error
+// contains a token.
 func TestRefusalsOfGoogle(t *testing.T) {
 	t.Parallel()
 	const (

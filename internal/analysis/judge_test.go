@@ -67,7 +67,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// compare compares two measurements. If the wanted message ends in ": ", the message must only begin with it.
+// compare compares two measurements. If the wanted message ends with ": ", the actual message only needs to
+// begin with the wanted message.
 func compare(t *testing.T, want, got Measurement) {
 	t.Helper()
 	want.Metric = "a"

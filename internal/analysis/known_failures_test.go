@@ -20,8 +20,8 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// TestConnectionsDoNotPileUp checks row 56 of the known failures: connections are reused or closed for any response
-// of a provider, even with the user's certificate authority.
+// TestConnectionsDoNotPileUp checks row 56 of the known failures: connections are reused or closed after any response
+// of a provider, even if the connections use the user's certificate authority.
 func TestConnectionsDoNotPileUp(t *testing.T) {
 	t.Parallel()
 	const questions, most = 60, 8
@@ -140,7 +140,7 @@ func TestUnitsOfSources(t *testing.T) {
 		for suffix, divided := range perSecond {
 			if strings.HasSuffix(s.buckets, suffix) {
 				if known = true; !strings.Contains(latency, divided) {
-					t.Errorf("%s counts in %s, and is not divided by%s: %s", name, s.buckets, divided, latency)
+					t.Errorf("%s: the query uses %s, but does not contain%s: %s", name, s.buckets, divided, latency)
 				}
 			}
 		}

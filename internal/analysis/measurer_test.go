@@ -78,7 +78,7 @@ func wait(t *testing.T, requeued <-chan types.NamespacedName) types.NamespacedNa
 }
 
 // TestAsk checks that a round starts without blocking, requeues once, and is
-// available until another one is requested.
+// available until another round is requested.
 func TestAsk(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
@@ -302,7 +302,8 @@ func (loopback) LookupNetIP(context.Context, string, string) ([]netip.Addr, erro
 	return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 }
 
-// TestEndpoints checks that different spellings of a server are one endpoint, and that each user has a separate endpoint.
+// TestEndpoints checks that different spellings of the address of a server result in the same endpoint, and that each user
+// has a separate endpoint.
 func TestEndpoints(t *testing.T) {
 	t.Parallel()
 	base := query{address: "http://metrics.example:9090/a", namespace: "shop"}
@@ -330,7 +331,8 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// TestThrottled checks that a provider that responds with "too many requests" gets no requests for the requested time, while other providers do.
+// TestThrottled checks that a provider that responds with "too many requests" gets no requests during the requested
+// time, and that other providers get requests.
 func TestThrottled(t *testing.T) {
 	t.Parallel()
 	c := &clock{now: start}
@@ -406,7 +408,7 @@ func TestPoolForgets(t *testing.T) {
 	}
 }
 
-// TestSlowProvider checks that a hanging provider fails only its own round, and does so in time.
+// TestSlowProvider checks that a hanging provider makes only its own round fail, and that this round ends in time.
 func TestSlowProvider(t *testing.T) {
 	t.Parallel()
 	slow := serve(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -478,7 +480,7 @@ func TestBaselineIsAsked(t *testing.T) {
 	m.Ask(keyOf("cart-2"), request)
 	wait(t, requeued)
 	if got, _ := m.Ask(keyOf("cart-2"), request); got.Measurements[0].Result != v1alpha1.MeasurementSkipped || asked.Load() != 0 {
-		t.Errorf("%+v after %d queries, want Skipped after none", got, asked.Load())
+		t.Errorf("%+v after %d queries, want Skipped after 0 queries", got, asked.Load())
 	}
 	request.Active = &Target{Namespace: "shop", Release: "cart-1"}
 	m.Ask(keyOf("cart-2"), request)

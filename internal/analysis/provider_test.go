@@ -66,12 +66,12 @@ func answers(status int, body string) http.HandlerFunc {
 	}
 }
 
-// success returns a response of Prometheus' HTTP API.
+// success returns a successful response of the HTTP API of Prometheus.
 func success(kind, result string) string {
 	return fmt.Sprintf(`{"status":"success","data":{"resultType":%q,"result":%s}}`, kind, result)
 }
 
-// vector returns samples with these values at the start of the tests.
+// vector returns a response with these values. The time of each sample is start.
 func vector(samples ...string) string {
 	var out []string
 	for i, s := range samples {
@@ -164,7 +164,7 @@ func TestPrometheusAnswers(t *testing.T) {
 	}
 }
 
-// TestPrometheusRequest checks the query, its time and the credentials of a
+// TestPrometheusRequest checks the query, the time and the credentials in a
 // request.
 func TestPrometheusRequest(t *testing.T) {
 	t.Parallel()
@@ -442,7 +442,7 @@ func TestCheck(t *testing.T) {
 	} {
 		err := Check(test.spec)
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: error = %v, want one with %q", name, err, test.want)
+			t.Errorf("%s: error = %v, want an error with %q", name, err, test.want)
 		}
 	}
 }
@@ -533,7 +533,7 @@ func FuzzFill(f *testing.F) {
 	})
 }
 
-// TestConnections checks that connections are reused or closed for any response.
+// TestConnections checks that connections are reused or closed after any response.
 func TestConnections(t *testing.T) {
 	t.Parallel()
 	var open atomic.Int64

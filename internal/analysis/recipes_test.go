@@ -19,7 +19,7 @@ import (
 
 // store is a metrics store, as described in its documentation.
 type store struct {
-	// method, host, path and query are those in the store's documentation for the recipe.
+	// method, host, path and query are the parts of the recipe's request, as in the documentation of the store.
 	method, host, path string
 	query              url.Values
 	// body is the JSON body of the request; empty for a GET.
@@ -32,7 +32,7 @@ type store struct {
 	answers map[string]*float64
 }
 
-// stores contains the stores by the names of the recipes. The responses have the form in the documentation of each store: Datadog's "Query timeseries
+// stores contains the stores by the names of the recipes. The responses have the form that the documentation of each store describes: Datadog's "Query timeseries
 // points", New Relic's NerdGraph tutorial for NRQL, Dynatrace's "Metrics API - GET metric data points", InfluxDB's "/query" of the 1.x API, Graphite's
 // "The Render URL API", Elasticsearch's "Search API", Honeycomb's "Get SLO History", CloudWatch's GetMetricData in
 // the AWS JSON 1.0 protocol, and the HTTP API of Prometheus on Amazon and Google.
@@ -262,7 +262,7 @@ func TestRecipesOfFailures(t *testing.T) {
 		// https://github.com/influxdata/influxdb/issues/6724: InfluxDB 1 and 2 respond with status 200, and the response may contain values that were
 		// read before the error.
 		"influxdb": {`{"results":[{"statement_id":0,"error":"database not found: shop"}]}`, `{"results":[{"statement_id":0,"series":[{"name":"requests","columns":["time","sum"],"values":[[1699999940,0.02]]}],"error":"timeout"}]}`},
-		// https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_MetricDataResult.html: Complete, InternalError, PartialData or Forbidden.
+		// https://docs.aws.amazon.com/AmazonCloudWatch/latest/APIReference/API_MetricDataResult.html: StatusCode is Complete, InternalError, PartialData or Forbidden.
 		"cloudwatch": {
 			`{"MetricDataResults":[{"Id":"errors","Label":"Errors","Timestamps":[],"Values":[],"StatusCode":"InternalError"}],"Messages":[]}`,
 			`{"MetricDataResults":[{"Id":"errors","Label":"Errors","Timestamps":[1699999500],"Values":[0.5],"StatusCode":"PartialData"}],"Messages":[]}`,

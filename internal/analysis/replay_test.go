@@ -34,7 +34,7 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// TestReplay checks that the phases are the same as those of Fold, and that a failure begins another rollout.
+// TestReplay checks that the phases are the same as the phases of Fold, and that another rollout begins after a failure.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	const (
@@ -78,7 +78,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestRequests checks that Requests reads the number of requests that a release received from the counters of its source.
+// TestRequests checks that Requests reads, from the counters of the source, how many requests a release received.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	asked := make(chan string, 10)

@@ -124,8 +124,8 @@ func p95(intervals ...[]float64) float64 {
 	return all[len(all)*95/100]
 }
 
-// TestSamplesDecideBetter compares two kinds of decisions after five minutes over the same series: by samples, and by
-// five one-minute rounds with a fixed ratio, one of which may fail. With samples, equal releases are rolled back far
+// TestSamplesDecideBetter compares two kinds of decisions about the same five minutes of a series: by samples, and by
+// five one-minute rounds with a fixed ratio, in which one round may fail. With samples, equal releases are rolled back far
 // less often, and slower releases are detected equally well.
 func TestSamplesDecideBetter(t *testing.T) {
 	t.Parallel()
@@ -156,7 +156,7 @@ func TestSamplesDecideBetter(t *testing.T) {
 	}
 	falseBySamples, falseByRatio := count(1)
 	foundBySamples, foundByRatio := count(1.7)
-	t.Logf("of %d equal releases, rolled back by samples %d, by a ratio %d; of %d that are 1.7 times as slow, found %d and %d", series, falseBySamples, falseByRatio, series, foundBySamples, foundByRatio)
+	t.Logf("of %d equal releases, samples roll back %d and a ratio %d; of %d releases that are 1.7 times as slow, samples detect %d and a ratio %d", series, falseBySamples, falseByRatio, series, foundBySamples, foundByRatio)
 	if falseBySamples*5 > falseByRatio || foundBySamples < foundByRatio*98/100 {
 		t.Error("samples decide no better than a fixed ratio")
 	}
@@ -206,7 +206,7 @@ func TestSamplesOfPrometheus(t *testing.T) {
 	}
 }
 
-// sorted returns OpenMetrics text in which the samples of each series are adjacent, with its end marker.
+// sorted returns OpenMetrics text in which the samples of each series are adjacent, followed by the end marker.
 func sorted(text string) []byte {
 	head, rest, _ := strings.Cut(text, "\n")
 	lines := strings.Split(strings.TrimSpace(rest), "\n")
@@ -217,8 +217,8 @@ func sorted(text string) []byte {
 	return []byte(head + "\n" + strings.Join(lines, "\n") + "\n# EOF\n")
 }
 
-// exactP returns the p-value of the one-sided Mann-Whitney U test by its definition. It is the fraction of all ways to choose the canary's samples
-// among the pooled samples that have a U at least as large. Equal values count one half.
+// exactP returns the p-value of the one-sided Mann-Whitney U test by its definition. This value is the share of those choices of the
+// canary's samples from the pooled samples whose U is at least as large as the U of the actual samples. A pair of equal values counts one half.
 func exactP(canary, active []float64) float64 {
 	pooled := slices.Concat(canary, active)
 	twoU := func(chosen uint) (u int) {
@@ -248,8 +248,8 @@ func exactP(canary, active []float64) float64 {
 	return float64(extreme) / float64(all)
 }
 
-// TestTies checks that the p-value for equal values matches the definition, and that it is the same in both
-// directions.
+// TestTies checks that the p-value for samples with equal values matches the definition, and that the p-value is the
+// same in both directions.
 func TestTies(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -285,7 +285,7 @@ func TestSamplesBeyondTheBuckets(t *testing.T) {
 	}
 }
 
-// TestSamplesOfAnotherTime checks that a response for a time other than the requested time is WrongTime, even for a range.
+// TestSamplesOfAnotherTime checks that a response for a time other than the requested time results in WrongTime, even for a range.
 func TestSamplesOfAnotherTime(t *testing.T) {
 	t.Parallel()
 	address := serve(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -335,6 +335,6 @@ func TestSamplesOfTheStep(t *testing.T) {
 		t.Fatal(err, failed)
 	}
 	if from := time.Unix(0, int64((first-step)*1e9)); from.Before(start) {
-		t.Errorf("the first round, %s after the start of the step, covers traffic from %s before it", at.Sub(start), start.Sub(from))
+		t.Errorf("the first round, %s after the start of the step, covers traffic from %s before the step", at.Sub(start), start.Sub(from))
 	}
 }

@@ -24,12 +24,12 @@ func TestArgumentsOfAnInlineAnalysis(t *testing.T) {
 			t.Fatalf("%s can be measured", metric.Name)
 		}
 		if err := Check(&one); err == nil {
-			t.Errorf("%s: accepted before the release starts, and in each round %v", metric.Name, unmeasurable)
+			t.Errorf("%s: the analysis is accepted before the release starts, but fails in each round: %v", metric.Name, unmeasurable)
 		}
 	}
 }
 
-// TestHugeNumber checks that a response in which one number is out of range is either readable, or results in a message that contains the cause.
+// TestHugeNumber checks that the error for a response in which one number is out of range, if there is an error, does not claim that the response is not JSON.
 func TestHugeNumber(t *testing.T) {
 	t.Parallel()
 	const raw = `{"errors":3,"total":200,"max":1e400}`

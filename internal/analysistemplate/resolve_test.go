@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// example returns a template with one argument that has a default and one that has none.
+// example returns a template with two arguments, of which only one has a default.
 func example() *Template {
 	return &Template{Kind: v1alpha1.KindClusterAnalysisTemplate, Name: "http", Generation: 3, Spec: v1alpha1.AnalysisTemplateSpec{
 		Args: []v1alpha1.AnalysisArgument{{Name: "route"}, {Name: "unit", Default: new("s")}},
@@ -112,7 +112,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestUses checks that a reference refers only to a template of the same kind, and only from its own namespace.
+// TestUses checks that a reference refers only to a template of the kind in the reference, and to an AnalysisTemplate only in
+// the namespace of the Microservice.
 func TestUses(t *testing.T) {
 	t.Parallel()
 	ms := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}
@@ -172,8 +173,8 @@ func TestArgumentChangesTheHost(t *testing.T) {
 	}
 }
 
-// TestNoNamespaces checks that an operator who removes the last namespace of the list withdraws the template from all namespaces, and does not offer it
-// to all of them.
+// TestNoNamespaces checks that an operator who removes the last namespace of the list withdraws the template from all namespaces, and does not offer the
+// template to all namespaces.
 func TestNoNamespaces(t *testing.T) {
 	t.Parallel()
 	template := example()

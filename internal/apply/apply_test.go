@@ -126,8 +126,8 @@ func TestApplyWritesOnlyDifferences(t *testing.T) {
 	}
 }
 
-// TestApplyWithFieldsThatTheServerSets applies an intent without a field that the API server sets
-// in a list that must be equal (row 15 of the known failures). A call
+// TestApplyWithFieldsThatTheServerSets applies an intent whose list of rules lacks a field that the
+// API server sets, although lists of rules must be equal (row 15 of the known failures). A call
 // that changes nothing does not count as a write.
 func TestApplyWithFieldsThatTheServerSets(t *testing.T) {
 	t.Parallel()

@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// TestDeletions checks that a deletion is remembered for a minute, and is dropped when a later deletion is
-// recorded.
+// TestDeletions checks that a deletion is remembered for a minute, and that its record is removed when
+// another deletion is recorded after this minute.
 func TestDeletions(t *testing.T) {
 	t.Parallel()
 	deleted := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

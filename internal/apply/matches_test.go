@@ -18,8 +18,8 @@ func configMap(uid types.UID, version, content string) *corev1.ConfigMap {
 	}
 }
 
-// TestMatches checks that an object is remembered in one state, with one intent of
-// one owner.
+// TestMatches checks that a match is remembered only for the same state of an object, the same
+// intent and the same owner.
 func TestMatches(t *testing.T) {
 	t.Parallel()
 	owner, other := configMap("owner", "1", ""), configMap("other", "1", "")

@@ -37,7 +37,7 @@ func meta(t *testing.T) metav1.ObjectMeta {
 	return m
 }
 
-// objects returns an object of each way to decode: from Protobuf, from JSON, and without a Go type.
+// objects returns objects for each way of decoding: from Protobuf, from JSON, and without a Go type.
 func objects(t *testing.T) map[string]client.Object {
 	t.Helper()
 	release := &v1alpha1.VersionedMicroservice{}
@@ -78,7 +78,7 @@ func TestObjectsDoNotChange(t *testing.T) {
 	}
 }
 
-// TestOtherValuesDoNotChange checks that a value without metadata, as for the deletion of an unknown object, is returned.
+// TestOtherValuesDoNotChange checks that a value without metadata, such as the value for the deletion of an unknown object, is returned unchanged.
 func TestOtherValuesDoNotChange(t *testing.T) {
 	t.Parallel()
 	unknown := toolscache.DeletedFinalStateUnknown{Key: "shops/shop"}
@@ -119,7 +119,7 @@ func TestMetadataShareMemory(t *testing.T) {
 	}
 }
 
-// TestTrimmed checks that only objects of the type are trimmed, and that all are compacted.
+// TestTrimmed checks that only objects of the given type are trimmed, and that all are compacted.
 func TestTrimmed(t *testing.T) {
 	t.Parallel()
 	transform := Trimmed(func(p *corev1.Pod) { p.Spec = corev1.PodSpec{} })
@@ -137,8 +137,8 @@ func TestTrimmed(t *testing.T) {
 	}
 }
 
-// TestLabelsShareMemory checks that objects with equal labels have the same map, also after a second transform, and that objects with
-// other labels do not.
+// TestLabelsShareMemory checks that objects with equal labels share one map, even after a second transform, and that objects with
+// other labels do not share it.
 func TestLabelsShareMemory(t *testing.T) {
 	t.Parallel()
 	a, b, other := &corev1.Pod{ObjectMeta: meta(t)}, &appsv1.Deployment{ObjectMeta: meta(t)}, &corev1.Service{ObjectMeta: meta(t)}

@@ -165,7 +165,7 @@ func TestSharedPartsAreNotWritten(t *testing.T) {
 	}
 }
 
-// TestTableDoesNotFollowObjects checks that a change to a field of an object, such as a trim makes, does not change the value in the table.
+// TestTableDoesNotFollowObjects checks that a change to a field of an object, such as a change by a trim, does not change the value in the table.
 func TestTableDoesNotFollowObjects(t *testing.T) {
 	t.Parallel()
 	of := func(name string) *corev1.Service {
@@ -179,8 +179,8 @@ func TestTableDoesNotFollowObjects(t *testing.T) {
 	}
 }
 
-// TestStatusesShareStrings checks that equal strings in statuses share memory, but that their slices and pointers, which trims and conversions change, do
-// not, and that the owners of objects are shared.
+// TestStatusesShareStrings checks that equal strings in statuses share memory, that slices and pointers in statuses, which trims and conversions change,
+// do not share memory, and that the owners of objects are shared.
 func TestStatusesShareStrings(t *testing.T) {
 	t.Parallel()
 	of := func() *v1alpha1.Microservice {
@@ -327,7 +327,7 @@ func TestHash(t *testing.T) {
 	for _, v := range different {
 		hash, _, small := hashOf(reflect.ValueOf(v))
 		if other, ok := hashes[hash]; ok || !small {
-			t.Errorf("%v and %v have the same hash, or are not hashed", v, other)
+			t.Errorf("%v and %v have the same hash, or the first value is not hashed", v, other)
 		}
 		hashes[hash] = v
 	}

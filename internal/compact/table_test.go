@@ -10,7 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// TestTableIsBounded checks that a table forgets values that are not used, keeps those that are used, and is limited by the size of its values.
+// TestTableIsBounded checks that a table forgets values that are not used and keeps values that are used, and that the total
+// size of its values is limited.
 func TestTableIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{0, 36, 1000} {
@@ -33,7 +34,7 @@ func TestTableIsBounded(t *testing.T) {
 	}
 }
 
-// TestTableWithEqualKeys checks that another value with the key of a value in the table is not replaced by it.
+// TestTableWithEqualKeys checks that a value is not replaced by a different value with the same key in the table.
 func TestTableWithEqualKeys(t *testing.T) {
 	t.Parallel()
 	all := table[int, string]{size: 1000, equal: func(a, b string) bool { return a == b }}

@@ -232,7 +232,7 @@ func TestErrorsDecideNothing(t *testing.T) {
 	}
 }
 
-// TestBadAnswers checks that an invalid response of a registry is a signature that does not count.
+// TestBadAnswers checks that an invalid response of a registry results in the result Invalid.
 func TestBadAnswers(t *testing.T) {
 	sig := func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, ".sig") }
 	referrers := func(r *http.Request) bool { return strings.Contains(r.URL.Path, "/referrers/") }
@@ -328,8 +328,8 @@ func TestVerifiedIsRemembered(t *testing.T) {
 	}
 }
 
-// TestRefusalIsRememberedForAWhile checks that unsigned images cause a login and few requests. The longer an image has been unsigned, the fewer
-// requests it causes. Requested scans and due scans find a new signature.
+// TestRefusalIsRememberedForAWhile checks that unsigned images cause only one login and few requests. The longer an image has been
+// unsigned, the fewer requests it causes. Requested scans and due scans find a new signature.
 func TestRefusalIsRememberedForAWhile(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t, registrytest.WithReferrers())
@@ -365,13 +365,13 @@ func TestRefusalIsRememberedForAWhile(t *testing.T) {
 	scan(NotSigned)
 	clock.Step(59 * time.Minute)
 	if n := scan(NotSigned); n != 0 {
-		t.Errorf("%d requests for images that were not signed for hours, want none within the hour", n)
+		t.Errorf("%d requests for images that have been unsigned for hours, want none within an hour", n)
 	}
 	for _, digest := range digests {
 		key.Sign(t, server, path, digest)
 	}
 	if n := scan(NotSigned); n != 0 {
-		t.Errorf("%d requests for images that were not signed for hours, want none within the hour", n)
+		t.Errorf("%d requests for images that have been unsigned for hours, want none within an hour", n)
 	}
 	clock.Step(time.Minute)
 	scan(Verified)

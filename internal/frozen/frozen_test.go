@@ -62,7 +62,7 @@ func TestParseOthers(t *testing.T) {
 	}
 }
 
-// TestClauses checks what readers learn about each wait.
+// TestClauses checks which facts can be read from the clause of each wait.
 func TestClauses(t *testing.T) {
 	t.Parallel()
 	type facts struct{ of, rollout bool }

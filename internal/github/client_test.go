@@ -55,7 +55,7 @@ type world struct {
 	seen []string // values of Authorization, in the order of the requests
 }
 
-// newWorld returns a world. At the end of the test, it fails if there was a request that the reference does not describe.
+// newWorld returns a world. The test fails at its end if there was a request that the reference does not describe.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, clock: testclock.NewFakeClock(time.Date(2100, 3, 1, 12, 0, 0, 0, time.UTC))}

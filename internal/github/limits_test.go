@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/github/githubtest"
 )
 
-// retryAt checks when an error allows its caller to try again.
+// retryAt checks when an error allows the caller to try again.
 func (w *world) retryAt(err error, want time.Duration) {
 	w.t.Helper()
 	var got time.Time
@@ -63,8 +63,8 @@ func TestPrimaryLimit(t *testing.T) {
 	}
 }
 
-// TestLastRequestOfTheHour checks that no request is sent after a 200 response reports that none remains, because the
-// next request would be refused.
+// TestLastRequestOfTheHour checks that, after a 200 response that reports that no requests remain, no request is
+// sent, because it would be refused.
 func TestLastRequestOfTheHour(t *testing.T) {
 	w := newWorld(t)
 	w.open(1)
@@ -288,7 +288,7 @@ func TestStoreIsBounded(t *testing.T) {
 	for i := range 100 {
 		put(fmt.Sprintf("a %03d", i), 700)
 		if s.size > s.max || len(s.entries) != s.order.Len() {
-			t.Fatalf("%d bytes in %d entries (%d in order), at most %d", s.size, len(s.entries), s.order.Len(), s.max)
+			t.Fatalf("%d bytes in %d entries (%d in order), want at most %d bytes", s.size, len(s.entries), s.order.Len(), s.max)
 		}
 	}
 	if s.get("a 099") == nil || s.get("a 000") != nil {
@@ -301,7 +301,7 @@ func TestStoreIsBounded(t *testing.T) {
 	put("b", 100)
 	s.drop("a ")
 	if len(s.entries) != 1 || s.get("b") == nil || s.size != s.get("b").size() {
-		t.Errorf("%d entries of %d bytes after those of a were dropped", len(s.entries), s.size)
+		t.Errorf("%d entries of %d bytes after the entries with the prefix a were dropped", len(s.entries), s.size)
 	}
 	put("b", 300)
 	if s.size != s.get("b").size() {

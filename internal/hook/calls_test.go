@@ -180,7 +180,7 @@ func TestNoCallsWithoutARow(t *testing.T) {
 	}
 }
 
-// TestID checks that an ID stays the same exactly as long as the call does.
+// TestID checks that the ID of a call stays the same exactly as long as the call stays the same.
 func TestID(t *testing.T) {
 	t.Parallel()
 	ask := func(hook string, change func(*v1alpha1.ReleaseGroup)) string {
@@ -268,7 +268,7 @@ func TestBodyIsAsDocumented(t *testing.T) {
 	}
 }
 
-// TestBodyAfterTheEnd checks that a message after the end contains the active version only if that is another version.
+// TestBodyAfterTheEnd checks that a message after the end contains the active version only if it is not the version of the release.
 func TestBodyAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	ms, release := canary(), vsvc("new")
@@ -287,7 +287,8 @@ func TestBodyAfterTheEnd(t *testing.T) {
 	}
 }
 
-// TestEndOfAPreview checks that the hooks at the end of a preview wait for its pods and are called once for each end, and that a failed hook is final.
+// TestEndOfAPreview checks that the hooks at the end of a preview wait until its pods have ended and are called once for each end, and that a
+// failed hook is final.
 func TestEndOfAPreview(t *testing.T) {
 	t.Parallel()
 	ms := canary()

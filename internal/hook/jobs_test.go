@@ -79,7 +79,7 @@ func TestJobOutcome(t *testing.T) {
 }
 
 // TestJobWithoutANode checks that a round waits no longer for a Job whose pod has no node than for a Job whose pod
-// runs. Gates wait for such a Job.
+// runs. Gates continue to wait for a Job whose pod has no node.
 func TestJobWithoutANode(t *testing.T) {
 	t.Parallel()
 	created := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -127,8 +127,8 @@ func TestJobWithoutANode(t *testing.T) {
 	}
 }
 
-// TestJobPhase checks that the outcomes of Jobs become the phases that the gates of a rollout read, and that a running Job
-// is written only once.
+// TestJobPhase checks that the outcomes of Jobs become the phases that the gates of a rollout read, and that the
+// outcome of a running Job is written only once.
 func TestJobPhase(t *testing.T) {
 	t.Parallel()
 	at := metav1.NowMicro()
@@ -226,7 +226,7 @@ func TestJobVariables(t *testing.T) {
 }
 
 // TestLostJob checks that the message about a Job that was deleted before its result was known contains only a fix that applies to the type of
-// the hook. The decision Retry starts a release again whose gate failed, and is rejected for an active release.
+// the hook. The decision Retry starts a release again if a gate of the release failed, and is rejected for an active release.
 func TestLostJob(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[v1alpha1.HookType]string{

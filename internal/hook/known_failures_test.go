@@ -16,9 +16,9 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// Row 60 of the known failures: each hook that waits for the end of a release is called
-// with the final status, regardless of how the release ended: after its steps, without an
-// analysis, by a user's decision, as the first release of its group, by a rollback to it, or by a failure.
+// Row 60 of the known failures: a PostRollout hook is called with the final status of the release, regardless
+// of how the rollout ended: after its steps, without an analysis, by a user's decision, by a rollback to the
+// release, by a failure, or as the first rollout of the group.
 func TestEachEndIsReported(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

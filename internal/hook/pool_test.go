@@ -62,7 +62,7 @@ func play(t *testing.T, receive http.HandlerFunc, options ...func(*Options)) *wo
 	return w
 }
 
-// question returns a question for the receiver of the world.
+// question returns a call to the receiver of the world.
 func (w *world) question(t v1alpha1.HookType, id string) Call {
 	q := Call{Hook: v1alpha1.Hook{Name: strings.ToLower(string(t)), Type: t, URL: w.server.URL + "/hook?token=abc"}, Body: Body{ID: id, Type: t}}
 	return q
@@ -242,7 +242,7 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// TestCA checks that a server with its own certificate is trusted only with its CA.
+// TestCA checks that a server with a self-signed certificate is trusted only if this certificate is the CA of the hook.
 func TestCA(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewTLSServer(status(200, ""))
@@ -382,7 +382,7 @@ func TestNoAnswerDecidesNothing(t *testing.T) {
 }
 
 // TestCheckIsAskedAgain checks that an unanswered check is called again after increasing waits until it is answered, and
-// immediately after it was fixed.
+// that it is called immediately after its hook was edited.
 func TestCheckIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	var away atomic.Bool
@@ -412,7 +412,7 @@ func TestCheckIsAskedAgain(t *testing.T) {
 	for n := 1; n <= 3; n++ {
 		at := w.ask(q)
 		if want := now.Add(time.Duration(elapsed.Load())).Add(time.Duration(n) * time.Minute); !at.Equal(want) {
-			t.Fatalf("after %d calls it is called again at %s, want %s", n, at, want)
+			t.Fatalf("after %d calls, the hook is called again at %s, want %s", n, at, want)
 		}
 		elapsed.Add(int64(n) * int64(time.Minute))
 		if at := w.ask(q); !at.IsZero() {
@@ -430,8 +430,8 @@ func TestCheckIsAskedAgain(t *testing.T) {
 	}
 }
 
-// TestPermanentRejection checks that status 412 of a waiting gate is final, so that the gate is not called again. For other hooks, the
-// status is an ordinary refusal.
+// TestPermanentRejection checks that a response with status 412 to a waiting gate is final, so that the gate is not called again. For
+// other hooks, the status is an ordinary refusal.
 func TestPermanentRejection(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[v1alpha1.HookType]bool{

@@ -24,7 +24,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// fake is a manager with a cache of controller-runtime whose informers read no API server. With fails, the cache returns no informers.
+// fake is a manager with a cache of controller-runtime whose informers do not read from an API server. If fails is true, the cache
+// returns no informers.
 type fake struct {
 	manager.Manager
 	*informers
@@ -94,7 +95,7 @@ func (f *informers) start(t *testing.T, objects ...client.Object) {
 	}
 }
 
-// TestLists checks that the cache finds objects by namespace and value, and only those of other namespaces that an index contains.
+// TestLists checks that the cache finds objects by namespace and value, and objects of all namespaces only with an index of all namespaces.
 func TestLists(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)

@@ -31,7 +31,7 @@ func TestCommitStates(t *testing.T) {
 }
 
 // TestCommitStatusOf checks that a status contains the brief title, the address on the board and a context for its Microservice. If the
-// release is gone, its commit is the commit of the earlier message.
+// release is gone, the status is for the commit of the earlier message.
 func TestCommitStatusOf(t *testing.T) {
 	t.Parallel()
 	m := example(v1alpha1.NotifyFailed)

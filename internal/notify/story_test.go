@@ -71,7 +71,7 @@ func (c *channel) titles() (out []string) {
 	return out
 }
 
-// TestStories checks the messages for some histories of package viewtest, for a receiver of all events.
+// TestStories checks the messages that a receiver of all events gets in some histories of package viewtest.
 func TestStories(t *testing.T) {
 	t.Parallel()
 	first := []string{"Started: shop 1.0.0 started", "~ Promoted: shop 1.0.0 is active"}
@@ -101,8 +101,8 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// TestAllStories checks in all histories that no message is sent twice, neither at the same moment nor with the same ID, that messages about a
-// rollout have the same thread, and that the end of a rollout is reported, even to receivers that observe only the end.
+// TestAllStories checks in all histories that no message is sent again for the same moment, that no two messages have the same ID, that messages
+// about a rollout have the same thread, and that the end of a rollout is reported, even to receivers that observe only the end.
 func TestAllStories(t *testing.T) {
 	t.Parallel()
 	for _, story := range viewtest.Stories() {
@@ -144,7 +144,7 @@ func TestAllStories(t *testing.T) {
 	}
 }
 
-// TestSince checks that a receiver that was added after a rollout is not notified of its end.
+// TestSince checks that a receiver that was added after a rollout is not notified of the end of the rollout.
 func TestSince(t *testing.T) {
 	t.Parallel()
 	moments := viewtest.Moments("promoted", "shop")

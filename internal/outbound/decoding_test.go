@@ -9,8 +9,8 @@ import (
 	"testing/iotest"
 )
 
-// TestDecodingIsBounded checks that texts that need all of the memory are decoded one after the other. A text releases the memory when it is closed or
-// completely read, or when its context ends.
+// TestDecodingIsBounded checks that texts are decoded one after the other if each of them needs all of the memory. A text
+// releases the memory when it is closed or completely read, or when its context ends.
 func TestDecodingIsBounded(t *testing.T) {
 	text := "[" + strings.Repeat("{},", 50_000) + "{}]"
 	d := NewDecoding(1<<20, 1<<10)
@@ -32,7 +32,7 @@ func TestDecodingIsBounded(t *testing.T) {
 			short, stop := context.WithCancel(t.Context())
 			stop()
 			if _, err := d.Hold(short, io.NopCloser(strings.NewReader(text))); !errors.Is(err, context.Canceled) {
-				t.Errorf("a second text next to it: %v, want it to wait", err)
+				t.Errorf("a second text at the same time: %v, want the text to wait", err)
 			}
 			end(h, cancel)
 			again, err := d.Hold(t.Context(), io.NopCloser(strings.NewReader(text)))

@@ -174,7 +174,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestNotRefused checks that the client connects to an address that only looks like it contains an embedded address, or that contains a harmless one.
+// TestNotRefused checks that the client connects to an address that only seems to contain an embedded address, or that contains a
+// harmless embedded address.
 func TestNotRefused(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -213,7 +214,8 @@ func TestNilPolicyRefuses(t *testing.T) {
 	}
 }
 
-// TestAllowed checks that the client connects to addresses that the operator allows. If a name has several addresses, it uses only the allowed ones.
+// TestAllowed checks that the client connects to addresses that the operator allows. If a name has several addresses, the client uses only
+// the allowed addresses.
 func TestAllowed(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "yes") }))

@@ -21,7 +21,7 @@ func fits(t *testing.T, p *Slots, namespace, address string) bool {
 	return ok
 }
 
-// TestSlots checks that the slots of one namespace or host leave others their share.
+// TestSlots checks that the requests of one namespace and the requests to one host leave slots for others.
 func TestSlots(t *testing.T) {
 	t.Parallel()
 	bounds := Bounds{All: 8, Namespace: 4, Host: 4, NamespaceHost: 2}

@@ -44,6 +44,6 @@ func TestPrefer(t *testing.T) {
 	}
 	second, priority, _ := q.GetWithPriority()
 	if second.Name == "service-990" || priority != 0 {
-		t.Errorf("the second is %s with priority %d, want another one with 0", second.Name, priority)
+		t.Errorf("the second is %s with priority %d, want another request with priority 0", second.Name, priority)
 	}
 }

@@ -248,7 +248,7 @@ func FuzzSameCredential(f *testing.F) {
 	})
 }
 
-// FuzzRetryAfter checks that a pause that a registry requests is within its limits.
+// FuzzRetryAfter checks that a pause that a registry requests is within the limits.
 func FuzzRetryAfter(f *testing.F) {
 	f.Add("120")
 	f.Add("Thu, 31 Jan 2030 12:01:00 GMT")

@@ -82,7 +82,7 @@ func TestWorkloadIdentity(t *testing.T) {
 			if err := list(); err != nil {
 				t.Errorf("with a credential again: %v", err)
 			}
-			// Requests with other credentials share no response with it.
+			// A request with another credential does not get the cached response.
 			if _, err := scanner.List(t.Context(), Request{Repository: r.Repository, MaxAge: 24 * time.Hour}); KindOf(err) != Unauthorized {
 				t.Errorf("anonymous: %v", err)
 			}

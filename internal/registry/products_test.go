@@ -20,7 +20,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
 
-// withAttestations returns an index as docker buildx writes it, with an image for each platform, and an attestation of the platform unknown/unknown for
+// withAttestations returns an index as docker buildx writes it, with an image for each platform, and an attestation with the platform unknown/unknown for
 // each image.
 func withAttestations(t *testing.T, platforms ...string) v1.ImageIndex {
 	t.Helper()
@@ -55,7 +55,7 @@ func artifact(configuration types.MediaType) v1.Image {
 	return mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), configuration)
 }
 
-// turning requests smaller pages than the scanner does, and calls before ahead of each request for a page. It counts these requests.
+// turning requests smaller pages than the scanner does, and counts these requests. Ahead of each request, it calls the function in the field before.
 type turning struct {
 	next   http.RoundTripper
 	size   int // 0 means the size that the scanner requests
@@ -358,7 +358,7 @@ var productCases = map[string]func(*product){
 }
 
 // TestProducts reads registries of other projects, each of which runs as a separate process, with each form of login and without one. It skips registries
-// that make test-registries has not built.
+// that "make test-registries" has not built.
 func TestProducts(t *testing.T) {
 	for _, of := range registrytest.Products() {
 		t.Run(of.Name, func(t *testing.T) {

@@ -147,7 +147,7 @@ func proxied(t *testing.T) {
 		t.Errorf("metadata through the proxy: %v, want %q", err, Refused)
 	}
 	if _, err := list("direct.invalid/acme/web", own); KindOf(err) != Unreachable {
-		t.Errorf("a host of NO_PROXY: %v, want %q, because no such name is resolved", err, Unreachable)
+		t.Errorf("a host in NO_PROXY: %v, want %q, because no such name is resolved", err, Unreachable)
 	}
 }
 

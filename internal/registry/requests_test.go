@@ -27,8 +27,8 @@ func counted(server *registrytest.Server, before map[registrytest.Class]int) map
 	return since
 }
 
-// TestRequests checks the number of requests for the first scan of a repository, for a scan without news, and for a new tag, each with 3 offered versions.
-// It also checks the number for another repository of the same registry.
+// TestRequests checks the number of requests for the first scan of a repository, a scan without changes, and a scan with a new tag, each with 3 offered
+// versions. It also checks the number for another repository of the same registry.
 func TestRequests(t *testing.T) {
 	type counts = map[registrytest.Class]int
 	for name, tc := range map[string]struct {
@@ -290,7 +290,7 @@ func TestQuotaPausesAllRequests(t *testing.T) {
 	}
 }
 
-// TestRateAfter429 checks that the rate is halved after a 429, only once for concurrent responses, and raised again each minute.
+// TestRateAfter429 checks that a 429 response halves the rate, but only once for concurrent responses, and that the rate increases again each minute.
 func TestRateAfter429(t *testing.T) {
 	t.Parallel()
 	clock := newClock()
@@ -355,6 +355,6 @@ func TestConnectionsAreShared(t *testing.T) {
 	}
 	// One connection is for the attempt with HTTPS, and one stays open. The server may close a connection after an error.
 	if got := opened.Load(); got > 4 {
-		t.Errorf("%d connections for the lists of %d repositories one after another", got, policies)
+		t.Errorf("%d connections for the lists of %d repositories that were read one after another", got, policies)
 	}
 }

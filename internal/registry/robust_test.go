@@ -60,7 +60,7 @@ func TestLinksToTheNextPage(t *testing.T) {
 	}
 }
 
-// TestLargePage checks that a page of 4 MB is read, and that its memory is released.
+// TestLargePage checks that a page of 4 MB is read completely.
 func TestLargePage(t *testing.T) {
 	server := registrytest.New(t)
 	tags := make([]string, 4<<20/131)
@@ -164,7 +164,7 @@ func TestCountlessElements(t *testing.T) {
 	}
 }
 
-// TestEndlessList checks that reading ends for a list without an end, with new names on each page.
+// TestEndlessList checks that the scanner stops reading a list without an end that has new names on each page.
 func TestEndlessList(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -209,7 +209,7 @@ func TestRotatedSecret(t *testing.T) {
 	}
 }
 
-// TestIndexWithoutThePlatform checks that an index that lacks the required platform is found, and that its platforms are reported.
+// TestIndexWithoutThePlatform checks that Supports is false for a platform that an index lacks, and true for each platform of the index.
 func TestIndexWithoutThePlatform(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -225,7 +225,7 @@ func TestIndexWithoutThePlatform(t *testing.T) {
 	}
 }
 
-// TestPauseHoldsForEveryKindOfRequest checks that no request of any kind with the same registry and credential is sent during a pause.
+// TestPauseHoldsForEveryKindOfRequest checks that during a pause, no request of any kind is sent to the same registry with the same credential.
 func TestPauseHoldsForEveryKindOfRequest(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)

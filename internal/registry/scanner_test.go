@@ -255,7 +255,8 @@ func TestErrorsAreTyped(t *testing.T) {
 	}
 }
 
-// TestListRecovers checks that an error does not affect the next call. Examples are a failed first login, and a 404, which is never an empty list.
+// TestListRecovers checks that an error does not affect the next call. Examples are a failed first login, and a 404 response, which
+// never counts as an empty list.
 func TestListRecovers(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -569,7 +570,7 @@ func TestTokenBucketSpacesRequests(t *testing.T) {
 		}
 	}
 	if got := clock.Since(newClock().Now()); got < time.Second {
-		t.Errorf("four requests took %v by the clock, want a second for the fourth", got)
+		t.Errorf("four requests took %v by the clock, want at least a second, because the fourth request waits", got)
 	}
 }
 
@@ -616,7 +617,7 @@ func TestLastCallerEndsTheWork(t *testing.T) {
 }
 
 // TestEndedContextStartsNothing checks that a caller whose context has ended sends no request. Otherwise, the result would depend on whether the response
-// arrives first.
+// or the end of the context is noticed first.
 func TestEndedContextStartsNothing(t *testing.T) {
 	t.Parallel()
 	ended, end := context.WithCancel(t.Context())
@@ -957,8 +958,8 @@ func TestOutboundPolicyHoldsForRegistries(t *testing.T) {
 	}
 }
 
-// TestRegistryDoesNotSendToLoopback checks that a tenant's registry cannot make the manager connect to its own
-// loopback address, neither through a realm in its challenge nor through a redirect.
+// TestRegistryDoesNotSendToLoopback checks that a tenant's registry cannot make the manager connect to the manager's
+// own loopback address, either through a realm in a challenge or through a redirect.
 func TestRegistryDoesNotSendToLoopback(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32

@@ -191,7 +191,7 @@ func TestResultsAreSeparatedByCertificate(t *testing.T) {
 	}
 	r.TLS.Certificate, r.TLS.Key = string(other), string(otherKey)
 	if _, err := scanner.List(t.Context(), r); err != nil || server.Requests(registrytest.List) != 2 {
-		t.Errorf("another certificate: %v after %d lists, want a separate one", err, server.Requests(registrytest.List))
+		t.Errorf("another certificate: %v after %d lists, want a separate list", err, server.Requests(registrytest.List))
 	}
 	r.TLS.Certificate, r.TLS.Key = "", ""
 	if _, err := scanner.List(t.Context(), r); KindOf(err) != Untrusted {

@@ -5,14 +5,15 @@ import (
 	"time"
 )
 
-// TestDeadlineAfterAnAbsence checks that a manager that was not running for longer than the deadline gives the release of a rollout
+// TestDeadlineAfterAnAbsence checks that, if the manager starts shortly before the deadline of a rollout or after it, the release gets
 // a moment to report before the deadline counts as passed.
 func TestDeadlineAfterAnAbsence(t *testing.T) {
 	t.Parallel()
 	started := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	for name, test := range map[string]struct {
 		deadline time.Duration
-		// began is when the manager began to observe, and now is the time of the plan. Both are relative to the start of the rollout. If began is 0, the manager has always observed.
+		// began is when the manager began to observe, and now is the time of the plan. Both are relative to the start of the rollout.
+		// If began is 0, the manager has observed the whole rollout.
 		began, now time.Duration
 		// grace is the end of the moment that was granted earlier.
 		grace   time.Duration
@@ -84,7 +85,7 @@ func TestDeadlineUnderRestarts(t *testing.T) {
 			continue
 		}
 		if at > 75*time.Second {
-			t.Errorf("failed %s after the start, want at most the deadline of 1m and a moment", at)
+			t.Errorf("failed %s after the start, want at most the deadline of 1m plus a moment", at)
 		}
 		return
 	}

@@ -129,8 +129,8 @@ func (w *world) checkPlan(o Observed, p Result) {
 	}
 }
 
-// checkSecond plans again for the same facts, with the rollout state of the plan, and also with its stamps. The
-// second plan must change nothing.
+// checkSecond plans again for the same facts with the rollout state of the plan, and then also with its stamps.
+// These plans must change nothing.
 func (w *world) checkSecond(o Observed, p Result) {
 	again := o
 	again.State = p.State
@@ -169,11 +169,11 @@ func (w *world) checkEmpty(o Observed) {
 			continue // The user took its slot away.
 		}
 		if h == nil || h.Phase != Live || h.Row(a.Release) == nil || h.ActiveRow() == nil {
-			w.fail("invariant 9: without a source group %s loses %s", g.Slug, a.Release)
+			w.fail("invariant 9: without a source, group %s loses %s", g.Slug, a.Release)
 			continue
 		}
 		if row := h.Row(a.Release); row.Status != Active && h.Target.Reason != "Pinned" && (g.Rollout == nil || h.ActiveRow().Release != g.Rollout.Release) {
-			w.fail("invariant 9: without a source %s is %s", a.Release, row.Status)
+			w.fail("invariant 9: without a source, %s is %s", a.Release, row.Status)
 		}
 	}
 }
@@ -288,7 +288,7 @@ func (w *world) checkChange(o Observed, g, h *Group, quota int) {
 			w.checkGone(o, g, h, r)
 		}
 	}
-	// 1: the required content of the routes has one revision.
+	// 1: a change to the required content of the routes, and no other change, increases the revision.
 	changed := !traffic(g).equal(traffic(h)) && (h.TrafficRevision > 0 || len(h.Releases) > 0)
 	if changed && h.TrafficRevision <= g.TrafficRevision {
 		w.fail("rule 1: traffic of group %s changed at revision %d", g.Slug, g.TrafficRevision)
@@ -392,7 +392,7 @@ func (w *world) checkJudged(o Observed, g, h *Group) {
 }
 
 // checkApproved checks the progress of a canary against the decisions of users. The canary may leave a step only after the
-// required number of users, who may approve the step, have continued it in this rollout.
+// required number of users who may approve the step have continued the canary in this rollout.
 func (w *world) checkApproved(o Observed, g, h *Group) {
 	run, r := g.Rollout, releaseOf(g, h)
 	if run == nil || r == nil || g.Level == preview || run.Step == 0 || run.StepsHash != stepsHash(o.Spec.Steps) || run.Continued == run.Step {
@@ -462,7 +462,7 @@ func (w *world) checkRow(o Observed, g, h *Group, was, r Row) {
 	if was.Status != r.Status && hasObject(o, r.Release) { // Otherwise the name belongs to a different object.
 		allowed := slices.Contains(transitions[was.Status], r.Status) || h.Phase != Live && r.Status == Deprecated
 		if was.Status == Error || was.Status == Deprecated && was.Promoted == 0 {
-			// Its pods still exist. It was started again and completed a step in one plan.
+			// The pods of the release still exist. The release was started again and completed a step in one plan.
 			allowed = allowed || slices.Contains(transitions[Pending], r.Status)
 		}
 		if !allowed {
@@ -506,8 +506,8 @@ func (w *world) checkRow(o Observed, g, h *Group, was, r Row) {
 	}
 }
 
-// checkTime checks that a release that is too slow does not fail before its deadline, counted from the request for its pods,
-// minus a tolerance for the creation of its object.
+// checkTime checks that a release that is too slow does not fail before its deadline. The deadline is counted from the request
+// for the pods, minus a tolerance for the creation of the object.
 func (w *world) checkTime(o Observed, r Row) {
 	x := w.objects[r.Release]
 	if r.Reason != "ProgressDeadlineExceeded" || x == nil || x.asked.IsZero() {
@@ -534,11 +534,11 @@ func (w *world) checkGone(o Observed, g, h *Group, r Row) {
 		a := h.ActiveRow()
 		withdrawn := slices.ContainsFunc(o.Withdrawn, func(x Withdrawal) bool { return x.Slug == g.Slug && x.Version == r.Version })
 		if offered && !withdrawn && r.Config == o.Config && !h.forgot(r.Version, r.Config) && (a == nil || compare(r.Version, a.Version) > 0) {
-			w.fail("rule 3: the failure of %s is forgotten, and it could be chosen again\n%s%s", r.Release, renderGroup(g), renderGroup(h))
+			w.fail("rule 3: the failure of %s is forgotten, and the release could be chosen again\n%s%s", r.Release, renderGroup(g), renderGroup(h))
 		}
 	case r.Status == Pending: // It was superseded, and it is removed immediately because it never had traffic.
 	case r.Status != Deprecated:
-		w.fail("rule 40: %s is gone from %s", r.Release, r.Status)
+		w.fail("rule 40: %s was dropped with the status %s", r.Release, r.Status)
 	}
 }
 
@@ -587,7 +587,7 @@ func (w *world) checkCapacity(o Observed, g, h *Group) {
 	}
 }
 
-// mayMove reports whether any policy has newest domains, or no policy reports whether it has any.
+// mayMove reports whether newest domains may move. They may move if a policy reports them, or if no policy reports any group.
 func mayMove(o Observed) bool {
 	silent := true
 	for _, p := range o.Policies {
@@ -619,7 +619,7 @@ func (w *world) checkRetire(seen Observed, o *object, r Retire) {
 	if r.Delete {
 		what = "deletion of " + o.Release
 		if o.ActiveJobs {
-			w.fail("rule 49: %s, and Jobs of its hooks have not ended", what)
+			w.fail("rule 49: %s, although Jobs of its hooks have not ended", what)
 		}
 	}
 	unavailable := slices.ContainsFunc(seen.Objects, func(c Object) bool {
@@ -693,7 +693,7 @@ func (w *world) keepsShare(seen Observed, g *Group, row *Row, r Retire) bool {
 		// The release that is being rolled out has all pods as soon as it may have pods, unless its Deployment is rejected.
 		runs := g.Rollout != nil && g.Rollout.Gate != ConfirmRollout
 		refused := slices.ContainsFunc(seen.Objects, func(c Object) bool { return c.Release == row.Release && c.Available == 0 && rejected[c.Failure] })
-		// It also does not have all pods if it may not begin while the active release has no pod yet.
+		// It also does not have all pods while it waits for the first pod of the active release.
 		a := g.ActiveRow()
 		waits := a != nil && objectOf(seen, a.Release).Failure == otherRunning && objectOf(seen, a.Release).Available == 0
 		return !r.Delete && (runs && (row.Release != g.Rollout.Release || refused || waits) || !runs && row.Status != Active)

@@ -5,9 +5,9 @@ import (
 )
 
 // TestHistoriesSurviveCrashes runs the named histories repeatedly. The manager stops before each of
-// its writes in turn. The rest of its plan is lost, or arrives up to five writes of its successor
-// later. The result must be the same (invariant 10). The quick run uses only every third write, and
-// one late arrival for each.
+// its writes in turn. The rest of its plan is lost, or arrives after up to five writes of the next
+// manager. The result must be the same (invariant 10). The quick run uses only every third write, and
+// one late arrival for each of these writes.
 func TestHistoriesSurviveCrashes(t *testing.T) {
 	every := 3
 	if simulation.Long() {

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// TestReleaseWaitsForTheCanaryThatHasItsDomains covers newest domains that route to the newest group with a ready release. This group may be
-// older than the group from which a canary takes the domains, because the active release of the canary's older group crashes. If
-// the traffic of a release in the group was removed, the release waits for the canary, and does not retry repeatedly.
+// TestReleaseWaitsForTheCanaryThatHasItsDomains covers newest domains, which route to the newest group with a ready release. If the
+// active release of the group from which a canary takes these domains crashes, the domains route to an even older group. A release of
+// that group whose traffic was removed waits for the canary, and does not retry repeatedly.
 func TestReleaseWaitsForTheCanaryThatHasItsDomains(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -148,8 +148,8 @@ func (w *world) checkReturn(o Observed, g, h *Group) {
 	}
 }
 
-// checkNewest checks that, for a stable group without external faults, its newest good version or
-// the pinned version is active, or the group reports its wait.
+// checkNewest checks that, in a stable group without external faults, the newest good version or
+// the pinned version is active, or that the group reports its wait.
 func (w *world) checkNewest(o Observed, g *Group, notes []Note) {
 	reported := func(reasons ...Reason) bool {
 		return slices.ContainsFunc(notes, func(n Note) bool { return (n.Slug == g.Slug || n.Slug == "") && slices.Contains(reasons, n.Reason) })
@@ -176,7 +176,7 @@ func (w *world) checkNewest(o Observed, g *Group, notes []Note) {
 				return // Neither this release nor an older version starts until a user retries it.
 			}
 			if slices.Contains(outsideCauses, r.Reason) {
-				w.fail("newest: stable %s is in error because of %s, which is a problem outside the release", r.Release, r.Reason)
+				w.fail("newest: %s of a stable group is in error because of %s, which is a problem outside the release", r.Release, r.Reason)
 			}
 		case wanted == "" || g.Level != preview && compare(c.Version, wanted) > 0:
 			wanted = c.Version
@@ -224,8 +224,8 @@ func instead(name string, apply func(*scope)) []rule {
 	return out
 }
 
-// TestExpectationsCanFail runs random histories with faults in the planner. Only one of the checks on versions can find
-// each fault.
+// TestExpectationsCanFail runs random histories with faults in the planner. Each fault can be
+// found by only one of the checks on versions.
 func TestExpectationsCanFail(t *testing.T) {
 	for _, tc := range []struct {
 		name, want string

@@ -698,8 +698,8 @@ func TestPreRolloutWaitsForDomainsOfAGroupThatEnds(t *testing.T) {
 }
 
 // TestUnconfirmedPolicyDoesNotBlockARecreatedRelease covers a policy that no gateway confirms, and whose routes refer to the release
-// of a newer group that is created again with the same name. The policy cannot confirm that the release has left its routes, and must not
-// prevent the release from taking its steps.
+// of a newer group that was created again with the same name. The policy cannot confirm that its routes no longer refer to the release, and
+// must not prevent the release from taking its steps.
 func TestUnconfirmedPolicyDoesNotBlockARecreatedRelease(t *testing.T) {
 	t.Parallel()
 	spec := Spec{Replicas: 1, MinimumAvailable: 2, Deadline: time.Minute, Steps: []Step{{Weight: 10, Pause: time.Hour}}}
@@ -764,7 +764,7 @@ func TestFailedReleaseWithJobs(t *testing.T) {
 		h.run(24 * time.Hour)
 		g := h.rolloutState.group("1-x")
 		if g.Row(o.Release) == nil && h.objects[o.Release] != nil {
-			t.Errorf("%s: the row of %s was dropped while a Job of its hooks had not ended, or its revert waited", what, o.Release)
+			t.Errorf("%s: the row of %s was dropped while a Job of its hooks had not ended, or while its revert was waiting", what, o.Release)
 		}
 		if a := g.ActiveRow(); a == nil || a.Version != "1.2.0" {
 			t.Errorf("%s: 1.2.0 is not active two days later", what)
@@ -1025,15 +1025,15 @@ func TestSupersededAsItsJobStarts(t *testing.T) {
 		h.run(10 * time.Second)
 		h.want(what, map[string]string{"1.0.0": "active 100", "1.1.0": "", "1.2.0": "pending 0"})
 		h.run(time.Hour)
-		h.want(what+", an hour ago", map[string]string{"1.1.0": "", "1.2.0": "active 100"})
+		h.want(what+", an hour later", map[string]string{"1.1.0": "", "1.2.0": "active 100"})
 		if h.err != nil {
 			t.Errorf("%s: %v", what, h.err)
 		}
 	}
 }
 
-// TestAbortedAsItsJobStarts checks that a version does not begin its migration at the same time as an aborted version. A user aborted that
-// version a moment before its controller started its Job. No Job reverts the migration.
+// TestAbortedAsItsJobStarts checks that a version does not begin its migration while the migration of an aborted version runs. A user
+// aborted that version a moment before its controller started its Job. No Job reverts the migration.
 func TestAbortedAsItsJobStarts(t *testing.T) {
 	h := tale{newWorld()}
 	h.live()
@@ -1063,7 +1063,7 @@ func TestAbortedAsItsJobStarts(t *testing.T) {
 	h.run(10 * time.Second)
 	h.want("the Job of 1.1.0 runs", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0", "1.2.0": "pending 0"})
 	h.run(time.Hour)
-	h.want("an hour ago", map[string]string{"1.2.0": "active 100"})
+	h.want("an hour later", map[string]string{"1.2.0": "active 100"})
 	if h.err != nil {
 		t.Error(h.err)
 	}
@@ -1101,7 +1101,7 @@ func TestAbortedAgainAsItsJobStarts(t *testing.T) {
 		h.measure(o, 2)
 	}
 	h.run(time.Hour)
-	h.want("an hour ago", map[string]string{"1.2.0": "active 100"})
+	h.want("an hour later", map[string]string{"1.2.0": "active 100"})
 	if h.err != nil {
 		t.Error(h.err)
 	}

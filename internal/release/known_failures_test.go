@@ -10,7 +10,7 @@ import (
 )
 
 // knownFailures are histories that other progressive delivery controllers handle incorrectly. Names
-// begin with the row of docs/design/known-failures.md.
+// begin with the number of the row in docs/design/known-failures.md.
 var knownFailures = []scene{
 	{"06 weights that do not divide a hundred", func(h tale) {
 		h.live()
@@ -73,7 +73,7 @@ var knownFailures = []scene{
 			h.want(what, map[string]string{"1.0.0": "active 50", "1.1.0": "canary 50"})
 		}
 		if now := h.rolloutState.Groups[0].TrafficRevision; now != revision {
-			h.fail("edits that change no traffic raised its revision from %d to %d", revision, now)
+			h.fail("edits that change no traffic raised the revision of the traffic from %d to %d", revision, now)
 		}
 	}},
 	{"16 retained releases free capacity for a release that has none", func(h tale) {
@@ -100,7 +100,7 @@ var knownFailures = []scene{
 		h.push("1.1.0")
 		h.run(4 * time.Minute)
 		if n := h.object("1.0.0").Replicas; n != 2 {
-			h.fail("before half of the deadline the active release has %d replicas, want 2", n)
+			h.fail("before half of the deadline: the active release has %d replicas, want 2", n)
 		}
 		h.run(2 * time.Minute)
 		if n := h.object("1.0.0").Replicas; n != 1 {
@@ -654,8 +654,8 @@ func TestStepListsAreSwitched(t *testing.T) {
 	}
 }
 
-// TestRetainedAtTheLimits (row 71) promotes one release fewer than the number of retained releases, exactly that number, and
-// one and two more. A release to which a domain refers is retained in addition.
+// TestRetainedAtTheLimits (row 71) promotes one release fewer than the number of retained releases, exactly that number,
+// one more, and two more. A release to which a domain refers is retained in addition.
 func TestRetainedAtTheLimits(t *testing.T) {
 	all := []string{"1.0.0", "1.1.0", "1.1.1", "1.2.0", "1.3.0"}
 	for limit := 1; limit <= 3; limit++ {

@@ -239,7 +239,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestQuota checks that the shares of all groups never exceed the status.
+// TestQuota checks that the shares of all groups together never exceed the maximum number of rows
+// in the status.
 func TestQuota(t *testing.T) {
 	t.Parallel()
 	for n := range maxGroups + 1 {

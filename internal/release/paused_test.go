@@ -38,8 +38,8 @@ func TestPausedFirstReleaseIsReported(t *testing.T) {
 	}
 }
 
-// TestPausedReturnIsReported checks that the rollback to a previously active release after the end of a pin waits for the end of
-// spec.paused or of a freeze, reports this wait, and then completes.
+// TestPausedReturnIsReported checks that the rollback to a previously active release after the end of a pin waits while spec.paused is
+// set or a freeze is active, reports this wait, and then completes.
 func TestPausedReturnIsReported(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)

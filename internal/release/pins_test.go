@@ -542,8 +542,8 @@ func TestPinOfAPullRequestThatIsNotOpen(t *testing.T) {
 }
 
 // pinOf returns the pin that applies to a group. It finds the pin independently of the planner. A pin that names the group
-// takes precedence over a pin for any group, which applies if this group has the version. missing reports whether a pin
-// for any group selects a version that no group has, or whether two pins that name the group contradict each other.
+// takes precedence over a pin without a group, which applies if this group has the version. missing reports whether a pin
+// without a group selects a version that no group has, or whether two pins that name the group contradict each other.
 func (w *world) pinOf(g *Group) (found *Pin, missing bool) {
 	holds := func(g *Group, version string) bool {
 		for _, r := range g.Releases {

@@ -82,7 +82,7 @@ func TestOlderPlanRemovesNothingOfANewerRolloutState(t *testing.T) {
 				o.Objects[i].Stamp = o.State.Sequence + int64(newer)
 				p := planWith(o, h.now, h.rules)
 				if slices.ContainsFunc(p.Retire, func(r Retire) bool { return r.Release == previous }) != taken {
-					t.Errorf("stamped %d after the rollout state: want removal %t:\n%s", newer, taken, render(p))
+					t.Errorf("stamp = sequence of the rollout state + %d, want removal: %t\n%s", newer, taken, render(p))
 				}
 				if !taken && !p.Changed {
 					t.Error("the rollout state is not written")

@@ -47,8 +47,8 @@ func (h tale) empty(when string) {
 	}
 }
 
-// reviewed makes commit a of pull request 7 active with a policy. From then on, pods take ten
-// seconds to start.
+// reviewed creates a policy, and makes commit "a" of pull request 7 active. From then on, pods take
+// ten seconds to start.
 func (h tale) reviewed() {
 	h.steps(twoSteps...)
 	h.policy("web")
@@ -71,9 +71,9 @@ func (w *world) checkStarting() {
 	}
 }
 
-// checkSlots checks a write of the rollout state against rule 26. There are not more previews
-// than slots, a running preview keeps its slot while there are enough slots, and a preview that is
-// too old starts again only with another head commit.
+// checkSlots checks a write of the rollout state against rule 26, which requires that there are no
+// more previews than slots, that a running preview keeps its slot while there are enough slots, and
+// that a preview that is too old starts again only with another head commit.
 func (w *world) checkSlots(o Observed, old, next State) {
 	most := max(1, o.Spec.Previews.MaxGroups)
 	stopped := o.Spec.Paused || o.Spec.Freeze != nil // Recovered previews stay as they are, because no rollout begins that would supersede them.
@@ -111,8 +111,8 @@ func mayRun(o Observed, slug string) bool {
 		!slices.ContainsFunc(o.Withdrawn, func(x Withdrawal) bool { return x.Slug == slug })
 }
 
-// checkExpired checks an expired preview against rule 26 at the end of a
-// history. None of its objects remain, and it does not wait while a slot is free.
+// checkExpired checks an expired preview at the end of a history against rule 26, which requires
+// that no objects of the preview remain, and that the preview does not wait while a slot is free.
 func (w *world) checkExpired(g *Group) {
 	if len(g.Releases) > 0 {
 		w.fail("rule 26: %s has expired, but still has releases\n%s", g.Slug, renderGroup(g))
@@ -826,7 +826,7 @@ func TestEndOfAPreviewAsAJobStarts(t *testing.T) {
 			}
 			p := Plan(o, t0.Add(time.Hour))
 			if got := len(p.State.Groups) > 0 && p.State.Groups[0].End.Release != ""; got != called {
-				t.Errorf("b has status %s, and its controller has reported %s: the hooks are called: %t\n%s", status, reported, got, renderGroup(&p.State.Groups[0]))
+				t.Errorf("status of b: %s, status that its controller has reported: %s, end hooks are called: %t\n%s", status, reported, got, renderGroup(&p.State.Groups[0]))
 			}
 		}
 	}

@@ -77,7 +77,7 @@ func renderGroup(g *Group) string {
 	return b.String()
 }
 
-// record writes a plan that changes something to the golden log.
+// record writes a plan to the golden log if the plan changes something.
 func (w *world) record(p Result) {
 	if w.log == nil || !p.Changed && len(p.Ensure) == 0 && len(p.Retire) == 0 {
 		return

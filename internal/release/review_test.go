@@ -221,7 +221,7 @@ var causes = []scene{
 		h.withdraw("1.1.0", Denied)
 		h.run(time.Minute)
 		if a := h.rolloutState.Groups[0].ActiveRow(); a.Release != kept {
-			h.fail("a minute after 1.1.0 was denied %s is active, want %s", a.Release, kept)
+			h.fail("a minute after 1.1.0 was denied, %s is active, want %s", a.Release, kept)
 		}
 	}},
 	{"a healthy canary keeps its weight when its policy is created again during a long pause", func(h tale) {
@@ -326,7 +326,7 @@ var causes = []scene{
 		h.run(9 * time.Minute)
 		h.nets["web"].away = false
 		h.run(9 * time.Minute)
-		h.want("the pause is longer by the time without a Gateway", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
+		h.want("the time without a Gateway prolongs the pause", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
 		h.run(2 * time.Minute)
 		h.want("the pause is over", map[string]string{"1.0.0": "active 50", "1.1.0": "canary 50"})
 	}},
@@ -524,8 +524,8 @@ func failedPeer(version string) *world {
 	return w
 }
 
-// regrouped returns the facts after a change to groupBy from All to Major. 1.9.0 is active in the
-// previous single group, which has one more row.
+// regrouped returns the facts after a change of groupBy from All to Major. 1.9.0 is active in the
+// previous single group, which also contains the given row of another release.
 func regrouped(other Row, candidates ...string) Observed {
 	at := t0.Add(-time.Hour)
 	group := Group{
@@ -639,7 +639,7 @@ func TestRefusedCreationWaits(t *testing.T) {
 		t.Fatalf("after a day:\n%s", describe(o, Result{State: o.State}))
 	}
 	if writes != 2 {
-		t.Errorf("the rollout state was written %d times in a day, want when it started and when it began to wait", writes)
+		t.Errorf("the rollout state was written %d times in a day, want 2: when the rollout started, and when the rollout began to wait", writes)
 	}
 	o.Objects = []Object{{Release: "b", Slug: "1-x", Name: "1.x", Level: "Release", Version: "1.1.0", Config: "c1", Created: now, Stamp: 1, Replicas: 1, Available: 1}}
 	p := Plan(o, now)

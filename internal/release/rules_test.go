@@ -197,7 +197,7 @@ var protocol = []scene{
 		h.run(time.Minute)
 		h.removePolicy("web")
 		h.run(time.Second)
-		h.quality["1.1.0"] = VerdictFailed // It has no requests to measure.
+		h.quality["1.1.0"] = VerdictFailed // 1.1.0 has no requests to measure.
 		h.run(24 * time.Hour)
 		h.want("the policy is removed", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
 		h.kill(h.object("1.1.0"), 1)
@@ -418,7 +418,7 @@ var protocol = []scene{
 		h.push("1.1.0")
 		h.run(time.Hour)
 		o := h.object("1.1.0")
-		o.ready, o.why = 0, "CrashLoopBackOff" // Its object still reports that it is available.
+		o.ready, o.why = 0, "CrashLoopBackOff" // The object still reports that the release is available.
 		for _, n := range h.nets {
 			h.read(n, 0)
 			h.write(n)
@@ -513,8 +513,8 @@ func TestProtocol(t *testing.T) {
 	}
 }
 
-// TestConfirmations checks how the confirmation of a policy determines which releases the policy blocks, what is reported about
-// it, and when the next plan is requested.
+// TestConfirmations checks how the confirmation of a policy determines which releases the policy blocks, which states are
+// reported, and when the next plan is requested.
 func TestConfirmations(t *testing.T) {
 	t.Parallel()
 	const deadline, drain = 10 * time.Minute, 30 * time.Second

@@ -423,7 +423,8 @@ var manySteps = [][]Step{
 
 func someSteps(a int) []Step { return manySteps[a%len(manySteps)] }
 
-// wholeSteps returns the steps with full weight, and without matches or mirroring. The schema allows only such steps for an exclusive group.
+// wholeSteps returns a copy of the steps in which each step has full weight, no match and no mirroring. The schema allows only such steps for
+// an exclusive group.
 func wholeSteps(steps []Step) []Step {
 	out := slices.Clone(steps)
 	for i := range out {
@@ -481,7 +482,7 @@ func (w *world) begin(start int) {
 	w.policy("web").newest = newest
 }
 
-// deck contains each kind of event as often as its share.
+// deck contains each kind of event n times, where n is the share of the kind.
 var deck = func() []int {
 	var d []int
 	for i, h := range happenings {
@@ -602,7 +603,7 @@ func (w *world) checkEnd(g *Group, notes []Note) {
 		w.checkExpired(g)
 		return
 	}
-	if g.Rollout != nil && !waits("AwaitingApproval", "AwaitingGroup", "TrafficLost", "AnalysisInconclusive", "AnalysisNoTraffic") && !(w.away() && (waits(Blocked, "OnlyServing") || g.Row(g.Rollout.Release).Attempt > 0)) { // It is retried at increasing intervals.
+	if g.Rollout != nil && !waits("AwaitingApproval", "AwaitingGroup", "TrafficLost", "AnalysisInconclusive", "AnalysisNoTraffic") && !(w.away() && (waits(Blocked, "OnlyServing") || g.Row(g.Rollout.Release).Attempt > 0)) { // The release is retried at increasing intervals.
 		w.fail("liveness: the rollout of %s never ends\n%s", g.Rollout.Release, renderGroup(g))
 	}
 	w.checkPin(g, waits("PinnedReleaseFailed"))
@@ -670,7 +671,7 @@ func (s stats) counts() []simulate.Count {
 	}
 }
 
-// shorten removes the events that a failing history does not need to fail. It then runs the remaining events
+// shorten removes the events without which a failing history still fails. It then runs the remaining events
 // and records the plans.
 func shorten(ops []op, start int) *world {
 	ops = simulate.Shorten(ops, func(fewer []op) bool { return play(fewer, rules, start).err != nil })

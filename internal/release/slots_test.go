@@ -62,7 +62,7 @@ func TestReopenedPreviewTakesAnUnusedSlot(t *testing.T) {
 }
 
 // TestExcludedPreviewResumesOnlyAnOfferedCommit checks that a preview that was excluded and is offered again does not
-// serve a commit that is no longer offered: its approval may have been removed.
+// serve a commit that is no longer offered, because the approval of that commit may have been removed.
 func TestExcludedPreviewResumesOnlyAnOfferedCommit(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -132,7 +132,7 @@ func TestAbortWhileWaitingForTheNextAttempt(t *testing.T) {
 }
 
 // TestExcludedPreviewDoesNotResumeAnEarlierCommit checks that a preview that was excluded and is offered again does not serve a commit that
-// drained already when the preview was excluded.
+// was already draining when the preview was excluded.
 func TestExcludedPreviewDoesNotResumeAnEarlierCommit(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -165,8 +165,8 @@ func TestExcludedPreviewDoesNotResumeAnEarlierCommit(t *testing.T) {
 	}
 }
 
-// TestFrozenIsReportedInEachPlan checks that each plan during a freeze reports that a canary is frozen: also the plan that applies edited
-// steps, and while a canary whose steps are skipped waits for a pod. Without this state, policies route domains to the canary.
+// TestFrozenIsReportedInEachPlan checks that each plan during a freeze reports that a canary is frozen. This includes the plan that applies
+// edited steps, and each plan while a canary whose steps are skipped waits for a pod. Without this state, policies route domains to the canary.
 func TestFrozenIsReportedInEachPlan(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -181,7 +181,7 @@ func TestFrozenIsReportedInEachPlan(t *testing.T) {
 	}{
 		"edited steps":                      {"edited", false, 2},
 		"adopted, and a pod is missing":     {stepsHash(steps), true, 1},
-		"not adopted, and a pod is missing": {stepsHash(steps), false, 1}, // passes
+		"not adopted, and a pod is missing": {stepsHash(steps), false, 1},
 	} {
 		o := Observed{
 			Spec: Spec{

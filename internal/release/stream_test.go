@@ -335,7 +335,7 @@ var streams = []scene{
 		h.plan(h.leaders[0], lags{})
 		for h.perform(h.leaders[0]) {
 		}
-		rep := n.reports["1-x"] // The route of 1.x also still routes to 2.0.0.
+		rep := n.reports["1-x"] // In addition, the route of 1.x still refers to 2.0.0.
 		rep.References, rep.Newest = union(rep.References, []string{h.release("2.0.0")}), false
 		delete(n.reports, "2-x")
 		n.reports["1-x"], n.pass, n.stuck = rep, nil, true
@@ -346,7 +346,7 @@ var streams = []scene{
 			}
 		}
 		if o := h.objects[h.release("2.0.0")]; o == nil || o.Replicas == 0 {
-			h.fail("2.0.0 lost its pods while a route refers to it")
+			h.fail("2.0.0 lost its pods while a route referred to it")
 		}
 	}},
 	{"all policies are deleted and created again while domains move to a newer group", func(h tale) {
@@ -537,8 +537,8 @@ func TestLeavingDuringAMove(t *testing.T) {
 	}
 }
 
-// TestArrives checks that, without a rollout state, the reports show that the newest domains have yet to move
-// to 2.x.
+// TestArrives checks in which cases the reports show, without a rollout state, that the newest domains have yet
+// to move to 2.x.
 func TestArrives(t *testing.T) {
 	for name, tc := range map[string]struct {
 		edit func(*Observed, *Group)

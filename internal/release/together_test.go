@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// choir contains Microservices whose releases are rolled out together, by name.
+// choir contains, by name, Microservices whose releases are rolled out together.
 type choir map[string]tale
 
-// sing creates n Microservices, with 1.0.0 active and a policy.
+// sing creates n Microservices, each with a policy and with 1.0.0 active.
 func sing(n int, rollBack bool) choir {
 	c := choir{}
 	for i := range n {
@@ -37,7 +37,7 @@ func (c choir) each(do func(h tale)) {
 	}
 }
 
-// run runs all Microservices for the given time. Each reads what the others write.
+// run runs all Microservices for the given time. Each Microservice reads what the others write.
 func (c choir) run(d time.Duration) {
 	names := slices.Sorted(maps.Keys(c))
 	end := c[names[0]].now.Add(d)

@@ -9,7 +9,7 @@ import (
 
 // TestDrainOfACanaryDomain covers a canary domain whose route refers to a release of a group without an active release. The
 // policy therefore never confirms the group. When the release fails, its pods stay until the last reference is removed and the
-// drain after that is over.
+// subsequent drain is over.
 func TestDrainOfACanaryDomain(t *testing.T) {
 	t.Parallel()
 	at, name := t0.Add(-time.Hour), "two-2.0.0"
@@ -48,8 +48,8 @@ func TestDrainOfACanaryDomain(t *testing.T) {
 	}
 }
 
-// TestPolicyWithoutStatus covers a policy without a status. It is not known to which releases its objects refer, so all pods stay, whether their
-// release has a row or not. Nothing else waits for the status.
+// TestPolicyWithoutStatus covers a policy without a status. It is not known to which releases the objects of the policy refer, so all pods stay,
+// whether or not their release has a row. Nothing else waits for the status.
 func TestPolicyWithoutStatus(t *testing.T) {
 	t.Parallel()
 	at := t0.Add(-time.Hour)

@@ -6,8 +6,8 @@ import (
 )
 
 // TestPodsStayUntilEachPolicyReports covers the loss of all statuses, after which the releases are deleted manually and one of them is
-// created again. Its Service, which the policy has not reported yet, selects the pods of the new object. The pods stay, although the
-// release never had traffic according to the rollout state.
+// created again. The Service of that release, which the policy has not reported yet, selects the pods of the new object. The pods stay,
+// although the release never had traffic according to the rollout state.
 func TestPodsStayUntilEachPolicyReports(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)

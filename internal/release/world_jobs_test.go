@@ -75,7 +75,7 @@ func (w *world) answerAt(o *object, run *Rollout) string {
 	return answer
 }
 
-// checkJobs checks that migrations are reverted, and that they do not overlap with other Jobs of the group that the plan could observe.
+// checkJobs checks that migrations are reverted, and that they do not overlap with other Jobs of the group if the plan could observe these Jobs.
 func (w *world) checkJobs(o Observed, g, h *Group) {
 	if !w.jobs || g.Level == preview {
 		return

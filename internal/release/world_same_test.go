@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// TestSame checks that the comparison of snapshots considers every field. Snapshots of the simulation share the values that compare
-// as unchanged.
+// TestSame checks that the comparison of snapshots considers every field. Snapshots of the simulation share the values that the
+// comparison considers unchanged.
 func TestSame(t *testing.T) {
 	eachField(t, func(a, b *object) bool { return a.same(b) })
 	eachField(t, func(a, b *Report) bool { return sameReport(*a, *b) })

@@ -64,7 +64,7 @@ func neverServed(last map[string]int, g *Group) bool {
 }
 
 // holder returns the live group to which the newest domains route. This is the first group with an active release if that
-// release has endpoints, or if the domains already route to the group. If there is none, the domains stay with their group.
+// release has endpoints, or if the domains already route to the group. If there is no such group, the domains stay with their group.
 func (n *net) holder() *Group {
 	var live []*Group
 	for i := range n.pass.rolloutState.Groups {
@@ -222,8 +222,8 @@ func (w *world) groupOfRelease(n *net, release string) string {
 	return n.stream.slug
 }
 
-// streamOf returns a group's part of the route of the newest domains: the releases of the group to which the route
-// refers, the releases that the route withholds, and whether the route contains the revision of the group.
+// streamOf returns a group's part of the route of the newest domains: the group's releases to which the route refers,
+// the group's releases that the route withholds, and whether the gateway has accepted the route for the group's revision.
 func (w *world) streamOf(n *net, g *Group) (names, withheld []string, settled bool) {
 	c := n.stream
 	if c == nil {

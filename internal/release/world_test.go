@@ -44,7 +44,7 @@ type world struct {
 
 	quality map[string]VerdictPhase // the results of measurements by version; the default is Passed
 	hooks   map[Point]string        // the answers of hooks: "" for approval, "no", "fail", or "away" for no answer
-	back    map[string]bool         // versions that a hook requests to roll back
+	back    map[string]bool         // versions whose rollback a hook requests
 
 	past     []*snapshot
 	ids      int
@@ -53,7 +53,7 @@ type world struct {
 	named    map[string]time.Time // when a written route last referred to a release
 	taken    map[string]bool      // releases whose last pod the planner removed
 	begun    map[string]bool      // groups that had an active release
-	lost     map[string]bool      // groups in which an object was deleted manually or whose status was lost
+	lost     map[string]bool      // groups in which an object was deleted manually, and groups whose status was lost
 
 	requeueAt time.Time // the requeue time that the last plan requested
 
@@ -69,20 +69,20 @@ type world struct {
 	pulls     bool         // the source contains pull requests
 	began     [2]time.Time // when each manager began
 	aware     bool         // managers know when they began
-	blind     bool         // a policy observes only the endpoints of Services that it created before
+	blind     bool         // a policy observes only the endpoints of Services that it has already created
 	room      int          // how many pods fit into the cluster; a negative number means no limit
 	crowd     string       // the reason why further pods do not fit
 	refuse    bool         // an admission webhook is not running, so the API server rejects creations
-	// denied are the releases for which the API server rejects changes to their objects.
+	// denied contains the releases whose objects cannot be changed, because the API server rejects such changes.
 	denied map[string]bool
 	load   int // how many pods the full traffic of a group needs if releases have autoscalers
 	// jobs reports whether the ConfirmRollout hooks run migrations in Jobs, and whether Jobs revert the migrations of failed releases.
 	jobs bool
 
-	quick  bool // plans are not computed several times to compare them
+	quick  bool // each plan is computed only once, and not compared with other plans
 	sparse bool // each plan is compared with only one other plan, whose kind alternates
 	// crashAt is the number of the write before which the manager stops. lateAt is the number of the write before
-	// which the remaining writes of its plan arrive. 0 means never.
+	// which the remaining writes of the stopped manager arrive. 0 means never.
 	crashAt, lateAt int
 	late            []write
 
@@ -116,9 +116,9 @@ type object struct {
 type net struct {
 	name   string
 	stuck  bool // its gateway accepts nothing
-	room   int  // how many releases a route may split; 0 means any number
+	room   int  // between how many releases a route may split the traffic; 0 means any number
 	never  bool // its gateway never accepts anything, because there is no such gateway
-	away   bool // its gateway was deleted, so that accepted routes no longer serve anything
+	away   bool // its gateway was deleted, so accepted routes no longer serve anything
 	seen   int64
 	pins   []string
 	pass   *pass
@@ -141,7 +141,7 @@ type pass struct {
 	saw          map[string]int // versions of the groups' objects, which are preconditions of the write
 }
 
-// routed is the content of a group's routing objects, and what the gateway has accepted of it.
+// routed is the content of a group's routing objects, and the part of the content that the gateway has accepted.
 type routed struct {
 	rv                int
 	revision          int64
@@ -262,8 +262,8 @@ func (w *world) played() string {
 
 // --- the registry and the user ---
 
-// slugOf returns the group of a version, which is determined by its first number. Versions of pull requests
-// have the form "pr-7-abc".
+// slugOf returns the group of a version. The first number of the version determines the group. Versions of pull
+// requests have the form "pr-7-abc".
 func slugOf(version string) (slug, name string) {
 	if strings.HasPrefix(version, "pr-") {
 		slug = version[:strings.LastIndex(version, "-")]
@@ -499,8 +499,8 @@ func (w *world) pods(o *object) bool {
 	return true
 }
 
-// otherRuns reports whether another release of an exclusive group has pods, which may be terminating, or should
-// have pods. The controller of releases checks this before it starts the first pod of a release.
+// otherRuns reports whether another release of an exclusive group should have pods, or still has pods, including
+// terminating pods. The controller of releases checks this before it starts the first pod of a release.
 func (w *world) otherRuns(o *object) bool {
 	if !w.spec.Exclusive {
 		return false
@@ -728,7 +728,7 @@ func (w *world) removePolicy(name string) {
 func (w *world) read(n *net, lag int) {
 	s := w.ago(lag)
 	for slug, c := range n.routes {
-		// The state that the policy wrote is newer, because the cache lags or the rollout state was lost.
+		// The policy last wrote routes for a newer state, because the cache lags or the rollout state was lost.
 		if g := s.rolloutState.group(slug); s.rolloutState.Sequence < n.seen || g != nil && g.TrafficRevision < c.revision {
 			s = w.ago(0)
 		}
@@ -825,7 +825,7 @@ func (w *world) put(n *net) {
 			n.routes[g.Slug] = c
 		}
 		if c.rv != n.pass.saw[g.Slug] {
-			continue // A newer reconcile has written.
+			continue // A newer reconcile has written these routes.
 		}
 		w.carry(n, g, c)
 		c.rv = w.id()
@@ -891,7 +891,7 @@ func (w *world) carry(n *net, g *Group, c *routed) {
 }
 
 // holdRoutes keeps the written routes while no release that should serve has an endpoint,
-// but without the releases that the rollout state aborted.
+// but without the releases that are aborted according to the rollout state.
 func holdRoutes(last map[string]int, g *Group) (map[string]int, bool) {
 	keep, asked, earlier := map[string]int{}, map[string]int{}, false
 	for _, r := range g.Releases {
@@ -992,7 +992,7 @@ func (w *world) answer(n *net) bool {
 	return changed
 }
 
-// reason returns why a revision is not confirmed, or why the confirmed revision is not served.
+// reason returns the reason why a revision is not confirmed, or why the confirmed revision is not served.
 func (n *net) reason(confirmed int64, g *Group) string {
 	switch {
 	case n.away:
@@ -1004,7 +1004,7 @@ func (n *net) reason(confirmed int64, g *Group) string {
 }
 
 // noteNamed records when routes last referred to a release, except for routes of domains with a version. Such a
-// domain protects a release only after a plan has read a report with this reference.
+// domain protects a release only after a plan has read a report that contains the reference of the domain.
 func (w *world) noteNamed() {
 	for _, n := range w.nets {
 		for _, c := range n.objects() {
@@ -1154,8 +1154,8 @@ func (w *world) before(lag int) *snapshot { return w.past[max(0, len(w.past)-1-l
 type lags struct{ rolloutState, objects, policies, offers int }
 
 // observe returns the input of one plan of a manager. It also returns the old objects, because their
-// versions are preconditions. An object of the rollout state that is missing in the cache is read from the
-// API server, and the lag of policies is below the minimum drain.
+// versions are preconditions. If the cache does not contain the object of a release in the rollout state, the
+// object is read from the API server. The lag of policies is below the minimum drain.
 func (w *world) observe(l lags) (Observed, int, map[string]*object) {
 	w.snap()
 	seen, obj, pol, off := w.before(l.rolloutState), w.before(l.objects), w.before(l.policies), w.before(l.offers)
@@ -1189,7 +1189,7 @@ func (w *world) observe(l lags) (Observed, int, map[string]*object) {
 	return o, seen.version, objects
 }
 
-// candidates returns the offers with the names that their releases have with a template.
+// candidates returns the offers with the release names that result from a template.
 func (w *world) candidates(offers []Candidate, config string) []Candidate {
 	if config == "" {
 		return nil // For example, a ConfigMap of the template is missing.
@@ -1306,7 +1306,7 @@ func planned(p Result, release string) bool {
 		slices.ContainsFunc(p.Retire, func(r Retire) bool { return r.Release == release })
 }
 
-// mark adds the mark of a release that was never active to an object, or removes it.
+// mark adds the mark of a release that was never active to an object, or removes the mark from the object.
 func (w *world) mark(x write) bool {
 	live := w.objects[x.object.Release]
 	if live == nil || live.rv != x.object.rv || live.uid != x.object.uid || live.Terminating {
@@ -1388,7 +1388,7 @@ func (w *world) ensure(x write) bool {
 			return !live.Terminating // The name depends on the content, so the object is the same.
 		}
 		if x.cand.Release == "" {
-			w.fail("create of %s, which is not offered", e.Release)
+			w.fail("the plan creates %s, which is not offered", e.Release)
 			return false
 		}
 		delete(w.taken, e.Release) // The entry belongs to a deleted object with the same name.
@@ -1406,7 +1406,7 @@ func (w *world) ensure(x write) bool {
 	}
 	live.NeverActive = x.never
 	if e.Replicas < live.Replicas {
-		w.fail("ensure of %s removes %d of %d replicas", e.Release, live.Replicas-e.Replicas, live.Replicas)
+		w.fail("Ensure of %s removes %d of %d replicas", e.Release, live.Replicas-e.Replicas, live.Replicas)
 	}
 	if e.Replicas != live.Replicas {
 		delete(w.taken, live.Release) // The write also restores its pods.
@@ -1558,8 +1558,8 @@ func (w *world) requeue() time.Time {
 	return w.soonest(p.RequeueTime)
 }
 
-// soonest returns the time of the next automatic change in the world, or at, which is the manager's requeue time,
-// whichever is earlier. A zero time means never.
+// soonest returns the earlier of two times: the time of the next automatic change in the world, and at, which is
+// the manager's requeue time. A zero time means never.
 func (w *world) soonest(at time.Time) time.Time {
 	for _, x := range w.objects {
 		if x.why == "" && x.ready < x.size() && x.up.After(w.now) && (at.IsZero() || x.up.Before(at)) {

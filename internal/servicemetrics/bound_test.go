@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// TestSeriesOfManyPolicies checks that the number of series by name is limited by the specified number of services, regardless of other objects of a
-// tenant. Policies without a Microservice, which any user of a namespace may create, do not cause more series than the limit allows (25 for each
-// service).
+// TestSeriesOfManyPolicies checks that the number of series with names is limited by the specified number of services, regardless of other objects of
+// a tenant. Any user of a namespace may create policies without a Microservice. These policies do not cause more series than the limit allows (25 for
+// each service).
 func TestSeriesOfManyPolicies(t *testing.T) {
 	t.Parallel()
 	const limit = 10

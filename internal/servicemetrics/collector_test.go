@@ -172,7 +172,7 @@ func TestCanary(t *testing.T) {
 	for name := range got {
 		if strings.Contains(name, "_timestamp_") {
 			if at := time.UnixMilli(int64(got[name] * 1000)); at.After(st.Now) || st.Now.Sub(at) > 3*time.Hour {
-				t.Errorf("%s is %s, at %s", name, at, st.Now)
+				t.Errorf("%s is %s, want a time in the three hours before %s", name, at, st.Now)
 			}
 			delete(got, name)
 		}
@@ -193,8 +193,8 @@ func TestCanary(t *testing.T) {
 	}
 }
 
-// TestLimit checks that, above the limit, there are counts but no names, that the log contains one line, and that a
-// standby process reports nothing.
+// TestLimit checks that, above the limit, there are counts but no names, that the log contains one line when the
+// names are omitted and one line when they return, and that a standby process reports nothing.
 func TestLimit(t *testing.T) {
 	t.Parallel()
 	in, now := viewtest.Many(20)
@@ -274,7 +274,7 @@ func TestEstimate(t *testing.T) {
 	}
 }
 
-// BenchmarkScrape measures a scrape, which consists of the read of the cache without its lock, and of all series.
+// BenchmarkScrape measures a scrape: the read of the cache, without its lock, and the output of all series.
 func BenchmarkScrape(b *testing.B) {
 	for _, n := range []int{500, 2000} {
 		in, now := viewtest.Many(n)

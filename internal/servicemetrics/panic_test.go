@@ -93,6 +93,6 @@ func TestPanicOfAScrape(t *testing.T) {
 		t.Errorf("scrape: %v, want other metrics to be reported", err)
 	}
 	if !strings.Contains(s.log.String(), "metrics of services") {
-		t.Errorf("log %q, want why there are none", s.log)
+		t.Errorf("log %q, want the reason why there are no metrics of services", s.log)
 	}
 }

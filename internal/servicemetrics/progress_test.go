@@ -14,7 +14,7 @@ import (
 
 var epoch = time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)
 
-// at returns a time a few minutes after the epoch.
+// at returns the time that is the given number of minutes after the epoch.
 func at(minutes int) time.Time { return epoch.Add(time.Duration(minutes) * time.Minute) }
 
 // row returns a release whose status began at the given minute.
@@ -67,7 +67,8 @@ func TestProgress(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		steps []step
-		// leadTimes and restored contain minutes and the number of observations. rollouts are by result, and gates contain minutes by gate.
+		// leadTimes and restored contain the number of observations and the sum of the minutes. rollouts contains counts by result, and gates contains
+		// minutes by gate.
 		leadTimes, restored []float64
 		rollouts            map[string]float64
 		gates               map[string]float64

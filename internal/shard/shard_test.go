@@ -78,8 +78,8 @@ func TestNewRefusesCounts(t *testing.T) {
 	}
 }
 
-// TestTurns checks that a replica takes its first shard immediately, and delays each further shard by the patience, so that three replicas that start
-// at the same time get the same number of shards.
+// TestTurns checks that a replica takes its first shard immediately, and delays each further shard by the given patience, so that three replicas that
+// start at the same time get the same number of shards.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var (
@@ -208,7 +208,7 @@ var names = func() (out [3]string) {
 	return out
 }()
 
-// held waits until one of the replicas holds each shard.
+// held waits until each shard is held by one of the replicas.
 func held(t *testing.T, replicas ...*replica) {
 	t.Helper()
 	await.Nil(t, func(context.Context) error {
@@ -227,8 +227,8 @@ func held(t *testing.T, replicas ...*replica) {
 	})
 }
 
-// TestTakeover checks that one replica holds each shard. A replica that loses its network ends, and other replicas take its shards. Two replicas never
-// hold the same shard at the same time.
+// TestTakeover checks that each shard is held by one replica. A replica that loses its network ends, and other replicas take its shards. Two replicas
+// never hold the same shard at the same time.
 func TestTakeover(t *testing.T) {
 	namespace := env.Namespace(t)
 	a, b := start(t, namespace, "a", 3), start(t, namespace, "b", 3)
@@ -272,7 +272,7 @@ func TestDeletedLease(t *testing.T) {
 	a := start(t, namespace, "a", 3)
 	held(t, a)
 	b := start(t, namespace, "b", 3)
-	time.Sleep(time.Second) // The replica b reads the Leases several times.
+	time.Sleep(time.Second) // Replica b reads the Leases several times.
 	for i := range 3 {
 		if err := a.Leases.Leases(namespace).Delete(t.Context(), LeaseName(i), metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
@@ -352,7 +352,7 @@ func TestReleaseAfterReconciles(t *testing.T) {
 	go reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: names[1], Name: "shop"}})
 	<-begun
 	a.stop()
-	time.Sleep(300 * time.Millisecond) // This is longer than a write of the Leases. A release during this time would be a fault.
+	time.Sleep(300 * time.Millisecond) // This is longer than a write of the Leases. If a Lease were released during this time, the test would fail below.
 	for i := range 3 {
 		if holder := holderOf(t, namespace, i); holder != "a" {
 			t.Errorf("shard %d is held by %q during a reconcile", i, holder)
@@ -477,8 +477,8 @@ func (r *record) Update(_ context.Context, w resourcelock.LeaderElectionRecord) 
 	return nil
 }
 
-// TestReleaseIsRefused checks that two kinds of releases are not written. client-go's elector releases the Lease that it last read, even if another
-// replica has taken it. It also releases its own Lease after a failed renewal while reconciles run.
+// TestReleaseIsRefused checks that the release of a Lease is not written in two cases. client-go's elector releases the Lease that it last read, even
+// if another replica has taken that Lease. The elector also releases its own Lease after a failed renewal while reconciles run.
 func TestReleaseIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		holder string
@@ -562,7 +562,7 @@ func TestGate(t *testing.T) {
 	if reconciled != nil {
 		t.Errorf("it reconciled %v and holds nothing", reconciled)
 	}
-	if err := s.open(t.Context(), 0); err != nil { // The controller has not started: its watches add the objects.
+	if err := s.open(t.Context(), 0); err != nil { // The controller has not started yet. When it starts, its watches add the objects.
 		t.Fatal(err)
 	}
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())

@@ -53,7 +53,7 @@ func TestRequeuesKeepTheTimeOfAFailedReconcile(t *testing.T) {
 	select {
 	case <-third:
 	case <-time.After(time.Minute):
-		t.Errorf("after a minute it has passed %d times", passes.Load())
+		t.Errorf("after a minute: %d reconciles, want 3", passes.Load())
 	}
 	stop()
 	if err := <-done; err != nil {

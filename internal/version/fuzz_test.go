@@ -24,7 +24,7 @@ func FuzzCompare(f *testing.F) {
 		defer await.Quick(t)()
 		ab, ba := Compare(a, b), Compare(b, a)
 		if cmp.Compare(ab, 0) != -cmp.Compare(ba, 0) {
-			t.Fatalf("Compare(%q,%q)=%d and back %d", a, b, ab, ba)
+			t.Fatalf("Compare(%q, %q) = %d, and in the reverse order %d", a, b, ab, ba)
 		}
 		if (ab == 0) != (a == b) {
 			t.Fatalf("Compare(%q,%q)=%d", a, b, ab)
@@ -146,7 +146,7 @@ func FuzzSelect(f *testing.F) {
 		}
 		// A previously offered version that is still listed, but not offered now because of the limits, is not withdrawn while the rules admit it.
 		if w := s.Withdrawn(now, nil, nil); len(w) > 0 && rules.Scheme != SchemePushTime {
-			t.Fatalf("the rules admit it, and it is withdrawn because the list lacks it: %+v, rules %+v", w, rules)
+			t.Fatalf("withdrawn because the list does not contain it, although the rules admit it: %+v, rules %+v", w, rules)
 		}
 		again := rank(offeredTags(got)).Offer(held, nil)
 		if diff := gocmp.Diff(got.Offered, again.Offered); diff != "" {
@@ -178,7 +178,7 @@ func FuzzNames(f *testing.F) {
 		slices.Reverse(back)
 		b := s.RankNames(back).Offer(nil, nil)
 		if diff := gocmp.Diff(a, b, gocmp.Comparer(func(a, b Rejection) bool { return a.Tag == b.Tag && a.Verdict == b.Verdict && a.Reason == b.Reason })); diff != "" {
-			t.Fatalf("another order, another result: %s", diff)
+			t.Fatalf("the result depends on the order: %s", diff)
 		}
 		for _, o := range a.Offered {
 			if !IsTag(o.Tag) {

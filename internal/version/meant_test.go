@@ -31,6 +31,6 @@ func TestMatches(t *testing.T) {
 		}
 	}
 	if Matches("1.2.3-rc", "1.2.3-rc.1") || !Matches("v1.2.3", "1.2.3") {
-		t.Error("a version that is not a commit")
+		t.Error("wrong result for a version that is not a commit")
 	}
 }

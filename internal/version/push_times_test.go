@@ -85,7 +85,7 @@ func TestTimesAreInOrder(t *testing.T) {
 			texts = append(texts, o.Version)
 		}
 		if !slices.IsSortedFunc(texts, func(a, b string) int { return Compare(b, a) }) || len(slices.Compact(slices.Clone(texts))) != len(texts) {
-			t.Errorf("%q are not in order, each once", texts)
+			t.Errorf("%q are not in order, or contain duplicates", texts)
 		}
 		again := s.RankTimed(tags, times).Offer(nil, nil)
 		for i, o := range again.Offered {

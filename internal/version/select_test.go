@@ -270,7 +270,7 @@ func TestSlug(t *testing.T) {
 		}
 	}
 	if a, b := Slug(strings.Repeat("1", 60)), Slug(strings.Repeat("1", 61)); a == b || !isLabel(a) || !isLabel(b) {
-		t.Errorf("slugs %q and %q: want two labels", a, b)
+		t.Errorf("slugs %q and %q: want two different DNS labels", a, b)
 	}
 }
 
@@ -322,7 +322,7 @@ func TestSelectProperties(t *testing.T) {
 
 		shuffled := rapid.Permutation(slices.Concat(tags, tags)).Draw(t, "shuffled")
 		if diff := cmp.Diff(got, s.Rank(shuffled).Offer(rapid.Permutation(held).Draw(t, "held"), refused), ignoreParsed); diff != "" {
-			t.Errorf("another order, another result:\n%s", diff)
+			t.Errorf("the result depends on the order:\n%s", diff)
 		}
 		if diff := cmp.Diff(got.Offered, s.Rank(offeredTags(got)).Offer(held, refused).Offered); diff != "" {
 			t.Errorf("offered versions are not offered again:\n%s", diff)
@@ -406,7 +406,7 @@ func checkHeld(t *rapid.T, s *Selector, tags []string, held []Held, refused map[
 		}
 	}
 	if diff := cmp.Diff(withdrawn, s.Withdrawn(rapid.Permutation(held).Draw(t, "again"), nil, r.Offered)); diff != "" {
-		t.Errorf("another order, another withdrawal:\n%s", diff)
+		t.Errorf("the withdrawals depend on the order:\n%s", diff)
 	}
 	// The unmarked versions are the versions that would be offered without held versions.
 	var unmarked, unheld []string
@@ -431,7 +431,7 @@ func checkHeld(t *rapid.T, s *Selector, tags []string, held []Held, refused map[
 			return h.Group == w.Group && h.Version == w.Version && slices.ContainsFunc(r.Offered, func(o Release) bool { return o.Slug == h.Group && o.Version == h.Version && o.Tag != h.Tag })
 		})
 		if !slices.Contains(withdrawn, w) && !another {
-			t.Errorf("%+v is withdrawn from an empty list only", w)
+			t.Errorf("%+v is withdrawn only by an empty list", w)
 		}
 	}
 }

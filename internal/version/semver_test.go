@@ -133,7 +133,7 @@ func TestCompareIsATotalOrder(t *testing.T) {
 			t.Errorf("%q and %q: not antisymmetric", a, b)
 		}
 		if (Compare(a, b) == 0) != (a == b) {
-			t.Errorf("%q and %q: equal and not the same", a, b)
+			t.Errorf("%q and %q: want Compare to return 0 if, and only if, the texts are equal", a, b)
 		}
 		three := []string{a, b, c}
 		slices.SortFunc(three, Compare)
@@ -216,7 +216,7 @@ func TestPlainNumbers(t *testing.T) {
 	for _, a := range texts {
 		x, short := plainNumbers(a)
 		if v, err := read(a); short && (err != nil || x != [3]uint64{v.Major(), v.Minor(), v.Patch()} || v.Prerelease()+v.Metadata() != "" || len(v.more) > 0) {
-			t.Errorf("plainNumbers(%q) = %d, and it is read as %v, %v", a, x, v, err)
+			t.Errorf("plainNumbers(%q) = %d, but the text is read as %v, %v", a, x, v, err)
 		}
 		for _, b := range texts {
 			va, errA := read(a)

@@ -87,8 +87,8 @@ func TestActiveWithoutPods(t *testing.T) {
 	}
 }
 
-// TestActiveOfExclusiveGroup checks that an active release whose pods ended for the next release is called neither live nor unavailable, and that
-// no rollback is advised.
+// TestActiveOfExclusiveGroup checks that an active release whose pods were stopped for the next release is called neither live nor unavailable, and
+// that no rollback is advised.
 func TestActiveOfExclusiveGroup(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "pause")
@@ -122,12 +122,13 @@ func TestActiveOfExclusiveGroup(t *testing.T) {
 	}
 	g.Rollout.Gate = v1alpha1.GateConfirmRollout
 	a, err = view.WhyVersion(s.Input, ms.Namespace, ms.Name, row.SemVer.Version, s.Now)
-	if err != nil || strings.Contains(a.Summary, "its pods ended") {
+	if err != nil || strings.Contains(a.Summary, "its pods were stopped") {
 		t.Errorf("before its pods end: %s, %v", a.Summary, err)
 	}
 }
 
-// TestPauseThatEndedLongAgo checks that a step shows that its pause has ended only if that is more than a minute ago. In that case, the manager may not be running.
+// TestPauseThatEndedLongAgo checks that a step shows the end of its pause only if the pause ended more than a minute ago. In that case, the manager
+// may not be running.
 func TestPauseThatEndedLongAgo(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "pause")
@@ -198,7 +199,7 @@ func TestDownBehindAnOldFailure(t *testing.T) {
 	}
 }
 
-// TestDownDuringARollout checks that a rollout in progress, regardless of its wait, does not hide that the active
+// TestDownDuringARollout checks that a rollout in progress, whatever it waits for, does not hide that the active
 // release has no ready pod. The sentence still contains the rollout, with the actions that give the group another
 // active release.
 func TestDownDuringARollout(t *testing.T) {
@@ -250,12 +251,12 @@ func TestPreviewWithoutPods(t *testing.T) {
 	}
 }
 
-// TestPodsBeforeTheRecord checks that an active release without a ready pod counts as unavailable even if its record is older, unless its
+// TestPodsBeforeTheRecord checks that an active release without a ready pod counts as unavailable even if its record is outdated, unless its
 // pods changed a few seconds ago.
 func TestPodsBeforeTheRecord(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		unready time.Duration // of one pod; 0 if there is no pod
+		unready time.Duration // how long one pod has not been ready; 0 if there is no pod
 		in      map[string]bool
 		class   view.Class
 	}{
@@ -297,7 +298,7 @@ func TestRollbackForOneMissingPod(t *testing.T) {
 	}
 }
 
-// TestAnalysisOfAManagerThatIsAway checks that a step with an overdue measurement shows this, like a step with an overdue pause.
+// TestAnalysisOfAManagerThatIsAway checks that a step shows that its measurement is overdue, like a step whose pause is overdue.
 func TestAnalysisOfAManagerThatIsAway(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "analysis")
@@ -349,7 +350,7 @@ func TestEndOfAPreview(t *testing.T) {
 	}
 }
 
-// TestActiveWithoutRoutes checks that an active release is not called live if no policy has ever programmed its group, pinned or not.
+// TestActiveWithoutRoutes checks that an active release, pinned or not, is not called live if no policy has ever programmed its group.
 func TestActiveWithoutRoutes(t *testing.T) {
 	t.Parallel()
 	for _, story := range []string{"active", "pinned"} {
@@ -377,7 +378,7 @@ func TestActiveWithoutRoutes(t *testing.T) {
 }
 
 // TestOutageOfAnExclusiveGroup checks that a service is listed as failed if no pod of its exclusive group serves, because the pods of the
-// active release ended for a release that fails, or for a release that has ready pods but no traffic.
+// active release were stopped for a release that fails, or for a release that has ready pods but no traffic.
 func TestOutageOfAnExclusiveGroup(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"exclusive crash", "exclusive approval crash", "exclusive step crash", "exclusive frozen crash", "exclusive paused crash", "exclusive return", "exclusive pre"} {
@@ -394,8 +395,8 @@ func TestOutageOfAnExclusiveGroup(t *testing.T) {
 	}
 }
 
-// TestExchangeOfAnExclusiveGroup checks that an exchange is not an outage while the pods of the previous release end and for the first seconds
-// after that. For a working release without routes, an exchange is never an outage.
+// TestExchangeOfAnExclusiveGroup checks that an exchange is not an outage while the pods of the previous release end, and in the first seconds
+// after they have ended. For a working release without routes, an exchange is never an outage.
 func TestExchangeOfAnExclusiveGroup(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -511,8 +512,8 @@ func TestGateOfAJob(t *testing.T) {
 	}
 }
 
-// TestExchangeInAFreeze checks that a freeze, a pause or the end of a window does not leave the host of an exclusive group without a
-// ready pod if it begins after the previous pods have ended.
+// TestExchangeInAFreeze checks that the host of an exclusive group does not remain without a ready pod if a freeze or a pause begins, or
+// a window ends, after the previous pods have ended.
 func TestExchangeInAFreeze(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"exclusive freeze mid", "exclusive freeze mid steps", "exclusive pause mid", "exclusive window mid", "exclusive return freeze mid"} {

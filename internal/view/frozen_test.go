@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/internal/frozen"
 )
 
-// TestFrozenCanary checks that a canary that a freeze blocks shows when the freeze ends and the reason for the freeze, and that the service lists the freeze
+// TestFrozenCanary checks that a canary that a freeze blocks shows the end of the freeze and the reason for the freeze, and that the service lists the freeze
 // among its problems.
 func TestFrozenCanary(t *testing.T) {
 	ms := &v1alpha1.Microservice{}
@@ -31,7 +31,7 @@ func TestFrozenCanary(t *testing.T) {
 }
 
 // TestFreezeOfAnotherRelease checks that a rollout is not shown as frozen if only another release of its version, which has no rollout, waits for
-// the freeze.
+// the end of the freeze.
 func TestFreezeOfAnotherRelease(t *testing.T) {
 	t.Parallel()
 	wait := frozen.Wait{Clause: frozen.Release("1.1.0"), Freeze: frozen.Freeze(time.Time{}, `Freeze "fair"`, "trade fair")}
@@ -43,7 +43,7 @@ func TestFreezeOfAnotherRelease(t *testing.T) {
 	}
 }
 
-// TestStartAndRolloutInAFreeze checks which waits a service shows itself, and which ones its rollout shows.
+// TestStartAndRolloutInAFreeze checks which waits the service itself shows, and which waits its rollout shows.
 func TestStartAndRolloutInAFreeze(t *testing.T) {
 	t.Parallel()
 	first := frozen.Wait{Clause: frozen.AtWeight("2.0.0", 20), Freeze: frozen.Freeze(time.Time{}, `Freeze "fair"`, "trade fair")}

@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestWhyOfAHostWithTwoWildcards checks that the more specific of two wildcards applies to a host, as in a Gateway, whichever policy contains it.
+// TestWhyOfAHostWithTwoWildcards checks that the more specific of two wildcards applies to a host, as in a Gateway, whichever policy contains that wildcard.
 func TestWhyOfAHostWithTwoWildcards(t *testing.T) {
 	t.Parallel()
 	policy := func(name, domain string) v1alpha1.NetworkPolicy {

@@ -62,12 +62,12 @@ func TestActiveBeforeTheExchange(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a.Result != view.Serving || strings.Contains(a.Summary, "ended") {
+	if a.Result != view.Serving || strings.Contains(a.Summary, "its pods were stopped") {
 		t.Errorf("3 of 3 pods of 1.0.0 are ready; %s: %q", a.Result, a.Summary)
 	}
 	svc, _ := view.NewService(s.Input, ms.Namespace, ms.Name, s.Now)
 	for _, r := range svc.Groups[0].Releases {
-		if r.Version == "1.0.0" && strings.Contains(r.State.Sentence, "ended") {
+		if r.Version == "1.0.0" && strings.Contains(r.State.Sentence, "its pods were stopped") {
 			t.Errorf("%d/%d pods: %q", r.Pods.Available, r.Pods.Wanted, r.State.Sentence)
 		}
 	}
@@ -115,7 +115,7 @@ func TestHostOfAnExchange(t *testing.T) {
 		t.Fatal(err)
 	}
 	if host.Result == view.Serving {
-		t.Errorf("no pod of the group exists, and exit code 0: %q (of the version: %q)", host.Summary, version.Summary)
+		t.Errorf("no pod of the group exists, but the exit code is 0: %q (of the version: %q)", host.Summary, version.Summary)
 	}
 }
 
@@ -134,7 +134,7 @@ func TestHostOfAnActiveReleaseThatIsDown(t *testing.T) {
 	}
 }
 
-// TestCanaryWithoutPods checks that a canary with a weight, and without a ready pod, is not called live.
+// TestCanaryWithoutPods checks that a canary with a weight but without a ready pod is not called live.
 func TestCanaryWithoutPods(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "pause")
@@ -148,7 +148,7 @@ func TestCanaryWithoutPods(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a.Result == view.Serving {
-		t.Errorf("no pod of the canary is ready, and exit code 0: %q", a.Summary)
+		t.Errorf("no pod of the canary is ready, but the exit code is 0: %q", a.Summary)
 	}
 }
 
@@ -162,8 +162,8 @@ func measuring(t *testing.T) (viewtest.Story, *v1alpha1.Microservice, *v1alpha1.
 	return s, ms, o
 }
 
-// TestAnalysisThatWaitsForAJob checks that a round that waits for the Job of a Rollout hook is not attributed to a manager that is not running.
-// The Job may run for its whole timeout, and is the reason why the round is not complete.
+// TestAnalysisThatWaitsForAJob checks that the delay of a round that waits for the Job of a Rollout hook is not attributed to a manager that is not
+// running. The Job may run for its whole timeout, and is the reason why the round is not complete.
 func TestAnalysisThatWaitsForAJob(t *testing.T) {
 	t.Parallel()
 	s, ms, o := measuring(t)
@@ -216,8 +216,9 @@ func TestScanOfGitHub(t *testing.T) {
 	}
 }
 
-// TestReleaseOfAPreviewThatEnds checks the last release of a preview, after its pods are gone. Output that does not show the state of the
-// group must show that the release waits for the hooks of type PostPreview: hlnr why for its commit, hlnr tree, and the pages of the board.
+// TestReleaseOfAPreviewThatEnds checks the last release of a preview after the pods of the release are gone. Output that does not show the
+// state of the group (hlnr why for the commit, hlnr tree, and the pages of the board) must show that the release waits for the hooks of type
+// PostPreview.
 func TestReleaseOfAPreviewThatEnds(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "previews")

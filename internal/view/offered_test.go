@@ -59,7 +59,7 @@ func TestOfferedDecisions(t *testing.T) {
 }
 
 // TestDownWhilePinnedInAFreeze checks that during a freeze or a pause, a group whose pinned release is down offers a rollback to the retained
-// release above it. Only a pin makes that release active then, and the removal of the pin does not.
+// release above it. During this time, a pin makes that release active, but the removal of the pin does not.
 func TestDownWhilePinnedInAFreeze(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"pinned down frozen", "pinned down paused", "unpin down frozen"} {

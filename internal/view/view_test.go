@@ -50,7 +50,7 @@ func golden(t *testing.T, name, got string) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
-		t.Errorf("%s changed (-update writes it, if it should):\n%s", name, diff)
+		t.Errorf("%s changed (if the change is correct, write the file with -update):\n%s", name, diff)
 	}
 }
 

@@ -86,8 +86,8 @@ func row(ms *v1alpha1.Microservice, version string, status v1alpha1.ReleaseStatu
 	g.Releases = append(g.Releases, r)
 }
 
-// rollbacks returns a board on which 1.1.0 is active, 1.3.0 is a canary, 1.0.0 was active before, and 0.9.0 was active before 1.0.0. Its previews contain
-// the version of the target.
+// rollbacks returns a board on which 1.1.0 is active, 1.3.0 is a canary, 1.0.0 was active before, and 0.9.0 was active before 1.0.0. Each preview contains
+// the target of its action.
 func rollbacks(t *testing.T) *board {
 	b := story(t, "promoted")
 	b.change(func(ms *v1alpha1.Microservice) {
@@ -201,7 +201,7 @@ func TestRollbackAfterAnother(t *testing.T) {
 	}
 }
 
-// TestOutdatedPreview checks that, for each action, a form whose preview changed is rejected with the new preview, and the input remains. Different
+// TestOutdatedPreview checks that, for each action, a form whose preview changed is rejected with the new preview, and that the input remains. Different
 // times alone do not make a preview outdated.
 func TestOutdatedPreview(t *testing.T) {
 	t.Parallel()
@@ -250,7 +250,7 @@ func TestTargetOfDecision(t *testing.T) {
 			t.Errorf("%s: %v", verb, f.values)
 		}
 	}
-	// A link to a release pins its version, which the form also shows.
+	// The form that a link to a release opens selects the version of the release, and shows this version.
 	b := story(t, "promoted")
 	if f := only(t, b.get("/services/shop/shop/acts/pin?target=shop-1-0-0-0a1b2c3d")); f.values.Get("target") != "1.0.0" || !slices.Equal(f.options, []string{"1.1.0", "1.0.0"}) {
 		t.Errorf("%+v", f)
@@ -350,7 +350,7 @@ func TestRetryOfTarget(t *testing.T) {
 	}
 }
 
-// TestReadable checks that a preview does not contain decisions of users that a forecast assumes.
+// TestReadable checks that a preview omits decisions that users have not made, and that the forecast only assumes.
 func TestReadable(t *testing.T) {
 	t.Parallel()
 	got := readable(Outcome{Effects: []string{

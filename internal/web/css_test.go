@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestWordsDoNotBreak checks that neither headings nor short columns break inside of words.
+// TestWordsDoNotBreak checks that neither headings nor short columns break inside words.
 func TestWordsDoNotBreak(t *testing.T) {
 	t.Parallel()
 	css, err := files.ReadFile("assets/board.css")
@@ -18,7 +18,7 @@ func TestWordsDoNotBreak(t *testing.T) {
 		for selector := range strings.SplitSeq(selectors, ",") {
 			selector = strings.TrimSpace(selector)
 			if strings.Contains(body, "overflow-wrap: anywhere") && (selector == "th" || selector == "td" || selector == "thead th") {
-				t.Errorf("%s breaks inside of words", selector)
+				t.Errorf("%s breaks inside words", selector)
 			}
 			if strings.Contains(body, "white-space: nowrap") {
 				whole += "\n" + selector + "\n"

@@ -94,8 +94,8 @@ func TestEndOfAPin(t *testing.T) {
 	}
 }
 
-// TestDoubleSubmission checks that a form that is submitted twice at the same time is one action, and that both submissions show its result, even if the
-// browser cancels the first submission.
+// TestDoubleSubmission checks that a form that is submitted twice at the same time performs one action, and that both submissions show the result of the
+// action, even if the browser cancels the first submission.
 func TestDoubleSubmission(t *testing.T) {
 	t.Parallel()
 	b := rollbacks(t)

@@ -52,8 +52,8 @@ func TestFreezes(t *testing.T) {
 	}
 }
 
-// TestPlannedAndClusterFreezes checks that planned freezes appear only on their page. It also checks that a freeze that selects namespaces by labels counts
-// only services that wait for it to end, if the labels were not read.
+// TestPlannedAndClusterFreezes checks that planned freezes appear only on the page of freezes. It also checks that, if the labels of namespaces were not
+// read, a freeze that selects namespaces by labels counts only the services that wait for its end.
 func TestPlannedAndClusterFreezes(t *testing.T) {
 	t.Parallel()
 	b := story(t, "frozen start")

@@ -10,7 +10,7 @@ import (
 )
 
 // TestFailedGroupNextToAnApproval checks that the tab Failed of the board contains a service with a group whose active release has no ready pod, even if
-// another group of the service waits for an approval. This equals hlnr status --only failed.
+// another group of the service waits for an approval. The output of hlnr status --only failed contains the same service.
 func TestFailedGroupNextToAnApproval(t *testing.T) {
 	t.Parallel()
 	s, _ := viewtest.Play("approval", "shop")

@@ -45,7 +45,7 @@ func (byHeader) Serve(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// byNamespace allows users to see namespaces by name.
+// byNamespace contains the names of the namespaces that each user may see.
 type byNamespace struct {
 	mu   sync.Mutex
 	may  map[string][]string

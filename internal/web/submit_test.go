@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// slowFreezes lets a freeze take some time, and rejects a second one, as the API server does.
+// slowFreezes delays the creation of a freeze, and rejects each further freeze, as the API server does.
 type slowFreezes struct {
 	*fakeActs
 	calls      atomic.Int32

@@ -45,7 +45,7 @@ type fakeActs struct {
 	// preview returns the preview of an action; nil means a constant preview. handle is the reaction of the manager to an action; nil means no reaction.
 	preview func(Act) Outcome
 	handle  func(Act)
-	// freeze describes a freeze during which no release starts; empty for no freeze.
+	// freeze describes a freeze during which no release starts; empty means no freeze.
 	freeze string
 }
 
@@ -593,10 +593,10 @@ func TestRefusedActs(t *testing.T) {
 	// The reader may perform all actions except continue, adopt and retry.
 	b.acts.may, b.acts.not = true, []string{"continue", "adopt", "retry"}
 	if page := b.get("/services/shop/shop"); strings.Contains(page, "/acts/continue") || strings.Contains(page, "/acts/adopt") || !strings.Contains(page, "/acts/deprecate") || !strings.Contains(page, "/acts/pin") {
-		t.Error("buttons of one verb")
+		t.Error("the buttons do not match the verbs of the reader")
 	}
 	if page := b.get("/"); strings.Contains(page, "/acts/continue") || !strings.Contains(page, "/acts/deprecate") {
-		t.Error("buttons of one verb in the rows of the board")
+		t.Error("the buttons in the rows of the board do not match the verbs of the reader")
 	}
 	if w := b.request("POST", "/services/shop/shop/acts/continue", url.Values{}); w.Code != http.StatusForbidden {
 		t.Errorf("continue without the verb: %d", w.Code)

@@ -34,7 +34,7 @@ func TestActsExplainThemselves(t *testing.T) {
 			t.Errorf("%s: no explanation", verb)
 		}
 		if strings.Contains(page, "By the planner") {
-			t.Errorf("%s: the words of the planner", verb)
+			t.Errorf("%s: the page contains words of the planner", verb)
 		}
 	}
 	if !strings.Contains(b.get("/freezes/freeze"), abouts["freeze"]) || !strings.Contains(b.get("/freezes/thaw?namespace=shop&name=fair"), abouts["thaw"]) {

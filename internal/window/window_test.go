@@ -61,7 +61,7 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// TestWindowsChangeAtNext checks that the state of a window is the same at each minute until next, and different at next.
+// TestWindowsChangeAtNext checks that the state of a window is the same at each minute before Next, and different at Next.
 func TestWindowsChangeAtNext(t *testing.T) {
 	t.Parallel()
 	clock := rapid.Custom(func(t *rapid.T) v1alpha1.ClockTime {

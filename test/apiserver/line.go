@@ -7,15 +7,15 @@ import (
 	"sync"
 )
 
-// Line is a connection to an API server that a test can interrupt. The zero value is a connection that is not
-// interrupted.
+// Line provides the connections to an API server. A test can interrupt the line. The zero value is a line that
+// is not interrupted.
 type Line struct {
 	mu    sync.Mutex
 	cut   bool
 	conns []net.Conn
 }
 
-// Dial is a value for rest.Config.Dial. It fails while the line is interrupted.
+// Dial is a value for rest.Config.Dial. Dial fails while the line is interrupted.
 func (l *Line) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -29,7 +29,7 @@ func (l *Line) Dial(ctx context.Context, network, address string) (net.Conn, err
 	return c, err
 }
 
-// Set interrupts the line and closes its connections, or restores the line.
+// Set interrupts the line and closes its connections if cut is true. Otherwise, it restores the line.
 func (l *Line) Set(cut bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

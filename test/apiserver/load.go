@@ -25,13 +25,13 @@ import (
 // metricsVersion is the API version from which autoscalers read the usage of pods.
 const metricsVersion = "metrics.k8s.io/v1beta1"
 
-// InstallPodMetrics replaces a metrics server: the API server stores the pod usage that PlayLoad writes,
-// under the path from which autoscalers read it. Autoscalers read nothing else, so a CRD is sufficient.
+// InstallPodMetrics replaces a metrics server: the API server stores the usage of pods under the path from which
+// autoscalers read the usage. PlayLoad writes the usage. Autoscalers read nothing else, so a CRD is sufficient.
 func (e *Env) InstallPodMetrics(_ context.Context) error {
 	definition := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: "pods.metrics.k8s.io",
-			// The server requires this annotation for API groups of Kubernetes.
+			// The server requires this annotation on CRDs in the API groups of Kubernetes.
 			Annotations: map[string]string{apiextensionsv1.KubeAPIApprovedAnnotation: "unapproved, for tests"},
 		},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
@@ -49,8 +49,8 @@ func (e *Env) InstallPodMetrics(_ context.Context) error {
 	return nil
 }
 
-// PlayLoad runs the Pods that match the labels, and distributes load, in millicores, among them until the test ends. It
-// requires InstallPodMetrics and a controller-manager. The load may be changed at any time.
+// PlayLoad runs the Pods that match the labels, and distributes load (in millicores) among these Pods until the test
+// ends. PlayLoad requires InstallPodMetrics and a controller-manager. The load may be changed at any time.
 func (e *Env) PlayLoad(t testing.TB, namespace string, labels client.MatchingLabels, load *atomic.Int64) {
 	e.play(t, "load", namespace, &corev1.PodList{}, func(ctx context.Context) error {
 		var pods corev1.PodList
@@ -78,9 +78,9 @@ func (e *Env) PlayLoad(t testing.TB, namespace string, labels client.MatchingLab
 	})
 }
 
-// spread orders the pods among which a load is distributed: pods with a high usage come first, and pods
-// without a usage last. An autoscaler that reads between the writes then never sees more than the current or
-// the previous load. Otherwise, it would request too many pods.
+// spread orders pods by descending usage, before a load is distributed among them. Pods without a usage come
+// last. With this order, an autoscaler that reads between two writes never sees more than the larger of the
+// current and the previous load. With another order, the autoscaler could request too many pods.
 func spread(pods []string, usage map[string]int64) []string {
 	of := func(pod string) int64 {
 		if u, ok := usage[pod]; ok {

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestSpreadNeverInventsLoad tests that, while a load is distributed among more or fewer pods, or changes,
-// the sum of the written usage never exceeds the larger of the old and the new load. Otherwise, an autoscaler
-// that reads in between would request too many pods.
+// TestSpreadNeverInventsLoad tests that, while a load changes or is distributed among a different number of
+// pods, the sum of the written usage never exceeds the larger of the old and the new load. Otherwise, an
+// autoscaler that reads between two writes could request too many pods.
 func TestSpreadNeverInventsLoad(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -38,7 +38,7 @@ func TestSpreadNeverInventsLoad(t *testing.T) {
 			for _, pod := range order {
 				test.usage[pod] = test.load / int64(len(test.pods))
 				if now := sum(); now > most {
-					t.Errorf("after %q of %q, the pods use %d, but the load is %d", pod, order, now, most)
+					t.Errorf("after the write for pod %q in the order %q, the pods use %d, want at most %d", pod, order, now, most)
 				}
 			}
 		})

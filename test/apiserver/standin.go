@@ -20,12 +20,13 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// nodeName is the Node of PlayKubelet's Pods. The Node exists only with a controller-manager.
+// nodeName is the name of the Node to which PlayKubelet binds Pods. The Node exists only if a controller-manager
+// runs.
 const nodeName = "test"
 
 // A stand-in acts playDelay after a change to the watched objects, so that it handles several changes
-// together. It also acts at every playInterval, because its answer may change without a change to the
-// objects.
+// together. If there is no change, it acts again after playInterval, because its result may depend on more
+// than the objects.
 const (
 	playDelay    = 10 * time.Millisecond
 	playInterval = 250 * time.Millisecond
@@ -41,7 +42,7 @@ func (e *Env) MarkDeploymentAvailable(ctx context.Context, key client.ObjectKey)
 	return e.markDeployment(ctx, key, true)
 }
 
-// MarkDeploymentUnavailable reports that the replicas of the Deployment exist, but none is available.
+// MarkDeploymentUnavailable reports that all replicas of the Deployment exist, and that no replica is available.
 func (e *Env) MarkDeploymentUnavailable(ctx context.Context, key client.ObjectKey) error {
 	return e.markDeployment(ctx, key, false)
 }
@@ -128,7 +129,7 @@ func (e *Env) MarkEndpointsReady(ctx context.Context, service client.ObjectKey, 
 	return nil
 }
 
-// MarkPodReady replaces the kubelet. It reports that the Pod is running, and whether it is ready.
+// MarkPodReady replaces the kubelet. It reports that the Pod is running, and whether the Pod is ready.
 func (e *Env) MarkPodReady(ctx context.Context, key client.ObjectKey, ready bool) error {
 	pod := &corev1.Pod{}
 	if err := e.Client.Get(ctx, key, pod); err != nil {
@@ -214,14 +215,14 @@ func (e *Env) PlayKubelet(t testing.TB, namespace string, ready func(*corev1.Pod
 	})
 }
 
-// AcceptRoute replaces a Gateway controller. It reports that each parent of the HTTPRoute accepted its current
-// generation and resolved its references. It does not read Gateways.
+// AcceptRoute replaces a Gateway controller. It reports that each parent of the HTTPRoute accepted the route's
+// current generation and resolved the route's references. It does not read Gateways.
 func (e *Env) AcceptRoute(ctx context.Context, key client.ObjectKey) error {
 	return e.markRoute(ctx, key, metav1.ConditionTrue, string(gatewayv1.RouteReasonAccepted), "")
 }
 
-// RefuseRoute reports that no parent of the HTTPRoute accepted its current generation, with a reason such as
-// "NotAllowedByListeners".
+// RefuseRoute reports that no parent of the HTTPRoute accepted the route's current generation, with a reason
+// such as "NotAllowedByListeners".
 func (e *Env) RefuseRoute(ctx context.Context, key client.ObjectKey, reason, message string) error {
 	return e.markRoute(ctx, key, metav1.ConditionFalse, reason, message)
 }
@@ -287,8 +288,8 @@ func accepted(route *gatewayv1.HTTPRoute) bool {
 	return true
 }
 
-// play runs a stand-in for the objects of a kind in a namespace until the test ends. It retries conflicts and missing
-// objects in its next turn.
+// play runs a stand-in for the objects of a kind in a namespace until the test ends. After a conflict or a missing
+// object, the stand-in tries again in its next turn.
 func (e *Env) play(t testing.TB, name, namespace string, kind client.ObjectList, turn func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -297,7 +298,7 @@ func (e *Env) play(t testing.TB, name, namespace string, kind client.ObjectList,
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
-			// Without a watch, for example after the watch has ended, the stand-in acts only at each interval.
+			// Without a watch, for example after the watch has ended, the stand-in acts only after each interval.
 			var changes <-chan watch.Event
 			w, err := e.Client.Watch(ctx, kind, client.InNamespace(namespace))
 			if err == nil {

@@ -14,8 +14,9 @@ import (
 // process with an API server uses a different value.
 const marker = "HEIGHLINER_TEST_RUN"
 
-// watcherScript reads the folders of API servers until the process that writes them has ended for any reason.
-// It then ends the processes that this process started and that still run, and deletes the folders.
+// watcherScript reads the paths of the folders of API servers until the process that writes these paths has
+// ended for any reason. It then ends the processes that the ended process started and that are still running,
+// and deletes the folders.
 const watcherScript = `
 folders=()
 while read -r folder; do folders+=("$folder"); done

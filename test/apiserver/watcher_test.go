@@ -70,7 +70,7 @@ func TestKilled(t *testing.T) {
 	})
 }
 
-// processes returns the names of the processes that a process started, by ID.
+// processes returns the names of the processes that a process started, by process ID.
 func processes(t *testing.T, parent int) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*")

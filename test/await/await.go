@@ -24,7 +24,7 @@ const (
 	longest  = 200 * time.Millisecond
 )
 
-// Nil waits until check returns nil, and fails the test with its last error.
+// Nil waits until check returns nil. If this takes too long, the test fails with the last error of check.
 func Nil(t testing.TB, check func(context.Context) error) {
 	t.Helper()
 	if err := within(t.Context(), Limit, check); err != nil {
@@ -63,7 +63,8 @@ func Receive[T any](t testing.TB, what string, from <-chan T) T {
 	}
 }
 
-// within returns nil as soon as check does, and otherwise the last error of check.
+// within calls check repeatedly, and returns nil as soon as check returns nil. After the limit, it returns the
+// last error that check returned before the limit.
 func within(ctx context.Context, limit time.Duration, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -73,7 +74,7 @@ func within(ctx context.Context, limit time.Duration, check func(context.Context
 		if err == nil {
 			return nil
 		}
-		if ctx.Err() == nil { // After that, the error is caused by the limit.
+		if ctx.Err() == nil { // After the limit, the limit causes the error.
 			last = err
 		}
 		select {
@@ -84,12 +85,14 @@ func within(ctx context.Context, limit time.Duration, check func(context.Context
 	}
 }
 
-// hang is longer than any work for which Quick is used, however busy the machine is.
+// hang is longer than the duration of any work for which Quick is used, however busy the machine is.
 const hang = 30 * time.Second
 
-// Quick starts a timer for work that takes milliseconds, and returns a function that stops the timer. The
-// test fails after half a minute, because an input that makes the work slow is a bug. Use Quick as in defer
-// await.Quick(t)().
+// Quick starts a timer for work that takes milliseconds, and returns a function that stops the timer. The test
+// fails if the timer has run for more than half a minute, because an input that makes the work slow is a bug.
+// For example:
+//
+//	defer await.Quick(t)()
 func Quick(t interface {
 	Helper()
 	Errorf(string, ...any)
@@ -98,7 +101,7 @@ func Quick(t interface {
 	return func() {
 		t.Helper()
 		if took := time.Since(began); took > hang {
-			t.Errorf("it took %s", took)
+			t.Errorf("the work took %s", took)
 		}
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestWithin checks that a wait ends as soon as the state is reached, and otherwise returns the last error before the
-// limit.
+// TestWithin checks that a wait ends as soon as the state is reached. If the state is not reached, the wait must
+// return the last error from before the limit.
 func TestWithin(t *testing.T) {
 	t.Parallel()
 	notYet := errors.New("not yet")

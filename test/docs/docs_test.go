@@ -56,7 +56,7 @@ func TestManifests(t *testing.T) {
 		}
 	}
 	if checked == 0 {
-		t.Error("no manifest was found: the pages about kinds and the samples must contain some")
+		t.Error("no manifest was found: the pages about kinds and the samples must contain manifests")
 	}
 }
 
@@ -66,7 +66,7 @@ func TestFragments(t *testing.T) {
 	for _, p := range pages(t) {
 		for _, b := range blocks(p.text) {
 			if b.info == "yaml fragment" && strings.Contains(b.text, "apiVersion") {
-				t.Errorf("%s:%d: a fragment contains an apiVersion: fence it with ```yaml, so that it is applied", p.name, b.line)
+				t.Errorf("%s:%d: a fragment contains apiVersion; fence this block with ```yaml, so that it is applied", p.name, b.line)
 			}
 		}
 	}
@@ -104,7 +104,7 @@ func TestFragmentsFit(t *testing.T) {
 		}
 	}
 	if checked == 0 {
-		t.Error("no fragment was found: the guides must contain some")
+		t.Error("no fragment was found: the guides must contain fragments")
 	}
 }
 
@@ -122,7 +122,8 @@ var least = map[string]struct {
 	"NetworkPolicy":      {"ports: [{name: http, port: 80}]", []string{"domains", "provider", "ports"}},
 }
 
-// complete returns an object that contains a part. It returns nil if the part belongs to another project.
+// complete returns a complete object that contains the given part of an object. It returns nil if the part belongs to
+// another project.
 func complete(part map[string]any) (*unstructured.Unstructured, error) {
 	if metrics, ok := part["metrics"]; ok {
 		part = map[string]any{"spec": map[string]any{"updateStrategy": map[string]any{"canary": map[string]any{
@@ -182,7 +183,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// TestStrict checks an assumption of the other tests, that the server rejects invalid objects.
+// TestStrict checks the assumption of the other tests that the server rejects invalid objects.
 func TestStrict(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
@@ -201,7 +202,7 @@ func TestStrict(t *testing.T) {
 				t.Fatalf("decode: %d objects, %v", len(objects), err)
 			}
 			if err := try(t.Context(), namespace, objects[0]); (err == nil) != test.fine {
-				t.Errorf("accepted should be %t, got %v", test.fine, err)
+				t.Errorf("want accepted: %t, got the error %v", test.fine, err)
 			}
 		})
 	}
@@ -288,7 +289,7 @@ func pages(t *testing.T) []page {
 	return found
 }
 
-// files returns the files below a folder. It returns none if the folder does not exist.
+// files returns the files with an extension below a folder. It returns no files if the folder does not exist.
 func files(t *testing.T, dir, ext string) []page {
 	t.Helper()
 	var found []page
@@ -319,7 +320,7 @@ type block struct {
 
 var fence = regexp.MustCompile("^( *)(`{3,}|~{3,}) *(.*?) *$")
 
-// blocks returns the fenced blocks in Markdown text, without the indentation of their fence.
+// blocks returns the fenced blocks in Markdown text, without the indentation of their fences.
 func blocks(text string) []block {
 	var found []block
 	var open *block

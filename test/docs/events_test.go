@@ -43,7 +43,7 @@ func TestEventsOfWebhooks(t *testing.T) {
 	for _, event := range keysOf(t, "controllers/githubrepository", "pollEvents", "packageEvents") {
 		name, ok := deliverable[event]
 		if !ok {
-			t.Errorf("the code handles the event %q: add its name in GitHub's settings", event)
+			t.Errorf("the code handles the event %q: add this event, with its name in GitHub's settings, to deliverable", event)
 		}
 		if name != "" {
 			followed = append(followed, name)

@@ -13,8 +13,8 @@ import (
 // fieldName matches a part of a path such as "spec.domains[].groups.names".
 var fieldName = regexp.MustCompile(`[A-Za-z]+`)
 
-// TestFieldsDescribed checks that the page about a kind mentions each field of its specification and each
-// first-level field of its status, in code font.
+// TestFieldsDescribed checks that the page about a kind mentions, in code font, each field of the kind's
+// specification and each first-level field of the kind's status.
 func TestFieldsDescribed(t *testing.T) {
 	t.Parallel()
 	definitions := 0

@@ -50,7 +50,7 @@ func TestKnownFailures(t *testing.T) {
 			t.Errorf("%s: row %s does not refer to a failure of another product", failures, number)
 		}
 		if !testName.MatchString(here) && !strings.HasPrefix(here, "Cannot occur: ") {
-			t.Errorf("%s: row %s refers to no test, and does not explain why it \"Cannot occur: \"", failures, number)
+			t.Errorf("%s: row %s refers to no test, and does not explain after \"Cannot occur: \" why the failure cannot occur", failures, number)
 		}
 	}
 	if len(rows) != failureRows {
@@ -109,8 +109,8 @@ func namesTests(t *testing.T, page, text string, known map[string]*tested) int {
 type tested struct {
 	// tests are the functions, and words are all texts that may be the name of a case.
 	tests, words []string
-	// written are the tests in the files for the list. cases are the names in these files that begin with the number of
-	// a row.
+	// written are the tests in the files named known_failures_test.go. cases are the names in these files that begin
+	// with the number of a row.
 	written, cases []string
 }
 

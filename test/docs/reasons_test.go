@@ -39,7 +39,7 @@ func TestReasonsExist(t *testing.T) {
 	}
 }
 
-// TestReasonsDescribed checks that the pages about kinds describe the words of the API.
+// TestReasonsDescribed checks that the pages about kinds describe each condition and failure of the API.
 func TestReasonsDescribed(t *testing.T) {
 	t.Parallel()
 	var named []string
@@ -51,7 +51,7 @@ func TestReasonsDescribed(t *testing.T) {
 			continue
 		}
 		if !slices.Contains(named, c.value) {
-			t.Errorf("no page of docs/reference documents %q (%s): add it below Conditions or Failures", c.value, c.name)
+			t.Errorf("no page of docs/reference documents %q (%s): add this word below Conditions or Failures", c.value, c.name)
 		}
 	}
 }
@@ -64,7 +64,7 @@ func TestReasonsOfText(t *testing.T) {
 	}
 }
 
-// reasons returns the words in code font in the sections about conditions.
+// reasons returns the CamelCase words in code font in the sections of wordSections.
 func reasons(text string) []string {
 	var found []string
 	in := false

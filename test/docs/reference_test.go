@@ -64,7 +64,7 @@ func keyNames(t *testing.T) []string {
 }
 
 // flagNames returns the manager's flags, except library flags. A test in cmd/hlnr checks the generated pages
-// with the flags of hlnr.
+// that describe the flags of hlnr.
 func flagNames(t *testing.T) []string { return append(flagNamesOf(t, "cmd/heighliner"), "kubeconfig") }
 
 // flagNamesOf returns the flags that the code below a folder defines.

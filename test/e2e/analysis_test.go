@@ -23,8 +23,8 @@ const analysisFailed = "AnalysisFailed"
 // round is the interval of the analyses, which is the shortest allowed interval.
 const round = 10 * time.Second
 
-// measured adds an analysis with the cluster's Prometheus to the canaries of the service. It measures the success rate
-// and the 95th percentile of the latency every ten seconds.
+// measured adds an analysis with the cluster's Prometheus to the canaries of the service. The analysis measures the
+// success rate and the 95th percentile of the latency every ten seconds.
 func (s *service) measured(source v1alpha1.MetricsSource, count int32, noTraffic v1alpha1.NoTrafficPolicy) *service {
 	s.ms.Spec.UpdateStrategy.Canary.Analysis = &v1alpha1.CanaryAnalysis{
 		Interval: v1alpha1.DurationOf(round), Count: count, Source: source, NoTraffic: noTraffic,
@@ -109,9 +109,9 @@ func values(all []v1alpha1.Measurement) string {
 	return strings.Join(text, ", ")
 }
 
-// TestAnalysis measures a good canary, a canary with 5 percent errors, and a slow canary with a real
-// Prometheus, using the counters of the gateway and of the application. At 50 requests per second, clients
-// see only the canary's errors.
+// TestAnalysis uses a real Prometheus to measure a good canary, a canary with 5 percent errors, and a slow
+// canary. It does so both with the counters of the gateway and with the counters of the application. At 50
+// requests per second, the canary's own errors are the only failures that clients see.
 func TestAnalysis(t *testing.T) {
 	for _, source := range []v1alpha1.MetricsSource{v1alpha1.SourceTraefik, v1alpha1.SourceApplication} {
 		t.Run(string(source), func(t *testing.T) {
@@ -166,7 +166,7 @@ func TestAnalysis(t *testing.T) {
 	}
 }
 
-// TestAnalysisNoTraffic releases versions that get no requests, under each policy.
+// TestAnalysisNoTraffic releases versions that get no requests, with each value of noTraffic.
 func TestAnalysisNoTraffic(t *testing.T) {
 	silent := func(t *testing.T, name string, source v1alpha1.MetricsSource, policy v1alpha1.NoTrafficPolicy) *service {
 		t.Parallel()

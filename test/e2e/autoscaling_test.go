@@ -27,7 +27,7 @@ func TestAutoscaling(t *testing.T) {
 		t.Fatalf("1.0.0 has the autoscaler %+v", hpa)
 	}
 
-	t.Log("the autoscaler wants four")
+	t.Log("the autoscaler requests four replicas")
 	kubectl(t, "", "scale", "-n", s.namespace, "deployment/"+s.release("1.0.0").VersionedMicroservice, "--replicas=4")
 	s.scaled("1.0.0", 4)
 	quiet(t, interval)

@@ -28,7 +28,7 @@ type complaint struct {
 	names []string
 }
 
-// TestBadInput applies invalid inputs to a live service, one after the other. Each results in a condition
+// TestBadInput applies invalid inputs to a live service, one after the other. Each input results in a condition
 // that contains the field and the fix, and the service answers all requests in the meantime.
 func TestBadInput(t *testing.T) {
 	s := newService(t, "badinput")

@@ -40,10 +40,10 @@ const (
 	boardHost = "board.e2e-board.localhost"
 )
 
-// TestBoard runs config/components/web on the node as a user installs it, with two replicas behind the
+// TestBoard runs config/components/web on the node as a user would install it, with two replicas behind the
 // gateway and an authenticating proxy, whose role this test plays. A reader sees the objects that they may
-// list. An approval through the form lets a canary continue, and is recorded with the user. Another reader may
-// not approve. The board answers while one of its pods is killed.
+// list. An approval through the form lets a canary continue, and is recorded with the name of the user. Another
+// reader may not approve. The board keeps answering while one of its pods is killed.
 func TestBoard(t *testing.T) {
 	s := newService(t, "board").steps(asking("tenth", 10))
 	s.start("1.0.0")
@@ -219,7 +219,7 @@ func installBoard(t *testing.T) *frontProxy {
 	return &frontProxy{t, roots, issue(t, authority, key, "front")}
 }
 
-// newAuthority returns an authority that signs client certificates.
+// newAuthority returns a certificate authority that signs client certificates.
 func newAuthority(t *testing.T) (*x509.Certificate, *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

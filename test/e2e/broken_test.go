@@ -29,7 +29,7 @@ func TestBrokenActive(t *testing.T) {
 	lost := l.Report()
 	if n := len(lost.Failures); n > 0 {
 		gap := lost.Failures[n-1].At.Sub(lost.Failures[0].At)
-		t.Logf("%d requests failed from the loss of the last endpoint to the change to the routes, for %s", lost.Total.Failed, gap)
+		t.Logf("%d requests failed between the loss of the last endpoint and the change to the routes, within %s", lost.Total.Failed, gap)
 		if gap > soon || lost.FailuresOmitted > 0 {
 			t.Errorf("requests failed for %s: %v", gap, lost.Failures)
 		}

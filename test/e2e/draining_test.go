@@ -52,7 +52,8 @@ func TestDraining(t *testing.T) {
 	t.Run("end of a preview", drainPreview)
 }
 
-// drains sets a drain delay within which long requests end, and no time to terminate after it.
+// drains sets a drain delay within which long requests end, and gives pods one second to terminate after the
+// drain delay.
 func (s *service) drains() *service {
 	second := int64(1)
 	s.ms.Spec.Template.Spec.TerminationGracePeriodSeconds = &second
@@ -209,5 +210,5 @@ func (s *streams) end(t *testing.T) {
 		t.Errorf("the WebSocket was interrupted within %s: %v", time.Since(s.began).Round(10*time.Millisecond), err)
 	}
 	_, _ = s.slow.Body.Close(), s.socket.Close() // An error of a closed connection is not a failure here.
-	t.Logf("both were open for %s", time.Since(s.began).Round(10*time.Millisecond))
+	t.Logf("the long request and the WebSocket were open for %s", time.Since(s.began).Round(10*time.Millisecond))
 }

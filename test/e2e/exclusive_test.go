@@ -22,7 +22,7 @@ import (
 // the pod's last phase, Succeeded or Failed, and deletes the pod.
 type shift struct {
 	release, pod string
-	from, to     time.Time // The end is zero while the containers are running.
+	from, to     time.Time // to is zero while the containers are running.
 }
 
 // shifts records the pods of a namespace from now on.
@@ -65,8 +65,8 @@ func (s *service) shifts() func() []shift {
 	}
 }
 
-// alone reports each pair of pods from two releases that existed at the same time, and the time without pods
-// between two releases.
+// alone fails the test for each pair of pods that belong to different releases and existed at the same time. It
+// also logs the time without pods between two releases.
 func alone(t *testing.T, all []shift) {
 	t.Helper()
 	for i, a := range all {
@@ -86,9 +86,9 @@ func alone(t *testing.T, all []shift) {
 }
 
 // TestExclusiveWorkers uses a worker of which only one version may run at a time, and whose pods need three
-// seconds to terminate. The worker is replaced; its next version never becomes ready and is replaced with the
-// previous version; a canary is aborted in its step; and a user returns to the first version. All of this is
-// repeated while the manager is killed. Pods of two releases never run at the same time.
+// seconds to terminate. The active version is replaced with the next version. A version that never becomes ready
+// is replaced with the previous version. A canary is aborted in its step. A user returns to the first version.
+// Then versions are replaced while the manager is killed. Pods of two releases never run at the same time.
 func TestExclusiveWorkers(t *testing.T) {
 	q := startQueue(t)
 	s := newService(t, "exclusive").worker(q, 2)
@@ -167,7 +167,7 @@ func TestExclusiveWorkers(t *testing.T) {
 	})
 }
 
-// readyReason returns the reason for condition Ready.
+// readyReason returns the reason of the condition Ready.
 func readyReason(ms *v1alpha1.Microservice) string {
 	for _, c := range ms.Status.Conditions {
 		if c.Type == v1alpha1.ConditionReady {

@@ -21,7 +21,7 @@ import (
 )
 
 // TestFaultsMidCanary kills the API server, the gateway, and all canary pods, each in the middle of a step.
-// Every canary is promoted. Requests fail only while the gateway is not running, and before the weight of
+// Every canary is promoted. Requests fail only while the gateway is not running, and until the weight of the
 // killed pods is withheld.
 func TestFaultsMidCanary(t *testing.T) {
 	s := newService(t, "faults").steps(pausing(20, 10*time.Second), pausing(50, 5*time.Second))
@@ -80,14 +80,14 @@ func TestFaultsMidCanary(t *testing.T) {
 		last := stable(t, l, 3*time.Second)
 		lost := failed() - before
 		l.Mark("withheld")
-		t.Logf("%d requests failed until the killed pods were withheld, the last %s after the kill", lost, max(0, last.Sub(killed)).Round(10*time.Millisecond))
+		t.Logf("%d requests failed until the weight of the killed pods was withheld, the last of these requests %s after the kill", lost, max(0, last.Sub(killed)).Round(10*time.Millisecond))
 		if d := last.Sub(killed); d > soon {
 			t.Errorf("requests failed for %s", d)
 		}
 		s.active("1.3.0")
 		s.sees(l, "1.3.0")
 		if n := failed() - before - lost; n > 0 {
-			t.Errorf("%d requests failed after the pods were withheld: %v", n, l.Report().Failures)
+			t.Errorf("%d requests failed after the weight of the killed pods was withheld: %v", n, l.Report().Failures)
 		}
 	})
 	report := l.Stop()
@@ -101,8 +101,8 @@ func TestFaultsMidCanary(t *testing.T) {
 // TestCanaryPodsKilled kills the processes of all canary pods at each weight. The routes soon send no more
 // traffic to the canary. Requests fail only until then, and these failures are counted separately. Each
 // process is killed twice. After the first kill, the kubelet restarts the process immediately, and may report
-// its pod as ready without interruption. After the second kill, it restarts the process after a back-off of
-// ten seconds.
+// its pod as ready without interruption. After the second kill, the kubelet restarts the process after a
+// back-off of ten seconds.
 func TestCanaryPodsKilled(t *testing.T) {
 	s := newService(t, "podskilled").steps(asking("there", 1))
 	s.start("1.0.0")
@@ -213,8 +213,8 @@ func (s *service) in(t *testing.T) *service {
 	return &other
 }
 
-// TestDeletedByHand deletes objects that Heighliner created, one after the other, and checks that each of
-// them is recreated and serves.
+// TestDeletedByHand deletes objects that Heighliner created, one kind after the other. It checks that each object
+// is recreated, and that the active version serves again.
 func TestDeletedByHand(t *testing.T) {
 	s := newService(t, "byhand")
 	s.start("1.0.0")

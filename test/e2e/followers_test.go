@@ -42,10 +42,9 @@ func (r *runs) of(name string) string {
 	return r.last[name]
 }
 
-// TestFollowers tests that a CronJob that follows a Microservice runs nothing before a release is active. It
-// then runs with the image and the configuration of the active release: after a promotion, those of the next
-// release, and after a rollback, those of the previous release. The image in the CronJob's manifest does not
-// exist.
+// TestFollowers tests that a CronJob that follows a Microservice runs nothing before a release is active. From
+// then on, the CronJob runs with the image and the configuration of the active release, also after a promotion
+// and after a rollback. The image in the CronJob's manifest does not exist.
 func TestFollowers(t *testing.T) {
 	r := &runs{last: map[string]string{}}
 	url := serveInside(t, r)

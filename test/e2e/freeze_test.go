@@ -11,10 +11,10 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestFreeze freezes a namespace with a canary at 10% for a minute and a half, under traffic. The canary
-// keeps its weight after its pause, a newer version does not start, an abort rolls the canary back, and no
-// request fails. When the freeze ends, the newest version starts automatically. A freeze that is deleted ends
-// immediately.
+// TestFreeze freezes a namespace for a minute and a half, under traffic, while a canary has a weight of 10%. The
+// canary keeps its weight after the pause of its step, a newer version does not start, an abort rolls the canary
+// back, and no request fails. When the freeze ends, the newest version starts automatically. A freeze that is
+// deleted ends immediately.
 func TestFreeze(t *testing.T) {
 	s := newService(t, "freeze").steps(pausing(10, 5*time.Second), pausing(50, 2*time.Second))
 	s.start("1.0.0")

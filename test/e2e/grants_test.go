@@ -22,8 +22,8 @@ import (
 
 // TestSecretsByNamespace changes the installation so that namespaces grant the permission to read their
 // Secrets. A namespace without Secrets works as before. In a namespace with Secrets, a service reports the
-// missing permission, starts when the permission is granted, keeps serving when it is withdrawn, and
-// continues when it is granted again.
+// missing permission, starts when the permission is granted, keeps serving when the permission is withdrawn,
+// and continues when the permission is granted again.
 func TestSecretsByNamespace(t *testing.T) {
 	byNamespace(t)
 	without := newService(t, "nosecret")
@@ -61,7 +61,8 @@ func TestSecretsByNamespace(t *testing.T) {
 	verdict(t, l)
 }
 
-// byNamespace applies the roles with the component secrets-by-namespace, and the roles of config/default after the test.
+// byNamespace applies the roles with the component secrets-by-namespace. After the test, it applies the roles of
+// config/default again.
 func byNamespace(t *testing.T) {
 	t.Helper()
 	dir := t.TempDir()
@@ -89,7 +90,7 @@ func byNamespace(t *testing.T) {
 func (s *service) denied(field string) {
 	s.t.Helper()
 	forbidden := fmt.Sprintf("%s: the manager has no permission to get Secrets in namespace %q: apply config/components/read-secrets there", field, s.namespace)
-	wait(s.t, "the ImagePolicy to report the permission", func(ctx context.Context) (bool, string, error) {
+	wait(s.t, "the ImagePolicy to report the missing permission", func(ctx context.Context) (bool, string, error) {
 		var p v1alpha1.ImagePolicy
 		if err := env.Client.Get(ctx, s.key(), &p); err != nil {
 			return false, "", err

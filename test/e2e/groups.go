@@ -7,9 +7,10 @@ import (
 	"strings"
 )
 
-// groups are the tests that run alone with "make e2e GROUP=name". Each test is in one group.
+// groups are the groups of tests, by name. "make e2e GROUP=name" runs only the tests of one group. Each test is in
+// exactly one group.
 var groups = map[string][]string{
-	// How versions become releases, and their waits.
+	// How versions become releases, and why releases wait.
 	"releases": {
 		"TestSmallestUseful", "TestZeroFailedRequests", "TestBadInput", "TestSignedImage", "TestAutoscaling", "TestTogether", "TestWindow", "TestHooks",
 		"TestConfigurationRollback", "TestSecretRollback", "TestSecretsByNamespace",
@@ -26,7 +27,7 @@ var groups = map[string][]string{
 	},
 	// Pull requests.
 	"previews": {"TestPreviews", "TestPreviewDatabases"},
-	// Workers that take jobs from a queue, without requests.
+	// Workers that take jobs from a queue and get no requests.
 	"workers": {"TestWorkers", "TestExclusiveWorkers"},
 	// CronJobs that run the active release.
 	"followers": {"TestFollowers"},

@@ -16,9 +16,9 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestHooks runs rollouts with hooks as gates, with a receiver that checks each signature. Gates block until
-// they are opened, even if the manager is killed in the meantime. A failing check keeps a release from
-// getting traffic. A requested rollback is executed.
+// TestHooks runs rollouts whose gates are hooks. The receiver of the hooks checks each signature. Gates block
+// until they are opened, even if the manager is killed in the meantime. A failing check keeps a release from
+// getting traffic. A rollback that a hook requests is executed.
 func TestHooks(t *testing.T) {
 	const key = "a key that no one else has"
 	r := receive(t, key)
@@ -60,7 +60,7 @@ func TestHooks(t *testing.T) {
 		s.push("1.1.0")
 		r.await(t, "begin", "1.1.0", 2)
 		if pods, err := s.pods(t.Context(), "1.1.0"); err != nil || len(pods) > 0 {
-			t.Errorf("before its first gate opened, the release has %d pods, %v", len(pods), err)
+			t.Errorf("before its first gate opened, the release had %d pods, %v", len(pods), err)
 		}
 		r.answer("begin", "1.1.0", http.StatusOK)
 

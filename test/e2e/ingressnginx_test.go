@@ -17,15 +17,15 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// byAnnotations routes with Ingresses that have the annotations of ingress-nginx. The local cluster's
-// gateway, Traefik, reads them as ingress-nginx documents them. How ingress-nginx itself reloads is not
-// tested here.
+// byAnnotations returns a provider with Ingresses that have the annotations of ingress-nginx. The local
+// cluster's gateway, Traefik, reads these annotations as ingress-nginx documents them. How ingress-nginx itself
+// reloads is not tested here.
 func byAnnotations() *v1alpha1.NetworkProvider {
 	return &v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: "nginx", AnnotationPrefix: "nginx.ingress.kubernetes.io"}}
 }
 
-// TestAnnotationsSplit compares the share of the requests that a canary gets with its canary-weight, within 1
-// percentage point. It then rolls a canary back, and rolls back to the retained release. No request fails.
+// TestAnnotationsSplit checks that the share of the requests that a canary gets equals its canary-weight within
+// 1 percentage point. It then rolls a canary back, and rolls back to the retained release. No request fails.
 func TestAnnotationsSplit(t *testing.T) {
 	const requests, tolerance = 5_000, 1.0
 	weights := []int32{1, 10, 50, 99}

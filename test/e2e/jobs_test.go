@@ -53,8 +53,8 @@ func (r *jobReports) count(hook, version, phase string) int {
 }
 
 // TestJobs tests that a migration before the first pod, a smoke test before traffic, and a cleanup after the
-// end each run once, as Jobs, even if the manager is killed in the meantime. A failed migration does not
-// affect the active release. No request fails.
+// end of the rollout each run once, as Jobs, even if the manager is killed in the meantime. A failed migration
+// does not affect the active release. No request fails.
 func TestJobs(t *testing.T) {
 	const versions, kills = 4, 5
 	r := &jobReports{t: t, counts: map[string]int{}, refused: map[string]bool{"1.9.0": true}}
@@ -149,6 +149,6 @@ func TestJobs(t *testing.T) {
 func cleaned(r *jobReports, version string) harness.Poll {
 	return func(context.Context) (bool, string, error) {
 		n := r.count("cleanup", version, "end")
-		return n > 0, fmt.Sprintf("it ended %d times", n), nil
+		return n > 0, fmt.Sprintf("the cleanup ended %d times", n), nil
 	}
 }

@@ -27,9 +27,9 @@ var (
 	kills = flag.Int("kills", 20, "number of kills of the manager")
 )
 
-// TestDemoSurvivesKills runs the demo repeatedly while the manager's process is killed with SIGKILL at seeded
-// times at least 15 s apart, until the number of kills is reached. Each demo must end with PASSED, which
-// means that no request failed.
+// TestDemoSurvivesKills runs the demo repeatedly while the manager's process is killed with SIGKILL, until the
+// number of kills is reached. The times of the kills follow from a seed, and are at least 15 s apart. Each demo
+// must end with PASSED, which means that no request failed.
 func TestDemoSurvivesKills(t *testing.T) { survivesKills(t, "main", *kills) }
 
 // TestPreviewsSurviveKills does the same with the previews demo. A result of PASSED also means that each

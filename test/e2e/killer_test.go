@@ -50,8 +50,8 @@ func (k *killer) run(ctx context.Context) error {
 	return nil
 }
 
-// kill kills the running process by its ID with SIGKILL, and deletes its pod, because the container's
-// back-off would only prolong the test.
+// kill kills the running process by its ID with SIGKILL, and deletes its pod, because the back-off before a
+// restart of the container would only prolong the test.
 func (k *killer) kill(ctx context.Context) error {
 	return harness.WaitFor(ctx, "a running manager to kill", func(ctx context.Context) (bool, string, error) {
 		pod, pid, err := managerProcess(ctx)

@@ -31,7 +31,7 @@ func TestLatencies(t *testing.T) {
 		version := fmt.Sprintf("1.%d.0", i+1)
 		l.Mark(version)
 		seen := watchPods(t, s)
-		// Each sample starts at a different time of the polling interval.
+		// Each sample starts at a different time within the polling interval.
 		time.Sleep(interval * time.Duration(i) / samples)
 		pushed := time.Now()
 		s.push(version)

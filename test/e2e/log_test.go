@@ -19,7 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// managerLog follows the logs of all managers, including those that start later, and stores unexpected lines.
+// managerLog follows the logs of all managers, including managers that start later, and stores suspicious lines.
 type managerLog struct {
 	client kubernetes.Interface
 	cancel context.CancelFunc
@@ -45,12 +45,12 @@ var explained = []struct {
 	why     string
 }{
 	{regexp.MustCompile(`connection refused|connection reset by peer|http2: client connection lost|unexpected EOF|"error":"EOF"|apiserver not ready|the server is currently unable|Client\.Timeout|TLS handshake|context deadline exceeded|server was unable to return a response`),
-		"the API server is ended and started by a test"},
+		"a test stops and starts the API server"},
 	{regexp.MustCompile(`leader election lost|[Ff]ailed to renew lease|[Ee]rror retrieving (resource|lease) lock|[Ff]ailed to update lease|[Ee]rror initially creating lease`),
 		"the Lease is lost with the API server"},
 	{regexp.MustCompile(`RBAC: \[?clusterrole\.rbac\.authorization\.k8s\.io .* not found`), rolesUnread},
 	{regexp.MustCompile(`"Failed to watch".*context canceled`), "a manager that a test stops ends its watches"},
-	{regexp.MustCompile(`because it is being terminated|Server rejected event .*namespaces \\"[^"]+" not found`), "a namespace is deleted by a test while a release is in progress"},
+	{regexp.MustCompile(`because it is being terminated|Server rejected event .*namespaces \\"[^"]+" not found`), "a test deletes a namespace while a release is in progress"},
 }
 
 // rolesUnread explains denied requests.
@@ -112,7 +112,8 @@ func (l *managerLog) check(ctx context.Context, pod *corev1.Pod) {
 	}
 }
 
-// follow reads the log of a container until it ends. If the API server ends first, it reads the log again.
+// follow reads the log of a container until the container ends. If the API server ends first, run calls follow
+// again.
 func (l *managerLog) follow(ctx context.Context, pod, container string) {
 	defer func() {
 		l.mu.Lock()
@@ -136,8 +137,8 @@ func (l *managerLog) follow(ctx context.Context, pod, container string) {
 	}
 }
 
-// unexplained returns the suspicious lines that no fault in the tests explains, and the other lines by their
-// explanation.
+// unexplained returns the suspicious lines that no fault in the tests explains, and the other suspicious lines
+// by their explanation.
 func (l *managerLog) unexplained() (lines []string, others map[string][]string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -181,7 +182,7 @@ func (l *managerLog) explanation(line string) string {
 	return ""
 }
 
-// verdict prints the manager's unexpected lines, and returns true if there are none.
+// verdict prints the manager's unexplained lines, and returns true if there are no such lines.
 func (l *managerLog) verdict() bool {
 	lines, explained := l.unexplained()
 	fmt.Printf("manager's log: %d lines; %d errors, panics, and denials that no fault in the tests explains\n", l.count, len(lines))

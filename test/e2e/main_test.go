@@ -114,7 +114,7 @@ func sampleApp() string { return filepath.Join(env.root, "bin", "sampleapp") }
 // runDir returns the run folder of the local cluster.
 func runDir() string { return filepath.Dir(env.Kubeconfig) }
 
-// localcluster runs a command of the local cluster.
+// localcluster runs a command of the program bin/localcluster.
 func localcluster(t *testing.T, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(env.root, "bin", "localcluster"), args...)
@@ -138,7 +138,7 @@ func kubectl(t *testing.T, input string, args ...string) string {
 	return string(out)
 }
 
-// kubectlCommand returns a command of kubectl with an optional input.
+// kubectlCommand returns a kubectl command with an optional input.
 func kubectlCommand(ctx context.Context, input string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, env.kubectl, args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+env.Kubeconfig)

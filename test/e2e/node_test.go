@@ -34,7 +34,8 @@ func simulateNode(t *testing.T, name string) string {
 	running.Go(func() { n.renew(ctx) })
 	running.Go(func() { n.run(ctx) })
 	t.Cleanup(func() {
-		// The cleanup of the namespace has already started. Its pods need the node to terminate.
+		// The cleanup of the namespace has already started. The pods in the namespace cannot terminate without
+		// the node.
 		wait, cancel := context.WithTimeout(ctx, 2*time.Minute)
 		defer cancel()
 		n.empty(wait)
@@ -92,7 +93,7 @@ func (n *simulatedNode) renew(ctx context.Context) {
 	}
 }
 
-// run simulates the kubelet. When the watch ends, it starts again with a new list.
+// run simulates the kubelet. When the watch ends, run starts again with a new list.
 func (n *simulatedNode) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		n.follow(ctx)

@@ -75,7 +75,7 @@ func TestNotifications(t *testing.T) {
 		return len(texts) == 3 && strings.Contains(texts[1], "1.1.0 is active") && strings.Contains(texts[2], "1.2.0"), fmt.Sprintf("%q", texts), nil
 	})
 	for _, transition := range in.repeated() {
-		t.Errorf("reported more than once with another ID: %s", transition)
+		t.Errorf("reported with more than one ID: %s", transition)
 	}
 	wait(t, "the policy to have delivered all messages, except to the receiver that never answers", func(ctx context.Context) (bool, string, error) {
 		var p v1alpha1.NotificationPolicy
@@ -177,7 +177,7 @@ func (in *inbox) accept(w http.ResponseWriter, req *http.Request, m notification
 	keep()
 }
 
-// post stores a message of the chat, or an edit of the message.
+// post stores a message in the chat, or an edit of a message.
 func (in *inbox) post(w http.ResponseWriter, req *http.Request, body []byte) {
 	var message struct {
 		Embeds []struct{ Title string } `json:"embeds"`

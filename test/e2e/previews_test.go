@@ -136,7 +136,7 @@ func TestPreviews(t *testing.T) {
 	l.Mark("first commit")
 	s.deployed(repo, head(), "success")
 
-	// A push without faults is not served before its image exists.
+	// Without faults: a pushed commit is not served before its image exists.
 	s.next(l, repo, n, "a push", false, built)
 	// The delivery may be lost with the manager. The next manager polls when it starts.
 	s.next(l, repo, n, "a push, while the manager is killed", true, built)
@@ -205,9 +205,9 @@ func (s *service) exposeWebhooks() {
 	})
 }
 
-// next pushes a commit to a pull request, and pushes its image after the commit is reported to GitHub as
-// queued. Until then, only the previous commit serves, and no request fails until the next commit serves. The
-// manager may be killed between the two pushes.
+// next pushes a commit to a pull request, and pushes the commit's image after the commit is reported to GitHub
+// as queued. Until then, only the previous commit serves, and no request fails until the next commit serves. If
+// killed is true, the manager is killed between the two pushes.
 func (s *service) next(l *harness.Load, repo *githubtest.Repository, n int, what string, killed bool, build func()) {
 	s.t.Helper()
 	previous := repo.PullRequest(n).HeadSHA
@@ -272,7 +272,7 @@ func (s *service) preview(sha string) {
 	})
 }
 
-// deployed waits until GitHub has received a commit's state.
+// deployed waits until GitHub has received the given state of a commit.
 func (s *service) deployed(repo *githubtest.Repository, sha, state string) {
 	s.t.Helper()
 	wait(s.t, fmt.Sprintf("GitHub to receive state %[2]s for %.7[1]s", sha, state), func(context.Context) (bool, string, error) {

@@ -26,7 +26,7 @@ import (
 func TestProbe(t *testing.T) {
 	const (
 		samples = 4
-		// early is how much earlier than this test's requests the manager may detect that a weight is served.
+		// early is the maximum time by which the manager may detect a served weight before this test detects it.
 		// The test sends a request every 5 ms, and half of the requests go to the canary.
 		early = 250 * time.Millisecond
 		// late is the maximum time from when a weight is served until a probe confirms it, because there are
@@ -96,7 +96,7 @@ func (s *service) confirmedTime() time.Time {
 	return time.Time{}
 }
 
-// unprobed disables the probes again. Their rule is removed, and all revisions remain confirmed.
+// unprobed disables the probes again. The rule for probes is removed, and all revisions remain confirmed.
 func (s *service) unprobed() {
 	s.t.Helper()
 	change(s.t, s.network, func(p *v1alpha1.NetworkPolicy) { p.Spec.Provider.Gateway.Confirm = v1alpha1.ConfirmStatus })
@@ -104,7 +104,7 @@ func (s *service) unprobed() {
 	s.confirmed()
 }
 
-// rules polls until each route of the service has a number of rules.
+// rules returns a poll that is done when each route of the service has the given number of rules.
 func (s *service) rules(want int) harness.Poll {
 	return func(ctx context.Context) (bool, string, error) {
 		var routes gatewayv1.HTTPRouteList

@@ -82,7 +82,7 @@ func serveInside(t *testing.T, handler http.Handler) (url string) {
 	return "http://" + listener.Addr().String()
 }
 
-// answerAll sets the status code for a hook, for all versions without their own status code. It defaults to 200.
+// answerAll sets the status code for a hook, for all versions without their own status code. The default is 200.
 func (r *receiver) answerAll(hook string, status int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -17,9 +17,9 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// TestRouteRef runs a canary that completes and a canary that is aborted on one rule of a user's HTTPRoute,
-// while the user edits the other rule, and then returns the rule to the user. No request to either rule
-// fails.
+// TestRouteRef routes two canaries with one rule of a user's HTTPRoute, while the user edits the other rule. One
+// canary completes, and the other canary is aborted. The test then returns the rule to the user. No request to
+// either rule fails.
 func TestRouteRef(t *testing.T) {
 	s := newService(t, "routeref").steps(asking("ten", 10), asking("half", 50), asking("all", 100))
 	u := s.userOwned("0.9.0")

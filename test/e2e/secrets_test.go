@@ -104,7 +104,7 @@ func (s *service) rotate(secret *corev1.Secret, app, version string) {
 	took := time.Since(began)
 	s.t.Logf("the rotation was detected after %s", took.Round(time.Second))
 	if took > 90*time.Second {
-		s.t.Errorf("the rotation was detected after %s, want a minute", took)
+		s.t.Errorf("the rotation was detected after %s, want at most 90s", took)
 	}
 }
 

@@ -31,13 +31,13 @@ const (
 	interval = 5 * time.Second
 	// patience is the time limit of a single step of a test.
 	patience = 3 * time.Minute
-	// soon is the time limit of steps that take seconds on an idle machine, as docs/results.md shows. Only a
-	// fault makes a step exceed it.
+	// soon is the time limit of steps that take seconds on an idle machine, as docs/results.md shows. A step
+	// exceeds this limit only because of a fault.
 	soon = 30 * time.Second
 )
 
 // service is an application under test: a namespace with an ImagePolicy, a Microservice, and a NetworkPolicy
-// with the same name, and its images.
+// with the same name, and the images of the application.
 type service struct {
 	t          *testing.T
 	name       string
@@ -310,7 +310,7 @@ func (s *service) active(version string) {
 	s.confirmed()
 }
 
-// weight waits until a version has a weight and the routes are programmed with it.
+// weight waits until a version has a weight and the routes are programmed with this weight.
 func (s *service) weight(version string, want int32) {
 	s.t.Helper()
 	s.until(fmt.Sprintf("%s to get %d%%", version, want), func(ms *v1alpha1.Microservice) (bool, string) {
@@ -369,7 +369,7 @@ func (s *service) decide(version string, action v1alpha1.DecisionAction, step st
 	})
 }
 
-// pin pins the group to a version. If the version is empty, it removes the pin.
+// pin pins the group to a version. If the version is empty, the function removes the pin.
 func (s *service) pin(version string) {
 	s.t.Helper()
 	change(s.t, s.ms, func(ms *v1alpha1.Microservice) {

@@ -14,10 +14,11 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// sharedErrors is an analysis with the cluster's Prometheus that several services can use. It measures the
-// share of a release's requests that the application answered with an error, which may be at most 1 percent.
+// sharedErrors returns an analysis that uses the cluster's Prometheus and that several services can use. It
+// measures the share of a release's requests that the application answered with an error. This share may be at
+// most 1 percent.
 func sharedErrors() v1alpha1.AnalysisTemplateSpec {
-	// The variables of a release are inserted when the query is sent, and the argument when the reference is resolved.
+	// The variables of a release are inserted when the query is sent. The argument is inserted when the reference is resolved.
 	all := `sum(rate(http_requests_total{namespace="{{.Namespace}}",hlnr_io_release="{{.Release}}"}[{{.Interval}}]))`
 	failed := strings.Replace(all, "{namespace", `{code=~"{{.Args.class}}..",namespace`, 1)
 	spec := v1alpha1.AnalysisTemplateSpec{Args: []v1alpha1.AnalysisArgument{{Name: "class"}}}
@@ -32,8 +33,8 @@ func sharedErrors() v1alpha1.AnalysisTemplateSpec {
 }
 
 // TestSharedAnalysis measures a service with an AnalysisTemplate that has an argument. A bad canary is rolled
-// back, a change to the template takes effect and is recorded, and a ClusterAnalysisTemplate that does not
-// allow the namespace yet prevents releases from starting.
+// back, and a change to the template takes effect and is recorded. Releases do not start while their
+// ClusterAnalysisTemplate does not allow the namespace.
 func TestSharedAnalysis(t *testing.T) {
 	s := newService(t, "shared").steps(v1alpha1.CanaryStep{Weight: 30}).measured("", 1, v1alpha1.NoTrafficWait)
 	canary := s.ms.Spec.UpdateStrategy.Canary
@@ -88,7 +89,7 @@ func TestSharedAnalysis(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := row(&ms, "1.4.0"); r != nil {
-		t.Errorf("1.4.0 starts without its template: it is %s", r.Status)
+		t.Errorf("1.4.0 started although its template does not allow the namespace: its status is %s", r.Status)
 	}
 	change(t, shared, func(a *v1alpha1.ClusterAnalysisTemplate) { a.Spec.Namespaces = append(a.Spec.Namespaces, s.namespace) })
 	s.active("1.4.0")

@@ -21,8 +21,8 @@ const heighlinerAgent = "heighliner/"
 
 // TestSteadyState creates 167 Microservices with three releases each on a simulated node. Their registry is
 // polled once a minute. The test then counts the manager's writes in the API server's audit log for five
-// minutes: only writes to its Lease are allowed. Finally, it restarts the manager as another build, which
-// must change nothing. With -short, the test uses 10 Microservices and 90 seconds.
+// minutes: only writes to its Lease are allowed. Finally, the test restarts the manager as another build. This
+// restart must change nothing. With -short, the test uses 10 Microservices and 90 seconds.
 func TestSteadyState(t *testing.T) {
 	services, window := 167, 5*time.Minute
 	if testing.Short() {
@@ -50,7 +50,7 @@ func TestSteadyState(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d kinds of writes other than to the Lease in %s; including the Lease: %v", len(writes), window, leases)
+	t.Logf("%d kinds of writes in %s, apart from writes to the Lease; all writes: %v", len(writes), window, leases)
 	if len(leases) == 0 {
 		t.Error("the audit log contains no write to the Lease, so it does not belong to this manager")
 	}
@@ -169,7 +169,7 @@ func (f *fleet) all(ctx context.Context, ok func(*v1alpha1.Microservice) bool) (
 	return n == len(f.names), fmt.Sprintf("%d of %d", n, len(f.names)), nil
 }
 
-// is reports whether a condition has a status, and a reason if one is given.
+// is reports whether a condition has the given status and, if reason is not empty, the given reason.
 func is(conditions []metav1.Condition, kind string, status metav1.ConditionStatus, reason string) bool {
 	for _, c := range conditions {
 		if c.Type == kind {

@@ -51,7 +51,8 @@ func TestNewerGroup(t *testing.T) {
 	s.routesTo(shared, "1.0.0=50 2.0.1=50")
 	s.splits(everybody, "50%", "2.0.1", 50)
 
-	// A fix in the older group goes through the steps on its own domain, and gets half of that group's share here.
+	// A release of the older group goes through the steps on the group's own domain. On the shared domain, it gets a
+	// tenth of the group's share.
 	s.push("1.1.0")
 	s.routesTo(older, "1.0.0=90 1.1.0=10")
 	s.routesTo(shared, "1.0.0=45 1.1.0=5 2.0.1=50")
@@ -69,7 +70,7 @@ func TestNewerGroup(t *testing.T) {
 	s.serves(everybody, 8*time.Second)
 	s.sees(others, "1.0.0")
 	if after := s.routeOf(older); after.UID != before.UID {
-		t.Errorf("the route of 1.x has changed to %s, it was %s", after.Name, before.Name)
+		t.Errorf("the route of 1.x was replaced: it is now %s, and was %s before", after.Name, before.Name)
 	}
 	verdict(t, everybody, others)
 }
@@ -135,7 +136,7 @@ func (s *service) routeOf(host string) gatewayv1.HTTPRoute {
 	}
 	i := slices.IndexFunc(list.Items, func(r gatewayv1.HTTPRoute) bool { return slices.Contains(r.Spec.Hostnames, gatewayv1.Hostname(host)) })
 	if i < 0 {
-		s.t.Fatalf("no route has %s", host)
+		s.t.Fatalf("no route has the host %s", host)
 	}
 	return list.Items[i]
 }

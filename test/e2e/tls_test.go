@@ -114,7 +114,7 @@ func TestTLS(t *testing.T) {
 				t.Fatalf("%s: %v", host, err)
 			}
 			if protocol != "" && spoken != protocol {
-				t.Fatalf("%s: answered in %s, want %s", host, spoken, protocol)
+				t.Fatalf("%s: answered over %s, want %s", host, spoken, protocol)
 			}
 			out[version]++
 		}
@@ -167,7 +167,7 @@ func TestTLS(t *testing.T) {
 	answersWith(decrypted, host)
 }
 
-// programmed waits until a domain is programmed at a URL.
+// programmed waits until a domain is programmed with a URL.
 func (s *service) programmed(host, url string) {
 	s.t.Helper()
 	s.domain(host, "to be programmed at "+url, func(d v1alpha1.DomainStatus) bool { return d.Programmed && d.URL == url })
@@ -198,7 +198,7 @@ func dials(address string) func(ctx context.Context, network, _ string) (net.Con
 	}
 }
 
-// selfSigned returns a certificate for a host that is valid for a day, and a pool that trusts only this
+// selfSigned returns a certificate that is valid for a host and for one day, and a pool that trusts only this
 // certificate.
 func selfSigned(t *testing.T, namespace, name, host string) (*corev1.Secret, *x509.CertPool) {
 	t.Helper()

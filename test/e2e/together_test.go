@@ -56,7 +56,7 @@ func TestTogether(t *testing.T) {
 	stock.waits("1.2.0", 20, "Together", "")
 	app.status("1.2.0", v1alpha1.ReleaseError)
 	if last := cart.status("1.2.0", v1alpha1.ReleaseError); last.Reason != "TogetherFailed" {
-		t.Errorf("at cart 1.2.0 ended with %s", last.Reason)
+		t.Errorf("1.2.0 of cart ended with %s", last.Reason)
 	}
 	stock.until("the condition Blocked", func(ms *v1alpha1.Microservice) (bool, string) {
 		return meta.IsStatusConditionTrue(ms.Status.Conditions, v1alpha1.ConditionBlocked), ""
@@ -64,10 +64,10 @@ func TestTogether(t *testing.T) {
 	cart.sees(loads[1], "1.1.0")
 	quiet(t, 2*interval)
 	if r := stock.release("1.2.0"); r.Status != v1alpha1.ReleaseCanary || r.Weight != 20 {
-		t.Errorf("at stock 1.2.0 is %s with %d%%", r.Status, r.Weight)
+		t.Errorf("1.2.0 of stock is %s with %d%%", r.Status, r.Weight)
 	}
 
-	t.Log("another version fixes all")
+	t.Log("the next version becomes active in all services")
 	for _, s := range all {
 		s.push("1.3.0")
 	}

@@ -139,7 +139,7 @@ func TestTraffic(t *testing.T) {
 		}
 		t.Logf("%s: %d of %d requests failed, and %d while the gateway was not running", r.Host, r.Total.Failed-away, r.Total.Sent, away)
 		if r.Host == datagrams {
-			t.Logf("%s: %v of these while the Service moved; it moved %d times", r.Host, moving, len(moves))
+			t.Logf("%s: requests that failed while the Service moved, by phase: %v; the Service moved %d times", r.Host, moving, len(moves))
 		}
 		if r.Total.Sent == 0 {
 			t.Errorf("%s: nothing was sent", r.Host)
@@ -265,8 +265,8 @@ func (s *service) ready(c harness.LoadConfig) {
 	})
 }
 
-// provider changes a policy's provider, and waits until the policy's domains are programmed there and nothing
-// from the previous provider remains.
+// provider changes a policy's provider, and waits until the policy's domains are programmed with the new
+// provider and nothing from the previous provider remains.
 func (s *service) provider(p *v1alpha1.NetworkPolicy, to *v1alpha1.NetworkProvider) {
 	s.t.Helper()
 	change(s.t, p, func(p *v1alpha1.NetworkPolicy) { p.Spec.Provider = to })

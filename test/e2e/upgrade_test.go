@@ -29,7 +29,7 @@ var earlier = flag.String("upgrade.from", "77076c6609f8", "commit from which Tes
 // installation is a build of the manager with the manifests of its commit.
 type installation struct {
 	name, root string
-	// image is the image with its tag, as pods pull it.
+	// image is the name with which pods pull the image, including the tag.
 	image string
 }
 
@@ -123,7 +123,8 @@ func checkout(t *testing.T, commit string) installation {
 	return installation{"the build of " + commit, dir, pushManager(t, dir, "v0.0.0-e2e."+commit)}
 }
 
-// pushManager builds the manager of a checkout with a version, and returns its image, as pods pull it.
+// pushManager builds the manager of a checkout with a version, pushes its image, and returns the name with which
+// pods pull the image.
 func pushManager(t *testing.T, root, version string) (image string) {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "heighliner")
@@ -202,7 +203,7 @@ func (f *fleet) upgrade() {
 	for _, w := range writes {
 		t.Errorf("written around the start of another build: %s", w)
 	}
-	t.Logf("another build of the manager over %d releases, Deployments and pods: no object is new or changed, no pod was restarted", len(before))
+	t.Logf("another build of the manager started with %d existing releases, Deployments and pods: no object is new or changed, and no pod was restarted", len(before))
 }
 
 // state returns the data that an upgrade must not change: each release, each Deployment's template, and each

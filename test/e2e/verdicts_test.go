@@ -118,8 +118,8 @@ func results(t *testing.T, all []v1alpha1.Measurement, want v1alpha1.Measurement
 	}
 }
 
-// TestAnalysisWeb measures with an endpoint that returns JSON. A value that is neither good nor bad waits for a user,
-// an error is neither a pass nor a failure, and no credential is visible.
+// TestAnalysisWeb measures with an endpoint that returns JSON. If a value is neither good nor bad, the canary waits for
+// a user. An error is neither a pass nor a failure. No credential is visible.
 func TestAnalysisWeb(t *testing.T) {
 	t.Parallel()
 	e := startScores(t, "a token that no one else has")
@@ -150,7 +150,7 @@ func TestAnalysisWeb(t *testing.T) {
 	})
 	s.serves(l, 2*round)
 	if r := s.release("1.2.0"); r.Status != v1alpha1.ReleaseCanary || r.Weight != 50 {
-		t.Errorf("without a decision 1.2.0 is %s at %d%%", r.Status, r.Weight)
+		t.Errorf("without a decision, 1.2.0 is %s at %d%%", r.Status, r.Weight)
 	}
 	s.decide("1.2.0", v1alpha1.DecisionContinue, "half")
 	s.active("1.2.0")

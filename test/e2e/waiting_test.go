@@ -21,8 +21,9 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestFullClusterWaitsForTheNewest installs a service with several versions in its registry on a node without free capacity. Only
-// the newest version is started, through several deadlines, and it becomes active soon after capacity is available.
+// TestFullClusterWaitsForTheNewest installs a service on a node without free capacity. The registry contains several
+// versions of the service. Only the newest version is started, even after several deadlines. It becomes active soon
+// after capacity is available.
 func TestFullClusterWaitsForTheNewest(t *testing.T) {
 	s := waitingService(t, "full")
 	var nodes corev1.NodeList
@@ -30,7 +31,7 @@ func TestFullClusterWaitsForTheNewest(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(nodes.Items) != 1 {
-		t.Fatalf("the cluster has %d nodes, and this test fills one", len(nodes.Items))
+		t.Fatalf("the cluster has %d nodes, want 1, because this test fills one node", len(nodes.Items))
 	}
 	// Two such pods do not fit on the node together, so the first pod blocks the release.
 	large := *resource.NewMilliQuantity(nodes.Items[0].Status.Allocatable.Cpu().MilliValue()*6/10, resource.DecimalSI)

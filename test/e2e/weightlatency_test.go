@@ -21,8 +21,8 @@ import (
 
 // TestWeightLatency measures the time from the write of a weight to a route until the gateway serves the
 // weight: with the gateway's default throttle of 2 s, with the local cluster's throttle of 100 ms, and
-// without a throttle. It measures from a canary's first weight until its first answer, and from the weight of
-// the promotion that immediately follows until the previous release's last answer.
+// without a throttle. It measures the time from a canary's first weight until the canary's first answer, and the
+// time from the weight of the promotion that immediately follows until the previous release's last answer.
 func TestWeightLatency(t *testing.T) {
 	const (
 		samples = 6
@@ -56,7 +56,7 @@ func TestWeightLatency(t *testing.T) {
 				s.active(version)
 				previous = version
 			}
-			t.Logf("from weight written to weight served, with a throttle of %s: alone %s; right after another %s", throttle, durations(alone), durations(next))
+			t.Logf("from weight written to weight served, with a throttle of %s: a single weight %s; a weight immediately after another weight %s", throttle, durations(alone), durations(next))
 			if m := slices.Max(append(alone, next...)); m > throttle+slack {
 				t.Errorf("a weight was served %s after it was written, more than the throttle and %s", m, slack)
 			}

@@ -69,8 +69,8 @@ func TestWindow(t *testing.T) {
 	verdict(t, l)
 }
 
-// waits waits until a canary has a weight, and until condition Progressing shows why the canary waits: it has the given
-// reason, and its message contains a word.
+// waits waits until a canary has a weight, and until the condition Progressing shows why the canary waits: the condition
+// has the given reason, and its message contains a word.
 func (s *service) waits(version string, weight int32, reason, word string) {
 	s.t.Helper()
 	s.until(version+" to wait: "+reason, func(ms *v1alpha1.Microservice) (bool, string) {

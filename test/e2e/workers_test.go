@@ -124,7 +124,7 @@ func TestWorkers(t *testing.T) {
 			t.Errorf("1.1.0 did %d jobs, although it fails all jobs", n)
 		}
 		if left := jobs - q.done(t); left < 500 {
-			t.Errorf("only %d jobs remained: the queue was empty before the rollback ended", left)
+			t.Errorf("only %d jobs remained when the rollback ended, want at least 500", left)
 		}
 	})
 

@@ -71,7 +71,7 @@ func TestDeveloperDoesNotLeaveAFreeze(t *testing.T) {
 		t.Fatalf("delete the Freeze: %v", err)
 	}
 	// The developer cannot remove the label. The API server starts reading the kinds of the policies'
-	// parameters only a few seconds after they are installed.
+	// parameters only a few seconds after the policies are installed.
 	await.Nil(t, func(ctx context.Context) error {
 		err := person.Patch(ctx, managed(t, namespace), label("null"), client.DryRunAll)
 		if err == nil || !strings.Contains(err.Error(), "freeze-selectors.hlnr.io") {

@@ -61,7 +61,7 @@ var tools = map[string]func(t *testing.T, namespace string){
 			t.Fatalf("%v: %s", err, out)
 		}
 	},
-	// Flux takes over the fields that kubectl manages before it applies, and therefore reverts changes by kubectl.
+	// Before Flux applies the manifests, it takes over the fields that kubectl manages. It therefore reverts changes by kubectl.
 	"flux": func(t *testing.T, namespace string) {
 		t.Helper()
 		for _, o := range []client.Object{&v1alpha1.ImagePolicy{}, &v1alpha1.Microservice{}} {
@@ -92,7 +92,7 @@ var tools = map[string]func(t *testing.T, namespace string){
 	},
 }
 
-// serverSide applies as a field manager that forces conflicts.
+// serverSide applies the manifests server-side as the given field manager, and forces conflicts.
 func serverSide(t *testing.T, namespace, name string) {
 	t.Helper()
 	objects, err := apiserver.Objects(bytes.NewReader([]byte(manifests)))
@@ -107,8 +107,8 @@ func serverSide(t *testing.T, namespace, name string) {
 	}
 }
 
-// TestDecisionsSurvive checks that an approval, a pin, and a pause set with hlnr remain when the tool applies
-// the manifests again.
+// TestDecisionsSurvive checks that an approval, a pin, and a pause that are set with hlnr remain when a tool
+// applies the manifests again.
 func TestDecisionsSurvive(t *testing.T) {
 	t.Parallel()
 	for name, apply := range tools {
@@ -122,7 +122,7 @@ func TestDecisionsSurvive(t *testing.T) {
 			canary := cluster.Await(t, namespace, "shop", "1.1.0", v1alpha1.ReleaseCanary)
 			for k := range canary.Labels {
 				if strings.HasPrefix(k, "app.kubernetes.io/instance") {
-					t.Errorf("the release has the label %s, with which the tool deletes objects that are not in Git", k)
+					t.Errorf("the release has the label %s, by which the tool selects the objects that it deletes if they are not in Git", k)
 				}
 			}
 			before := managed(t, namespace)

@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/test/apiserver"
 )
 
-// otherNamed are objects that refer to objects without a namespace, and to objects of kinds that [named] does not contain.
+// otherNamed are objects that refer to cluster-scoped objects, and to objects of kinds that [named] does not contain.
 const otherNamed = `
 apiVersion: hlnr.io/v1alpha1
 kind: ClusterAnalysisTemplate

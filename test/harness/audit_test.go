@@ -93,7 +93,7 @@ func TestAuditWritesReportsABadLog(t *testing.T) {
 		}
 	}
 	if _, err := AuditWrites(filepath.Join(folder, "absent.log"), AuditFilter{}); err == nil {
-		t.Error("a missing log counts as no writes")
+		t.Error("a missing log results in no error")
 	}
 }
 

@@ -65,7 +65,7 @@ func AddressesFrom(getenv func(string) string) Addresses {
 // Network returns the path of the local cluster's network namespace, which is isolated.
 func (a Addresses) Network() string { return filepath.Join(filepath.Dir(a.Kubeconfig), "netns") }
 
-// URL returns the URL of a domain behind the gateway for a browser. Names under localhost resolve to loopback.
+// URL returns the URL with which a browser reaches a domain behind the gateway. Names under localhost resolve to loopback.
 func (a Addresses) URL(domain string) string {
 	_, port, err := net.SplitHostPort(a.Gateway)
 	if err != nil || port == "80" {

@@ -23,7 +23,8 @@ import (
 // run as root.
 const databaseUser = "postgres"
 
-// Database is a database for applications in the cluster. This process starts it with Debian's PostgreSQL.
+// Database is a database for applications in the cluster. This process starts the database server from Debian's
+// package for PostgreSQL.
 type Database struct {
 	// URL is the URL for pods, with the password.
 	URL string

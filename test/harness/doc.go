@@ -4,7 +4,7 @@
 // counts of writes in the API server's audit log.
 //
 // Counting and rendering are pure, and are tested without the network. Everything that sends requests rejects addresses
-// other than loopback.
+// other than loopback, except in an isolated network namespace.
 //
 //	cluster.go       addresses and client of the local cluster
 //	image.go         images of the sample application

@@ -29,7 +29,7 @@ const (
 	HTTP1 Protocol = "HTTP/1.1"
 	// H2C is HTTP/2 without TLS, over one connection.
 	H2C Protocol = "h2c"
-	// TLS is HTTP over TLS, to any server that terminates it: certificates are not verified.
+	// TLS is HTTP over TLS, to any server that terminates TLS: certificates are not verified.
 	TLS Protocol = "TLS"
 	// GRPC calls the sample application's service, over one connection without TLS.
 	GRPC Protocol = "gRPC"
@@ -186,8 +186,8 @@ func outcomeOf(answer, version string) Outcome {
 	return Outcome{Version: version}
 }
 
-// judge returns the outcome of a response. It is successful if it is complete, has a status of 200 to 399, and comes
-// from an application that reports its version.
+// judge returns the outcome of a response. A response is successful if it is complete, has a status of 200 to 399, and
+// comes from an application that reports its version.
 func judge(status int, version string, readErr error) Outcome {
 	outcome := Outcome{Version: version, Status: status}
 	switch {

@@ -23,7 +23,8 @@ import (
 // imageUser is the user of the images. It is not root, as required by the restricted Pod Security Standard.
 const imageUser = "65532:65532"
 
-// Image is a tag to push: a static binary with a version's environment. Identical images have identical digests.
+// Image describes an image to push: a tag, and a static binary with a version's environment. Identical images have
+// identical digests.
 type Image struct {
 	// Registry is the address of the registry for this process, such as 127.0.0.1:5000. It must be loopback. Required.
 	Registry string

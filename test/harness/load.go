@@ -127,9 +127,9 @@ type Load struct {
 	ended    chan struct{}
 }
 
-// StartLoad starts sending requests. The load ends after its count or its duration, or with ctx or Stop,
-// whichever comes first. Requests in progress still get their responses. An error contains the name of the
-// invalid field of config.
+// StartLoad starts sending requests. The load ends after its count or its duration, when ctx ends, or when Stop
+// is called, whichever comes first. Requests in progress still get their responses. An error contains the name
+// of the invalid field of config.
 func StartLoad(ctx context.Context, config LoadConfig) (*Load, error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {
@@ -152,13 +152,14 @@ func StartLoad(ctx context.Context, config LoadConfig) (*Load, error) {
 	return l, nil
 }
 
-// Mark begins a phase, to which all requests that are sent from now on belong. If the name was used before, it continues that phase.
+// Mark begins a phase, to which all requests that are sent from now on belong. If the name was used before, Mark continues that
+// phase.
 func (l *Load) Mark(phase string) { l.tally.Mark(phase, time.Now()) }
 
 // Split returns the shares of versions in the successful answers of a phase, or nil for an unknown phase.
 func (l *Load) Split(phase string) Split { return l.tally.Split(phase) }
 
-// Recent returns the counts of the whole seconds that ended within the given time, 1s to 59s.
+// Recent returns the counts of the whole seconds that ended within the given time before now, 1s to 59s.
 func (l *Load) Recent(within time.Duration) Counts { return l.tally.Recent(time.Now(), within) }
 
 // Report returns all counts so far.
@@ -213,7 +214,7 @@ type schedule struct {
 	config LoadConfig
 }
 
-// due returns the time of request n, counted from 0, and false if the load ends before it.
+// due returns the time of request n, counted from 0, and false if the load ends before this time.
 func (s schedule) due(n int) (time.Time, bool) {
 	offset := time.Duration(float64(n) / s.config.Rate * float64(time.Second))
 	if s.config.Count > 0 && n >= s.config.Count || s.config.Duration > 0 && offset >= s.config.Duration {

@@ -17,12 +17,12 @@ import (
 
 const (
 	// frameEvery is the interval of the live picture. plainEvery is the interval of the plain lines that
-	// replace the picture without a terminal.
+	// replace the picture if the output is not a terminal.
 	frameEvery = 250 * time.Millisecond
 	plainEvery = 5 * time.Second
 	// frameWindow is the period for which a picture shows the split and the rate.
 	frameWindow = 5 * time.Second
-	// plainWidth is the width without a terminal.
+	// plainWidth is the maximum width of a line if the output is not a terminal.
 	plainWidth = 120
 )
 
@@ -90,7 +90,7 @@ func bar(fraction float64, cells int) string {
 }
 
 // Picture shows a live line at the bottom of a terminal, below the text that is written through the Picture.
-// If the output is not a terminal, it writes a plain line every five seconds instead. It is safe for
+// If the output is not a terminal, the Picture writes a plain line every five seconds instead. It is safe for
 // concurrent use.
 type Picture struct {
 	out   io.Writer
@@ -102,7 +102,7 @@ type Picture struct {
 	drawn  bool   // Whether the live line is on the terminal.
 }
 
-// NewPicture returns a picture that writes to out. It shows nothing until Show is called.
+// NewPicture returns a picture that writes to out. The picture shows nothing until Show is called.
 func NewPicture(out io.Writer) *Picture {
 	return &Picture{out: out, width: func() (int, bool) { return widthOf(out) }}
 }
@@ -119,7 +119,8 @@ func widthOf(out io.Writer) (int, bool) {
 	return width - 1, true // Some terminals wrap after a full last column.
 }
 
-// Show draws source from now on, such as the Frame of a load. If source is nil, it shows nothing.
+// Show draws the frames that source returns from now on. For example, source is the method Frame of a load. If source
+// is nil, the picture shows nothing.
 func (p *Picture) Show(source func() Frame) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

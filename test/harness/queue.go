@@ -15,7 +15,7 @@ import (
 // queueStream is the stream of the jobs. It is the default stream of hack/sampleapp.
 const queueStream = "jobs"
 
-// Queue is a stream of jobs for workers in the cluster. This process starts it with Debian's Redis.
+// Queue is a stream of jobs for workers in the cluster. This process starts the server from Debian's package for Redis.
 type Queue struct {
 	// URL is the URL of the server for pods.
 	URL string

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// recentSeconds is the number of seconds that Recent can return.
+	// recentSeconds is the number of seconds for which the tally stores counts for Recent.
 	recentSeconds = 60
 	// histogramMax is the maximum latency of the histogram. The timeout of requests is lower.
 	histogramMax = time.Minute
@@ -53,7 +53,7 @@ type phase struct {
 }
 
 // second contains the counts of one second of wall clock time. Its index is the number of the second, which
-// distinguishes the second from one in an earlier round of the ring buffer.
+// distinguishes it from a second in an earlier round of the ring buffer.
 type second struct {
 	index  int64
 	counts Counts
@@ -67,7 +67,7 @@ func NewTally(firstPhase string, now time.Time, keep int) *Tally {
 	return l
 }
 
-// Mark begins a phase. If the name was used before, it continues that phase.
+// Mark begins a phase. If the name was used before, Mark continues that phase.
 func (l *Tally) Mark(name string, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -262,7 +262,8 @@ func (c Counts) clone() Counts {
 	return c
 }
 
-// Latency contains percentiles of the latencies of successful answers, within one percent, measured from when a request was due.
+// Latency contains percentiles of the latencies of successful answers, within one percent. Latencies are measured from the time
+// at which the request was due.
 type Latency struct {
 	P50, P90, P99, Max time.Duration
 }

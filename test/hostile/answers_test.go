@@ -25,8 +25,8 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// These are the limits of concurrent work, which each case reaches: calls and queries for one namespace, and
-// deliveries.
+// These are the limits of concurrent work: calls and queries for one namespace, and deliveries. Each case
+// reaches its limit.
 const (
 	manyCalls      = 16
 	manyQuestions  = 8
@@ -86,10 +86,10 @@ func call(ctx context.Context, t testing.TB, answer http.HandlerFunc) error {
 			return ctx.Err()
 		}
 	}
-	return errors.New("it is accepted: " + message)
+	return errors.New("all calls ended: " + message)
 }
 
-// ofPrometheus returns an analysis with the answers from a URL.
+// ofPrometheus returns an analysis that queries the Prometheus server at a URL.
 func ofPrometheus(url string) v1alpha1.CanaryAnalysis {
 	return v1alpha1.CanaryAnalysis{
 		Provider: v1alpha1.AnalysisProvider{Prometheus: &v1alpha1.PrometheusProvider{Address: url}},
@@ -134,7 +134,7 @@ func measure(ctx context.Context, t testing.TB, of func(string) v1alpha1.CanaryA
 			return ctx.Err()
 		}
 	}
-	return errors.New("it is accepted: " + message)
+	return errors.New("all measurements ended: " + message)
 }
 
 // signing is the secret of a webhook.
@@ -180,12 +180,12 @@ func deliver(ctx context.Context, t testing.TB, secret []byte, size int, first, 
 		}
 	}
 	if refused == nil {
-		return errors.New("it is taken")
+		return errors.New("all deliveries were accepted")
 	}
 	return refused
 }
 
-// repeated reads a beginning, then an element repeatedly up to a number of bytes, and finally an end.
+// repeated is a reader that returns a beginning, then an element repeatedly up to a number of bytes, and finally an end.
 type repeated struct {
 	rest, element []byte
 	more          int

@@ -35,13 +35,13 @@ import (
 const (
 	// playing is the environment variable that contains the name of the case that a process runs.
 	playing = "HEIGHLINER_TEST_HOSTILE"
-	// limit is the maximum peak memory of a case, including its whole process, for the manager without the race detector. The
+	// limit is the maximum peak of the heap of the process that runs a case. It is 256 MiB without the race detector. The
 	// race detector delays the release of memory: see raceFactor.
 	limit = 256 << 20 * raceFactor / 2
 	// collected is the memory limit of the garbage collector. The manager also has such a limit, which
-	// follows from the memory limit of its container. Without it, the peak would depend on the load of the
-	// machine. Memory in use can still exceed the limit, and on a busy machine the garbage collector is late,
-	// so there is a margin.
+	// follows from the memory limit of its container. Without such a limit, the peak would depend on the load of
+	// the machine. Memory in use can still exceed this limit, and on a busy machine the garbage collector is
+	// late, so there is a margin.
 	collected = limit / 16 * 12
 	// secret is the maximum size of a Secret in the API server.
 	secret = 1 << 20
@@ -207,7 +207,8 @@ func scan(ctx context.Context, t testing.TB, answer http.HandlerFunc) (registry.
 }
 
 // measureAll makes the manager's maximum number of concurrent measurements, for hosts and namespaces that
-// share its workers, and returns an error if an answer is wrong.
+// share the manager's workers. It returns the error of the last measurement, or nil if a measurement has no
+// error.
 func measureAll(ctx context.Context, t testing.TB, text string) error {
 	t.Helper()
 	const hosts, each = 4, 8
@@ -248,7 +249,7 @@ func measureAll(ctx context.Context, t testing.TB, text string) error {
 				err = errors.New(x.Message)
 			}
 		case <-ctx.Done():
-			t.Fatal("there are no answers")
+			t.Fatal("not all measurements ended")
 		}
 	}
 	return err
@@ -303,7 +304,7 @@ func TestHostile(t *testing.T) {
 			text, why, _ := strings.Cut(text, " bytes, ")
 			peak, err := strconv.Atoi(text)
 			if err != nil {
-				t.Fatalf("no peak: %s", out)
+				t.Fatalf("the output contains no peak: %s", out)
 			}
 			why, _, _ = strings.Cut(why, "\n")
 			t.Logf("%d MiB: %s", peak>>20, why)
@@ -324,7 +325,7 @@ func TestPlay(t *testing.T) {
 	defer cancel()
 	err := play(ctx, t)
 	if err == nil {
-		t.Fatal("it is accepted")
+		t.Fatal("the input was accepted without an error")
 	}
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)

@@ -51,7 +51,7 @@ func listAll(ctx context.Context, t testing.TB, answer http.HandlerFunc) error {
 		}
 	}
 	if refused == nil {
-		return errors.New("it is taken")
+		return errors.New("all lists were accepted")
 	}
 	return refused
 }
@@ -94,7 +94,7 @@ func scanAll(ctx context.Context, t testing.TB, scans int, answer http.HandlerFu
 			ended <- err
 		}()
 	}
-	result := errors.New("all are read")
+	result := errors.New("all lists were read")
 	for range scans {
 		select {
 		case err := <-ended:

@@ -2,5 +2,6 @@
 
 package hostile
 
-// raceFactor counts halves: without the race detector, the limit is not increased.
+// raceFactor is twice the factor by which the limit is multiplied. Without the race detector, the limit is not
+// increased.
 const raceFactor = 2

@@ -17,8 +17,8 @@ import (
 // everywhere are the indexes that contain objects of all namespaces (AllNamespaces of internal/index).
 var everywhere = []string{"index.ImagePoliciesByRepository.Field", "indexHost", "indexReferent"}
 
-// TestIndexesAreReadByNamespace checks that the controllers do not read an index without a namespace if it contains each object only by namespace. Such a
-// list would always be empty.
+// TestIndexesAreReadByNamespace checks that the controllers always specify a namespace when they read an index that
+// contains each object only under its namespace. Without a namespace, the list would always be empty.
 func TestIndexesAreReadByNamespace(t *testing.T) {
 	t.Parallel()
 	lists := 0
@@ -69,7 +69,8 @@ func TestIndexListsWithoutNamespace(t *testing.T) {
 	}
 }
 
-// indexLists counts the list options of a file that select by an index, and describes those next to which no option is a namespace.
+// indexLists counts the list options of a file that select by an index. It describes each such option that is not
+// accompanied by an option with a namespace, although the index requires a namespace.
 func indexLists(files *token.FileSet, file *ast.File) (found int, wrong []string) {
 	is := func(e ast.Expr, name string) bool { return types.ExprString(e) == name }
 	ast.Inspect(file, func(n ast.Node) bool {

@@ -114,7 +114,7 @@ func TestImpure(t *testing.T) {
 	}
 }
 
-// impure describes the state that a package's files share between goroutines. The files are given by name.
+// impure describes the state that a package's files share between goroutines. texts contains the files, by name.
 func impure(t *testing.T, texts map[string]string) (faults []string) {
 	t.Helper()
 	files, parsed := token.NewFileSet(), map[string]*ast.File{}
@@ -141,7 +141,7 @@ func impure(t *testing.T, texts map[string]string) (faults []string) {
 		faults = append(faults, fmt.Sprintf("%s %s", files.Position(at), fmt.Sprintf(format, args...)))
 	}
 	change := func(e ast.Expr) {
-		// A name that is declared in the same file is resolved. A name from another file is not.
+		// The parser resolves a name that is declared in the same file, but not a name that is declared in another file.
 		if name := rootOf(e); name != nil && variables[name.Name] && (name.Obj == nil || shared[name.Obj.Decl]) {
 			note(name.Pos(), "changes the variable %s of the package", name.Name)
 		}
@@ -177,7 +177,7 @@ func impure(t *testing.T, texts map[string]string) (faults []string) {
 	return faults
 }
 
-// rootOf returns the variable in an expression that selects or indexes it, or nil.
+// rootOf returns the variable with which an expression begins, such as a in a.b[0], or nil.
 func rootOf(e ast.Expr) *ast.Ident {
 	for {
 		switch x := e.(type) {
@@ -204,7 +204,7 @@ func TestSizes(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
 		if len(p.files) > maxFiles && !slices.Contains(large, p.path) {
-			t.Errorf("%s has %d files, at most %d", p.path, len(p.files), maxFiles)
+			t.Errorf("%s has %d files, want at most %d", p.path, len(p.files), maxFiles)
 		}
 	}
 }
@@ -236,7 +236,8 @@ type pkg struct {
 	files         []string
 }
 
-// These match the names of the package's files: at the start of a line in a list, and in text without a folder.
+// listed matches the name of a file at the start of a line of a list. mentioned matches the name of a file, without
+// a folder, in other text.
 var (
 	listed    = regexp.MustCompile(`^\t(\w+\.go)\b`)
 	mentioned = regexp.MustCompile(`(?:^|[\s(])(\w+\.go)\b`)
@@ -268,7 +269,7 @@ func (p pkg) differences() (missing, extra []string) {
 }
 
 // packages returns the packages of the product, its tools, and its tests that contain files other than tests,
-// by path.
+// ordered by path.
 func packages(t *testing.T) []pkg {
 	t.Helper()
 	found := map[string]*pkg{}

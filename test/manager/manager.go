@@ -38,8 +38,9 @@ const interval = 100 * time.Millisecond
 // Cluster is an API server with a running manager.
 type Cluster struct{ *apiserver.Env }
 
-// Run starts an API server with admission policies, and the manager. It sets *cluster, runs the tests, stops
-// both, and returns the exit code for os.Exit. The functions in change modify the API server's options.
+// Run starts an API server with admission policies, and the manager. It sets *cluster, runs the tests, stops the
+// manager and the API server, and returns the exit code for os.Exit. The functions in change modify the API
+// server's options.
 func Run(m *testing.M, cluster **Cluster, change ...func(*apiserver.Options)) int {
 	flag.Parse()
 	options := apiserver.Options{Policies: true}
@@ -140,7 +141,7 @@ func (c *Cluster) playPod(ctx context.Context, d *appsv1.Deployment) {
 	if broken {
 		mark = c.MarkDeploymentUnavailable
 	}
-	// A conflict is retried in the next round.
+	// After a conflict, the next round tries again.
 	if c.readyPods(ctx, d, int(available)) == nil {
 		_ = mark(ctx, client.ObjectKeyFromObject(d))
 	}

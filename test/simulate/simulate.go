@@ -29,7 +29,7 @@ func Flags(name, test string) Histories {
 	return Histories{
 		flags: name,
 		count: flag.Int(name+".histories", 0, "number of histories that "+test+" plays, each with its own seed; 0 means a few hundred, or fewer with -short"),
-		seed:  flag.Uint64(name+".seed", 0, "seed of the first history of "+test+", which the next seeds follow; 0 means the same seeds in the quick run, and different seeds each time with -"+name+".histories"),
+		seed:  flag.Uint64(name+".seed", 0, "seed of the first history of "+test+"; each later history has the next seed; 0 means the same seeds each time, or different seeds each time if -"+name+".histories is set"),
 	}
 }
 
@@ -46,7 +46,7 @@ type Count struct {
 type Play struct {
 	// Package is the folder of the test, for the command that replays a history.
 	Package string
-	// Quick and Usual are the numbers of histories with -short, and without flags.
+	// Quick is the number of histories with -short, and Usual is the number of histories without flags.
 	Quick, Usual int
 	// GC is the garbage collection target percentage during the test, as in debug.SetGCPercent.
 	GC int
@@ -113,7 +113,7 @@ func (h Histories) Run(t *testing.T, p Play) {
 	t.Logf("from seed %d: %s", from, format(sum))
 	if seed := failed.Load(); seed > 0 {
 		err, history := p.Shrink(seed)
-		t.Errorf("seed %d: %v\nreplay: go test %s -run %s -%s.seed=%d\nin short:\n%s", seed, err, p.Package, t.Name(), h.flags, seed, history)
+		t.Errorf("seed %d: %v\nreplay: go test %s -run %s -%s.seed=%d\nshortened history:\n%s", seed, err, p.Package, t.Name(), h.flags, seed, history)
 	}
 }
 

@@ -32,8 +32,8 @@ func contains(text string, wanted ...string) (faults []string) {
 	return faults
 }
 
-// compare runs a command with text output and with JSON output until both agree with the objects, because the state may change between two calls.
-// between two calls.
+// compare runs a command with text output and with JSON output until both outputs agree with the objects. It repeats
+// the calls, because the state may change between two calls.
 func compare[T any](s *Stage, faults func(text string, value T) []string, args ...string) {
 	s.Helper()
 	s.until("hlnr "+strings.Join(args, " "), func() string {
@@ -93,7 +93,7 @@ func ofRelease(r view.Release, g *v1alpha1.ReleaseGroup, want *v1alpha1.Release)
 	if (r.Rollout != nil) != (g.Rollout != nil && g.Rollout.Release == want.VersionedMicroservice) {
 		faults = append(faults, fmt.Sprintf("%s has the rollout %v, the object %v", r.Version, r.Rollout, g.Rollout))
 	} else if r.Rollout != nil && r.Rollout.Step != g.Rollout.Step {
-		faults = append(faults, fmt.Sprintf("%s is in step %d, in the object in %d", r.Version, r.Rollout.Step, g.Rollout.Step))
+		faults = append(faults, fmt.Sprintf("%s is in step %d, the object is in step %d", r.Version, r.Rollout.Step, g.Rollout.Step))
 	}
 	return faults
 }

@@ -70,7 +70,7 @@ func (s *Stage) offline() {
 	}
 }
 
-// explain compares the results for a list of tags.
+// explain compares the text and the JSON of hlnr explain for a list of tags.
 func (s *Stage) explain(p *v1alpha1.ImagePolicy) {
 	s.Helper()
 	args := []string{"explain", "-f", s.manifest(p), "--tags", "-"}

@@ -67,7 +67,7 @@ func (s *Stage) decide(action v1alpha1.DecisionAction, args ...string) {
 	s.Helper()
 	r := s.want(cli.ExitYes, []string{"applied"}, append(args, "--timeout", s.Limit.String())...)
 	if !strings.Contains(r.Stdout, string(action)) {
-		s.Errorf("hlnr %s does not contain the action %s: %s", strings.Join(args, " "), action, r.Stdout)
+		s.Errorf("the output of hlnr %s does not contain the action %s: %s", strings.Join(args, " "), action, r.Stdout)
 	}
 }
 
@@ -167,7 +167,7 @@ func (s *Stage) pins() {
 	s.want(cli.ExitYes, []string{"kind: Microservice"}, "rollback", s.Name, "--print-patch")
 	s.want(cli.ExitYes, []string{"Nothing was written: dry run."}, "rollback", s.Name, "--dry-run")
 	if m := s.microservice().Spec.UpdateStrategy.Manual; m != nil {
-		s.Fatalf("neither command may write: %+v", m)
+		s.Fatalf("--print-patch or --dry-run wrote a pin: %+v", m)
 	}
 	r := s.want(cli.ExitYes, nil, "rollback", s.Name, "--until", "4h", "--reason", "sessions lost", "-o", "json")
 	var done struct{ Action, Version, Reason, Until string }

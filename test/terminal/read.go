@@ -96,7 +96,7 @@ func (s *Stage) tree() {
 	}, "tree", s.Name, "--pods", "--all")
 }
 
-// why compares the lines of an answer and the exit code.
+// why compares the text and the JSON of hlnr why, and checks the exit code.
 func (s *Stage) why(code cli.Code, parts []string, args ...string) {
 	s.Helper()
 	args = append([]string{"why"}, args...)

@@ -67,7 +67,7 @@ func TestWords(t *testing.T) {
 		if now[k] <= bound[k] || more[k.phrase] <= 0 { // Files may move to another folder.
 			continue
 		}
-		t.Errorf("%s: %d times %q, at most %d in %s; one of:", k.folder, now[k], k.phrase, bound[k], countsFile)
+		t.Errorf("%s: %d times %q, want at most %d as in %s; the first hits:", k.folder, now[k], k.phrase, bound[k], countsFile)
 		shown := 0
 		for _, h := range found {
 			if h.key() == k && shown < 20 {
@@ -109,7 +109,7 @@ func count(found []hit) map[key]int {
 	return counts
 }
 
-// tree returns the hits in all files in order.
+// tree returns the hits in all files, in the order of the files.
 func tree(t *testing.T) []hit {
 	t.Helper()
 	m := newMatcher()

@@ -38,8 +38,8 @@ func (w *world) routesBy() string {
 }
 
 // TestPreviousFollowsUnconfirmed checks that, until the next provider has accepted its routes, the
-// previous routes follow the rollout state but do not confirm the group: neither a step nor an
-// abort is blocked by the switch.
+// previous routes follow the rollout state, so that the switch blocks neither a step nor an abort.
+// The previous routes do not confirm the group.
 func TestPreviousFollowsUnconfirmed(t *testing.T) {
 	w := routedBy(t, byGateway)
 	w.goTo(&byAPISIX)
@@ -62,9 +62,9 @@ func TestPreviousFollowsUnconfirmed(t *testing.T) {
 	want(t, "references", strings.Join(w.groupTraffic("1-x").References, " "), "a")
 }
 
-// TestPreviousIsWaitedFor checks that a group is not confirmed while the previous gateway may still
-// respond, so that a canary that it serves keeps its pods. A gateway that no longer exists
-// blocks nothing.
+// TestPreviousIsWaitedFor checks that a group is not confirmed until the previous gateway has
+// responded, so that a canary that this gateway serves keeps its pods. The wait is limited, so that
+// a gateway that no longer exists blocks nothing.
 func TestPreviousIsWaitedFor(t *testing.T) {
 	w := routedBy(t, byGateway)
 	w.goTo(&byNginx)
@@ -81,7 +81,7 @@ func TestPreviousIsWaitedFor(t *testing.T) {
 
 // TestPreviousOfARejectedGroupGoes checks that a rejected first release of a group is also removed
 // from the routes of the previous provider, regardless of whether the next provider has accepted
-// its routes, because nothing would ever replace that route.
+// its routes, because nothing would ever replace the previous route of the group.
 func TestPreviousOfARejectedGroupGoes(t *testing.T) {
 	for _, answered := range []bool{false, true} {
 		t.Run(fmt.Sprint("next provider accepted: ", answered), func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestPreviousOfARejectedGroupGoes(t *testing.T) {
 
 // TestPreviousOfARejectedVersionGoes checks that, if the version of a domain is rolled back during
 // a provider switch, the version is also removed from the routes of the previous provider.
-// Otherwise, nothing would replace that route, and the switch would never end.
+// Otherwise, nothing would replace the previous route of the domain, and the switch would never end.
 func TestPreviousOfARejectedVersionGoes(t *testing.T) {
 	for _, status := range []string{"error", "deprecated"} {
 		t.Run(status, func(t *testing.T) {
@@ -145,12 +145,12 @@ func TestPreviousRetainsReleases(t *testing.T) {
 	// it.
 	w.rollout(group("1-x", 2, "a 1.0.0 active 100"))
 	out := Plan(w.facts())
-	want(t, "its Service is deleted", slices.Contains(out.DeleteServices, service), false)
+	want(t, "the Service of the release is deleted", slices.Contains(out.DeleteServices, service), false)
 	w.pass()
 	want(t, "references", strings.Join(w.groupTraffic("1-x").References, " "), "a b")
 	w.settle()
 	want(t, "references afterwards", strings.Join(w.groupTraffic("1-x").References, " "), "a")
-	want(t, "its Service exists", w.services[service] != nil, false)
+	want(t, "the Service of the release exists", w.services[service] != nil, false)
 }
 
 // TestDrainOfPrevious checks that the drain delay comes from the policy or, if the policy does not
@@ -366,8 +366,9 @@ func TestGroupClosesDuringSwitch(t *testing.T) {
 	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
 }
 
-// TestGroupOfSharedDomainClosesDuringSwitch checks the same for a shared domain, if there is no
-// other group to route to yet.
+// TestGroupOfSharedDomainClosesDuringSwitch checks that the routes of a group that is closing are
+// deleted immediately even if the domain is shared and there is no other group to which the domain
+// can route yet.
 func TestGroupOfSharedDomainClosesDuringSwitch(t *testing.T) {
 	w := routedBy(t, byGateway)
 	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains[0].Domain = "shop.example.com" })
@@ -399,9 +400,9 @@ func TestPreviousKindRemoved(t *testing.T) {
 	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
 }
 
-// TestPreviousIsNotChanged checks that the parents, filters, timeouts, TLS settings and annotations
-// of other owners stay on routes whose weights change, and that routes without a change are not
-// written.
+// TestPreviousIsNotChanged checks that routes whose weights change keep their parents, filters,
+// timeouts and TLS settings, and the annotations of other owners, and that routes without a change
+// are not written.
 func TestPreviousIsNotChanged(t *testing.T) {
 	t.Run("gateway", func(t *testing.T) {
 		w := newWorld(t, group("1-x", 1, "b 1.1.0 canary 10", "a 1.0.0 active 90"))

@@ -14,8 +14,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 )
 
-// probedWorld returns a world with an active release, a ready canary, and a policy whose Gateway
-// has an address and is probed.
+// probedWorld returns a world with an active release, a ready pod of a later canary, and a policy
+// whose Gateway has an address and is probed.
 func probedWorld(t *testing.T) *world {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.policy.Spec.Provider.Gateway.Confirm = v1alpha1.ConfirmProbe
@@ -30,8 +30,8 @@ func (w *world) open() []providers.Probe {
 	return Probes(f, Plan(f), Applied{})
 }
 
-// ask sets the results of the current probes: correct responses if the gateway serves the routes,
-// otherwise responses for an earlier version.
+// ask sets the results of the current probes: correct responses if serves is true, and responses
+// for an earlier version of the routes if serves is false.
 func (w *world) ask(serves bool) {
 	w.probed = maps.Clone(w.probed)
 	if w.probed == nil {
@@ -107,7 +107,7 @@ func TestEachWriteHasItsOwnAnswer(t *testing.T) {
 				t.Fatalf("probes are %v, want one", ask)
 			}
 			if seen[ask[0].Answer] {
-				t.Errorf("result %q is expected again for another write", ask[0].Answer)
+				t.Errorf("the response %q is expected for more than one write", ask[0].Answer)
 			}
 			seen[ask[0].Answer] = true
 			before := w.writes
@@ -192,8 +192,8 @@ func TestReplacementServesBeforeTheOldRouteIsDeleted(t *testing.T) {
 	want(t, "old route, when the new route serves", w.routes[old] != nil, false)
 }
 
-// TestBackToStatus checks that, without probes, the rule for probes is removed and no probe is
-// sent.
+// TestBackToStatus checks that, after probes are disabled, the rule for probes is removed and no
+// probe is sent.
 func TestBackToStatus(t *testing.T) {
 	w := probedWorld(t)
 	w.settle()
@@ -206,8 +206,8 @@ func TestBackToStatus(t *testing.T) {
 	want(t, "revision", w.groupTraffic("1-x").Revision, 1)
 }
 
-// TestOnlyHTTPRoutesAreProbed checks that other kinds are confirmed by their status, which a
-// condition reports.
+// TestOnlyHTTPRoutesAreProbed checks that routes of other kinds are confirmed by their status, and
+// that a condition reports that probes are not supported for these routes.
 func TestOnlyHTTPRoutesAreProbed(t *testing.T) {
 	for _, protocol := range []v1alpha1.PortProtocol{v1alpha1.ProtocolGRPC, v1alpha1.ProtocolTLS} {
 		t.Run(string(protocol), func(t *testing.T) {

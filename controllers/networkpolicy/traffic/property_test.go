@@ -37,7 +37,7 @@ func TestPropertiesOverHistoriesOfProviders(t *testing.T) {
 
 // playTheSame makes a run without its own seed play the same histories each time: a test that gates
 // a change must not fail randomly. "make sim-policies" runs other histories, and
-// docs/design/findings.md lists their open findings.
+// docs/design/findings.md lists the open findings of these runs.
 func playTheSame(t *testing.T) {
 	seed := flag.Lookup("rapid.seed").Value
 	if seed.String() != "0" {
@@ -156,8 +156,8 @@ func (h history) listenersExist() {
 	}
 }
 
-// onlyGatewaysListen removes listeners if the provider is not the Gateway, as the CRD validation
-// requires.
+// onlyGatewaysListen removes the listeners if the provider is not a Gateway, and the domains if
+// there is no provider, as the CRD validation requires.
 func (h history) onlyGatewaysListen() {
 	if p := h.w.policy.Spec.Provider; p == nil || p.Gateway == nil {
 		h.w.policy.Spec.Listeners = nil
@@ -241,7 +241,7 @@ func (h history) domains() []v1alpha1.Domain {
 	return slices.Clone(rapid.Permutation(all).Draw(h.T, "order")[:n])
 }
 
-// tls returns TLS settings of a domain that the CRD allows for the current provider.
+// tls returns TLS settings that the CRD allows for a domain with the current provider.
 func (h history) tls() *v1alpha1.DomainTLS {
 	if h.w.policy.Spec.Provider == nil || rapid.Bool().Draw(h.T, "plain") {
 		return nil
@@ -332,7 +332,7 @@ func (h history) pass() {
 	h.nothingIsWithheldBefore(now)
 }
 
-// serve makes gateways serve the written routes, if the gateway of a route exists.
+// serve makes the gateways serve the written routes that they have accepted.
 func (h history) serve() {
 	d := newPlanner(h.w.facts())
 	for name, route := range h.w.routes {
@@ -408,9 +408,9 @@ func (h history) hostsAreObserved(f *Observed, out *Decision) {
 	}
 }
 
-// canariesAreCanaries checks that a canary domain routes to a canary that has a ready endpoint,
-// with precedence for the newer group. If there is no such canary, the domain follows the weights
-// of the group, if this is allowed.
+// canariesAreCanaries checks that a canary domain routes to a canary that has a ready endpoint, and
+// that the canary of the newer group takes precedence. If there is no such canary, a domain with
+// whenAbsent NotFound has no route.
 func (h history) canariesAreCanaries(f *Observed, out *Decision) {
 	for _, route := range out.Routes {
 		r := route.rows[0]
@@ -468,21 +468,21 @@ func (h history) bothRouteToTheSame(out *Decision) {
 			present := d.backendsOf(d.Live[route.Name])
 			if one, many := oneAndMany(live, weights, d.Live[route.Name], present); one != "" {
 				if many[one] == 0 {
-					h.Fatalf("of routes %s and %s, a route that cannot split traffic gives all to %s, and the other route gives it nothing", route.Name, previous.Name, one)
+					h.Fatalf("of routes %s and %s, the route that cannot split traffic routes only to %s, but the other route gives this release no weight", route.Name, previous.Name, one)
 				}
 				continue
 			}
 			for name, weight := range present {
 				if weights[name] != weight {
-					h.Fatalf("route %s gives %d to %s, but route %s of the previous provider gives %d", route.Name, weight, name, previous.Name, weights[name])
+					h.Fatalf("route %s gives weight %d to %s, but the previous route %s gives weight %d", route.Name, weight, name, previous.Name, weights[name])
 				}
 			}
 		}
 	}
 }
 
-// oneAndMany returns the only release of the route that is an Ingress without splits, if any, and the weights of the
-// other route.
+// oneAndMany looks for the one of two routes that is an Ingress without a split. It returns the only release of this
+// route, and the weights of the other route.
 func oneAndMany(a *providers.Live, inA map[string]int, b *providers.Live, inB map[string]int) (one string, many map[string]int) {
 	for _, pair := range []struct {
 		route *providers.Live
@@ -511,9 +511,10 @@ func (h history) nothingRemains() {
 	}
 }
 
-// allIsReported checks that all releases to which written objects refer are in the references, or
-// serve in a revision that is not confirmed, so that they are not removed before a later revision
-// is confirmed. A confirmed revision is never greater than that of the rollout state.
+// allIsReported checks that each release to which a written object refers is in the references, or
+// has traffic in a rollout state that is not confirmed yet. The planner does not remove such a
+// release before a later revision is confirmed. A confirmed revision is never greater than the
+// revision of the rollout state.
 func (h history) allIsReported(now v1alpha1.NetworkPolicyStatus) {
 	d := newPlanner(h.w.facts())
 	reported := map[string]bool{}
@@ -531,7 +532,7 @@ func (h history) allIsReported(now v1alpha1.NetworkPolicyStatus) {
 			reported[name] = true
 		}
 		if rollout := d.rollout.bySlug[g.Slug]; rollout != nil && g.Revision > rollout.TrafficRevision {
-			h.Fatalf("group %s is confirmed at %d, the rollout state is at %d", g.Slug, g.Revision, rollout.TrafficRevision)
+			h.Fatalf("group %s is confirmed at revision %d, but the rollout state is at revision %d", g.Slug, g.Revision, rollout.TrafficRevision)
 		}
 	}
 	for name, route := range h.routes() {
@@ -573,7 +574,7 @@ func picture(d *Decision) string {
 }
 
 // noGroupIsStuck checks that, in a stable state with a gateway that accepts routes, each group is
-// confirmed or reports why not.
+// confirmed or reports why it is not confirmed.
 func (h history) noGroupIsStuck() {
 	for _, g := range h.w.ms.Status.ReleaseGroups {
 		report := h.w.groupTraffic(g.Slug)

@@ -107,7 +107,7 @@ func TestEveryProtocolInOnePolicy(t *testing.T) {
 	}
 	want(t, "ports", cmp.Diff(map[string]string{"http": "TCP ", "https": "TCP https", "grpc": "TCP kubernetes.io/h2c", "tls": "TCP ", "tcp": "TCP ", "udp": "UDP "}, protocols), "")
 
-	// Only protocols with requests have mirrored and matched requests.
+	// Requests are mirrored and matched only for protocols that have requests.
 	w.rollout(testTraffic(group("1-x", 2, "b 1.1.0 canary 0", "a 1.0.0 active 100"), true, 50))
 	w.settle()
 	for _, o := range w.others {
@@ -283,9 +283,9 @@ func TestAddressAffinityIsSetOnServices(t *testing.T) {
 	want(t, "affinity after its removal", string(w.services["shop"].Spec.SessionAffinity), "")
 }
 
-// TestManyHostsAreSpread checks, for any number and order of hosts, that no route exceeds the
-// maximum number of hosts, that each host is in one route, and that the same input results in the
-// same routes.
+// TestManyHostsAreSpread checks, for any number of hosts, that no route exceeds the maximum number
+// of hosts, that each host is in one route, and that the routes do not depend on the order of the
+// hosts.
 func TestManyHostsAreSpread(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 64).Draw(t, "hosts")

@@ -38,8 +38,8 @@ func (w *world) splitOf(host string) string {
 	return splitOfEntry(w.facts(), host, ProviderOf(w.policy).Name())
 }
 
-// TestClassWithoutWeights checks that a class without weights routes to the active release regardless of the
-// rollout state, and that the policy reports that there is no split.
+// TestClassWithoutWeights checks that a class that does not support weights routes only to the active release,
+// regardless of the weights in the rollout state, and that the policy reports that there is no split.
 func TestClassWithoutWeights(t *testing.T) {
 	for name, tc := range map[string]struct {
 		releases []string
@@ -129,7 +129,7 @@ func TestProviderCannotExpress(t *testing.T) {
 	want(t, "live routes", w.splitOf(shopHost), "1.0.0=90 1.1.0=10")
 
 	// The domain with the problem prevents the group from being confirmed, even if another domain
-	// has none.
+	// has no problem.
 	w.change(func(s *v1alpha1.NetworkPolicySpec) {
 		s.Domains = append(s.Domains, v1alpha1.Domain{Domain: "other.example.com"})
 	})

@@ -8,7 +8,7 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// TestCanaryOfPolicyMadeAgain checks that a canary of an incoming group keeps its steps when its policy is deleted and
+// TestCanaryOfPolicyMadeAgain checks that a canary of an incoming group keeps its steps when the policy is deleted and
 // re-created, even if the manager stops after it has written the routes and before it has reported them.
 func TestCanaryOfPolicyMadeAgain(t *testing.T) {
 	p := newPair()

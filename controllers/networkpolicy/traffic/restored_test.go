@@ -20,7 +20,8 @@ func TestRestoreWithoutStatuses(t *testing.T) {
 	})
 }
 
-// TestRestoreDuringARollout checks the same with a rollout in progress, or with releases of the same size.
+// TestRestoreDuringARollout checks the same as TestRestoreWithoutStatuses, with a rollout in progress, or
+// with releases that have the same number of replicas.
 func TestRestoreDuringARollout(t *testing.T) {
 	for name, h := range map[string]struct {
 		want string
@@ -62,9 +63,9 @@ func TestRestoreDuringARollout(t *testing.T) {
 	}
 }
 
-// restored runs a history after the first release, 1.0.0, then removes all statuses, and checks
-// that the previously active version is active again, regardless of which controller reconciles
-// first.
+// restored runs a history after the first release, 1.0.0. It then removes the statuses of the
+// Microservice and the policy, or of all objects, and checks that the previously active version is
+// active again, regardless of which controller reconciles first.
 func restored(t *testing.T, name, want string, play func(p *pair)) {
 	for _, releases := range []bool{false, true} {
 		for _, by := range []string{"planner first", "policy first", "releases, then planner"} {
@@ -90,7 +91,7 @@ func restored(t *testing.T, name, want string, play func(p *pair)) {
 				p.reportRelease()
 				p.settle()
 				if a := p.rollout.Groups[0].ActiveRow(); a == nil || a.Version != want {
-					t.Errorf("active release %v, before %s; the gateway serves %v", a, want, p.nets["shop"].serves)
+					t.Errorf("the active release is %v, want %s; the gateway serves %v", a, want, p.nets["shop"].serves)
 				}
 				if p.err != nil {
 					t.Error(p.err)

@@ -49,9 +49,9 @@ func TestFirstStatusIsDelayed(t *testing.T) {
 	}
 }
 
-// TestFirstStatusAfterTheLastProgress checks that the first status is delayed after the last step
-// of the first rollout, for at most half a minute. Each step takes a while, especially if many
-// services are created at the same time.
+// TestFirstStatusAfterTheLastProgress checks that the first status is delayed for ten seconds after
+// the last progress of the Microservice, but for at most half a minute after the policy was created.
+// Progress takes a while, especially if many services are created at the same time.
 func TestFirstStatusAfterTheLastProgress(t *testing.T) {
 	for name, test := range map[string]struct{ age, progress, want time.Duration }{
 		"ten seconds after the last progress":    {12 * time.Second, 3 * time.Second, 7 * time.Second},
@@ -71,8 +71,8 @@ func TestFirstStatusAfterTheLastProgress(t *testing.T) {
 }
 
 // TestServicesOfTheOnlyGroup checks that, if versions are not grouped, only the policy's own
-// Service follows the active release until there is another group, and that another existing
-// Service stays.
+// Service follows the active release until there is another group, and that the Service of the
+// group stays when the other group no longer exists.
 func TestServicesOfTheOnlyGroup(t *testing.T) {
 	names := func(w *world) (following []string) {
 		for name, s := range w.services {

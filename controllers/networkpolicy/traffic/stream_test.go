@@ -16,8 +16,8 @@ import (
 
 const newestHost = "shop.example.com"
 
-// moving returns a world in which 2.0.0, the first release of 2.x, gets its weight in the domains
-// of the newest group.
+// moving returns a world in which 2.0.0, the first release of 2.x, has the given weight in the
+// domains that follow the newest group.
 func moving(t fatal, weight string, older ...string) *world {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10}}}
@@ -62,8 +62,8 @@ func TestNewestDomainMovesByWeights(t *testing.T) {
 	want(t, "the policy's Service", w.facts().Selected("shop"), "b")
 }
 
-// TestNewestDomainReturns checks that a rejected release keeps its pods until the route of the
-// older group no longer routes to it.
+// TestNewestDomainReturns checks that a rejected release keeps its pods until the gateway has
+// accepted a route of the older group that does not refer to the rejected release.
 func TestNewestDomainReturns(t *testing.T) {
 	w := moving(t, "50")
 	w.settle()
@@ -99,14 +99,14 @@ func TestNewestDomainReturnsToAGroupWithoutRelease(t *testing.T) {
 			t.Fatalf("%s: the route of the domain is deleted", back)
 		}
 		want(t, back+": the domain is back", splitOf(w, w.routes[route]), "1.0.0=100")
-		want(t, back+": referenced only by the Service of its group", slices.Equal(w.groupTraffic("2-x").References, named), true)
+		want(t, back+": only the Service of the group refers to the release", slices.Equal(w.groupTraffic("2-x").References, named), true)
 	}
 }
 
 // TestNewestDomainReturnsAndItsGroupEnds rolls back the canary of a newer group while the gateway
 // is stuck. The group to which the domain returns ends and is reopened, while a quota prevents the
-// deletion of its route. The canary keeps its pods until the gateway has accepted the route without
-// it.
+// deletion of the group's route. The canary keeps its pods until the gateway has accepted the route
+// without the canary.
 func TestNewestDomainReturnsAndItsGroupEnds(t *testing.T) {
 	w, route := onlyNewest(t)
 	w.rollout(group("2-x", 2, "b 2.0.0 canary 50"), group("1-x", 1, "a 1.0.0 active 100"))
@@ -122,7 +122,7 @@ func TestNewestDomainReturnsAndItsGroupEnds(t *testing.T) {
 		w.rollout(groups...)
 		for range 3 {
 			w.pass()
-			want(t, "referenced until the gateway has accepted its removal", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
+			want(t, "the canary is referenced until the gateway has accepted a route without it", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
 		}
 	}
 	w.settle()
@@ -170,9 +170,9 @@ func TestNewestDomainIsStampedByBothGroups(t *testing.T) {
 }
 
 // TestOwnStatusIsNewerThanAnOldMicroservice checks that a policy whose objects are deleted
-// recognizes an older state of the Microservice by its own status. The policy must not remove its
-// confirmations because of an older state: otherwise, the pods would be deleted at the same time as
-// their routes.
+// uses its own status to recognize an older state of the Microservice. The policy must not remove
+// its confirmations because of an older state: otherwise, the pods would be deleted at the same time
+// as the routes to these pods.
 func TestOwnStatusIsNewerThanAnOldMicroservice(t *testing.T) {
 	w := moving(t, "50")
 	w.settle()
@@ -192,7 +192,7 @@ func TestCanaryOfTheNewestGroupIsIncoming(t *testing.T) {
 }
 
 // TestNewestDomainOfAnIngress checks that nothing counts as programmed while two groups have a
-// canary, because an Ingress supports only one canary, and that the condition reports the cause.
+// canary, and that the condition reports the cause: an Ingress supports only one canary.
 func TestNewestDomainOfAnIngress(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.policy.Spec.Provider = &v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: "nginx", AnnotationPrefix: "nginx.ingress.kubernetes.io"}}
@@ -215,8 +215,8 @@ func TestNewestDomainOfAnIngress(t *testing.T) {
 	want(t, "revision", w.groupTraffic("2-x").Revision, 3)
 }
 
-// TestMovesImmediately checks that domains, listeners and routes that follow the newest group and
-// cannot move in steps are reported.
+// TestMovesImmediately checks that the policy reports domains, listeners and routes that follow the
+// newest group but cannot move in steps.
 func TestMovesImmediately(t *testing.T) {
 	steps := &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10}}}
 	listener := func(w *world) {
@@ -263,8 +263,8 @@ func TestCanaryDomainIsNotMovedBySteps(t *testing.T) {
 }
 
 // TestReserves checks that the references of a group without a confirmed revision are reported
-// before the objects are written, unless the policy has never reported and therefore may refer to
-// any release.
+// before the objects are written, unless the policy has not reported anything yet, and therefore may
+// refer to any release.
 func TestReserves(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.ready = map[string]int{"a": 1, "b": 1}
@@ -300,8 +300,8 @@ func TestReserves(t *testing.T) {
 	want(t, "for a confirmed group", more, false)
 }
 
-// TestNewestDomainIsEditedDuringAMove edits a path during a move, which requires a new route. The old
-// route continues the move until the gateway has accepted the new route.
+// TestNewestDomainIsEditedDuringAMove edits a path during a move. The edit requires a new route. The
+// old route continues the move until the gateway has accepted the new route.
 func TestNewestDomainIsEditedDuringAMove(t *testing.T) {
 	w := moving(t, "10")
 	w.settle()
@@ -409,7 +409,7 @@ func TestReplacedRouteFollowsItsMove(t *testing.T) {
 	for range 5 { // The gateway is stuck with both routes.
 		w.pass()
 		want(t, "rolled back", splitOf(w, w.routes[old]), "1.0.0=100")
-		want(t, "referenced until the gateway has accepted its removal", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
+		want(t, "the canary is referenced until the gateway has accepted a route without it", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
 	}
 	w.settle()
 	want(t, "remaining references", len(w.groupTraffic("2-x").References), 0)
@@ -417,7 +417,7 @@ func TestReplacedRouteFollowsItsMove(t *testing.T) {
 }
 
 // TestReplacedRouteLeavesTheMoveOfItsDomain checks that a domain that no longer follows the newest
-// group gives no traffic to a newer group, even while the gateway has not accepted its new
+// group gives no traffic to a newer group, even while the gateway has not accepted the domain's new
 // route.
 func TestReplacedRouteLeavesTheMoveOfItsDomain(t *testing.T) {
 	const other = "other.example.com"
@@ -445,9 +445,9 @@ func TestReplacedRouteLeavesTheMoveOfItsDomain(t *testing.T) {
 	want(t, "the old route is replaced", w.routes[old] == nil, true)
 }
 
-// TestReplacedCanaryRouteFollowsTheCanary checks that a route of a canary domain that is being
-// replaced follows the canary as its replacement does, so that clients of the domain reach no other
-// release in the meantime.
+// TestReplacedCanaryRouteFollowsTheCanary checks that, while the route of a canary domain is being
+// replaced, this route follows the canary, as the new route does, so that clients of the domain
+// reach no other release.
 func TestReplacedCanaryRouteFollowsTheCanary(t *testing.T) {
 	w := newWorld(t)
 	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: "try.example.com", Release: &v1alpha1.DomainRelease{Status: v1alpha1.DomainCanary}}, {Domain: newestHost}}
@@ -478,7 +478,7 @@ func TestReplacedCanaryRouteFollowsTheCanary(t *testing.T) {
 }
 
 // TestAcceptedBeforeTheGatewayWentIsServed checks that a route that was accepted before its Gateway was deleted
-// counts as served. Its releases stay referenced until the replacement of the route is accepted.
+// counts as served. The releases of the route stay referenced until the replacement of the route is accepted.
 func TestAcceptedBeforeTheGatewayWentIsServed(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.ready["a"], w.ready["b"] = 1, 1
@@ -493,7 +493,7 @@ func TestAcceptedBeforeTheGatewayWentIsServed(t *testing.T) {
 	want(t, "programmed", d.Programmed, false)
 	want(t, "reason", d.Reason, reasonParentNotFound)
 	if len(d.Backends) != 1 || d.Backends[0].Release != "a" {
-		t.Fatalf("backends %v, want a, which the gateway has accepted", d.Backends)
+		t.Fatalf("backends %v, want release a, whose route the gateway has accepted", d.Backends)
 	}
 	w.rollout(group("2-x", 1, "b 2.0.0 active 100"), group("1-x", 1, "a 1.0.0 active 100"))
 	for range 3 {
@@ -507,7 +507,7 @@ func TestAcceptedBeforeTheGatewayWentIsServed(t *testing.T) {
 	}
 	want(t, "split", w.split("shop.example.com"), "2.0.0=100")
 	if g := w.groupTraffic("1-x"); g.Revision == 2 || !slices.Contains(g.References, "a") {
-		t.Errorf("revision %d, references %v: no gateway has accepted the route that replaces the route of a", g.Revision, g.References)
+		t.Errorf("revision %d, references %v: no gateway has accepted the route that replaces the route to release a", g.Revision, g.References)
 	}
 	w.gateways["infra/public"] = gateway(80, "HTTP", "")
 	w.settle()

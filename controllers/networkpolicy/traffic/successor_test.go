@@ -80,7 +80,7 @@ func hostIsServed(t *testing.T, n *front) {
 // TestTwoGroupsOfOneVersionShareAHost checks that, if two groups have the same version, only one of
 // them has the host, and the other group is not blocked. The other group gets the host when the
 // first group ends or has no ready release. A route has the host at all times, and the pods of the
-// first group stay referenced until then.
+// first group stay referenced until the other group has the host.
 func TestTwoGroupsOfOneVersionShareAHost(t *testing.T) {
 	of := func(slug, name string, revision int64) v1alpha1.ReleaseGroup {
 		return group(slug, revision, name+" 3.0.0 active 100")
@@ -124,7 +124,7 @@ func TestTwoGroupsOfOneVersionShareAHost(t *testing.T) {
 				for range 3 {
 					w.pass() // The gateway does not report on the written routes.
 					if got := w.groupTraffic("3-x"); got.Revision == 5 || !slices.Contains(got.References, "a") {
-						t.Errorf("confirmed at %d with references %v, although the gateway serves a", got.Revision, got.References)
+						t.Errorf("confirmed at revision %d with references %v, although the gateway serves release a", got.Revision, got.References)
 					}
 				}
 			}
@@ -136,8 +136,8 @@ func TestTwoGroupsOfOneVersionShareAHost(t *testing.T) {
 	}
 }
 
-// releasesOfHost returns the releases to which the routes with the host route, or "" if no route
-// has the host.
+// releasesOfHost returns the releases in the backends of the routes that have the host, or "" if no
+// route has the host.
 func releasesOfHost(w *world) (out string) {
 	d := newPlanner(w.facts())
 	for _, name := range SortedKeys(d.Live) {

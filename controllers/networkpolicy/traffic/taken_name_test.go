@@ -46,7 +46,7 @@ func TestTakenNameOfAService(t *testing.T) {
 				f := n.facts()
 				now, more := Reserve(f, Plan(f))
 				if wrote := p.pass("shop", 0); wrote && i > 1 {
-					t.Errorf("reconcile %d writes the status twice (Reserve adds: %t): %s\nand back: %s", i, more, cmp.Diff(before, now), cmp.Diff(now, n.policy.Status))
+					t.Errorf("reconcile %d writes the status twice (Reserve adds references: %t): %s\nand reverts the change: %s", i, more, cmp.Diff(before, now), cmp.Diff(now, n.policy.Status))
 				}
 			}
 		})

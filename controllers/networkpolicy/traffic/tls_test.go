@@ -40,7 +40,7 @@ func encrypted(t *testing.T, provider v1alpha1.NetworkProvider, tls *v1alpha1.Do
 	return w
 }
 
-// certificates returns the DNS names of all Certificates, by name.
+// certificates returns the DNS names and the issuer of each Certificate, by the name of the Certificate.
 func (w *world) certificates() map[string]string {
 	out := map[string]string{}
 	for _, o := range w.others {
@@ -51,7 +51,7 @@ func (w *world) certificates() map[string]string {
 	return out
 }
 
-// sets returns the hosts of all ListenerSets, with their Secrets.
+// sets returns the port, the Secret and the Gateway of each host of a ListenerSet.
 func (w *world) sets() map[string]string {
 	out := map[string]string{}
 	for _, o := range w.others {
@@ -82,8 +82,9 @@ func same[T any](t *testing.T, what string, got, want T) {
 	}
 }
 
-// TestOwnListeners checks that each host has its own listener, and each group has the certificate
-// from its template. The listener and the certificate are deleted with the group, after its routes.
+// TestOwnListeners checks that each host has its own listener, and that each group has its own
+// certificate if the name of the Secret is a template. When a group closes, its listener and its
+// certificate are deleted after its routes.
 func TestOwnListeners(t *testing.T) {
 	w := encrypted(t, byGateway, ownListener("{{.ReleaseGroupName}}-tls"))
 	w.settle()
@@ -213,7 +214,7 @@ func TestSecretServesUntilTheNextHasACertificate(t *testing.T) {
 }
 
 // TestSecretOfANewerGroup checks that a domain that moves to a newer group with another Secret
-// keeps its certificate in the meantime.
+// keeps its certificate until the certificate in the other Secret is ready.
 func TestSecretOfANewerGroup(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.ready["a"] = 1
@@ -300,8 +301,8 @@ func TestKindOfTLSMissing(t *testing.T) {
 	}
 }
 
-// TestPreviousListenerSets checks that ListenerSets are written under their previous name if the
-// API server serves only that kind.
+// TestPreviousListenerSets checks that ListenerSets are written with their previous kind,
+// XListenerSet, if the API server serves only this kind.
 func TestPreviousListenerSets(t *testing.T) {
 	w := encrypted(t, byGateway, ownListener("shop-tls"))
 	w.served = map[string]providers.Served{"ListenerSet": {Group: "gateway.networking.x-k8s.io", Kind: "XListenerSet", Version: "v1alpha1"}}
@@ -321,7 +322,8 @@ func TestPreviousListenerSets(t *testing.T) {
 }
 
 // TestOwnListenerTakesOver checks that a domain that gets its own listener is served by the
-// previous listener until the certificate of the new listener exists, and vice versa.
+// previous listener until the certificate of the new listener exists. If the domain no longer has
+// its own listener, this listener stays while routes refer to it.
 func TestOwnListenerTakesOver(t *testing.T) {
 	w := encrypted(t, byGateway, nil)
 	w.settle()
@@ -338,7 +340,7 @@ func TestOwnListenerTakesOver(t *testing.T) {
 	}
 	want(t, "routes attached to the Gateway", toGateway(), 2)
 	want(t, "routes", len(w.routes), 4)
-	// Both routes follow decisions in the meantime, such as an abort.
+	// In the meantime, both routes follow decisions, such as an abort.
 	w.rollout(group("2-x", 1, "c 2.0.0 active 100"), group("1-x", 2, "b 1.1.0 error 0", "a 1.0.0 active 100"))
 	w.settle()
 	want(t, "split", w.split(firstHost), "1.0.0=100 1.0.0=100")
@@ -356,8 +358,8 @@ func TestOwnListenerTakesOver(t *testing.T) {
 	want(t, "remaining objects", len(w.others), 0)
 }
 
-// TestListenerSetRefused checks that the message about a Gateway that does not accept ListenerSets
-// contains the Gateway and the fix.
+// TestListenerSetRefused checks that, if a Gateway does not accept ListenerSets, the message states
+// the fix.
 func TestListenerSetRefused(t *testing.T) {
 	w := encrypted(t, byGateway, ownListener("shop-tls"))
 	w.pass()
@@ -375,8 +377,8 @@ func TestListenerSetRefused(t *testing.T) {
 	}
 }
 
-// TestContradictoryTLS checks that the second of two contradictory entries is rejected, and the
-// first one applies.
+// TestContradictoryTLS checks that the second of two contradictory entries is rejected, and that the
+// first entry applies.
 func TestContradictoryTLS(t *testing.T) {
 	for name, tc := range map[string]struct {
 		second v1alpha1.Domain

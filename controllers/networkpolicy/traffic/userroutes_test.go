@@ -13,8 +13,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// usersRoute is a user-managed route with two named rules with filters. One rule has a field that
-// no Go type of the project contains.
+// usersRoute is a user-managed route with two named rules. One of these rules has a filter, and a
+// field that no Go type of the project contains.
 const usersRoute = `
 apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
@@ -193,7 +193,7 @@ func TestDeletedPolicyTakesNoFurtherRule(t *testing.T) {
 
 func (w *world) ref() *v1alpha1.RouteReference { return w.policy.Spec.Provider.RouteRef }
 
-// rival adds an older policy with these rules of the route.
+// rival adds an older policy that names these rules of the route.
 func (w *world) rival(rules ...string) {
 	p := w.policy.DeepCopy()
 	p.Name, p.UID = "older", "older"
@@ -225,7 +225,7 @@ func TestOlderPolicyGetsTheRule(t *testing.T) {
 }
 
 // TestRuleTakenFromAYoungerPolicy checks that a policy that takes a rule from a younger policy
-// also gets the stored original backendRefs.
+// also gets the original backendRefs that the younger policy has stored.
 func TestRuleTakenFromAYoungerPolicy(t *testing.T) {
 	w := borrowing(t, "main")
 	w.annotate("hlnr.io/rules.younger", `{"group":"1-x","revision":1,"ledger":"shop-uid/1","before":{"main":[{"name":"users-first","port":80,"weight":1}],"static":null}}`)
@@ -258,7 +258,8 @@ func TestRouteIsReportedBeforeItIsWritten(t *testing.T) {
 }
 
 // TestAUsersRouteTakesOverFromManagedRoutes checks that a host always has a route during a switch
-// between providers, and that both routes have the same targets in the meantime.
+// between managed routes and a user-managed route, and that the routes have the same targets during
+// the switch.
 func TestAUsersRouteTakesOverFromManagedRoutes(t *testing.T) {
 	w := borrowing(t, "main")
 	ref := w.policy.Spec.Provider
@@ -347,7 +348,8 @@ func TestARuleThatIsRenamedOrCopied(t *testing.T) {
 		edit  func([]any) []any
 		// names contains the rule names in the policy after the edit; nil means no change.
 		names []string
-		// aborted and left are the backends of the rules after an abort, and at the end.
+		// aborted contains the backends of the rules after an abort, and left contains the backends at the
+		// end.
 		aborted, left, ready string
 	}{
 		"renamed": {[]string{"main"}, rename(1, "primary"), nil,

@@ -39,31 +39,31 @@ type world struct {
 	ms       *v1alpha1.Microservice
 	services map[string]*corev1.Service
 	routes   map[string]*gatewayv1.HTTPRoute
-	// others contains the objects of routes that are not HTTPRoutes.
+	// others contains the written objects that are neither Services nor HTTPRoutes.
 	others map[string]resources.Object
 	// users contains the user-managed routes, by the names that providers.UserRoute returns. older
 	// contains the older policies that use one of these routes.
 	users map[string]*unstructured.Unstructured
 	older []*v1alpha1.NetworkPolicy
 	// lacks contains the kinds that the API server does not serve. served contains the version and
-	// channel of kinds that it does not serve in the newest version.
+	// channel of the kinds that the API server does not serve in the newest version.
 	lacks   map[string]bool
 	served  map[string]providers.Served
 	written map[string]time.Time
-	// ready is the number of ready pods, by release; a release without an entry has none.
+	// ready is the number of ready pods, by release; a release without an entry has no ready pods.
 	ready    map[string]int
 	gateways map[string]*gatewayv1.Gateway
 	// classes contains the existing IngressClasses.
 	classes map[string]bool
-	// uncertain contains the Certificates that are not ready, with the reason.
+	// uncertain contains the reasons why Certificates are not ready, by the name of the Certificate.
 	uncertain map[string]string
 	claims    []Claim
 	owned     *Ownership
 	// probed contains the results of probes.
 	probed  map[providers.Probe]providers.Probed
 	foreign map[string]bool
-	// stepwise ends a reconcile with the write of Reserve, as in the controller, so that other controllers
-	// run before the next reconcile.
+	// stepwise reports whether a reconcile ends with the write of Reserve, as in the controller, so that
+	// other controllers run before the next reconcile.
 	stepwise bool
 	// full reports whether a quota prevents the creation of Services. The quota may be raised
 	// later.
@@ -82,9 +82,9 @@ type world struct {
 	shared *snapshot
 }
 
-// snapshot contains the views of providers for the objects of a world, until an object changes. The
-// objects of a world are replaced instead of changed, so that equal pointers mean equal objects.
-// The result is shared and must not be changed.
+// snapshot contains the views of providers for the objects of a world. It is valid until an object
+// changes. The objects of a world are replaced instead of changed, so that equal pointers mean equal
+// objects. A snapshot is shared and must not be changed.
 type snapshot struct {
 	policy   *v1alpha1.NetworkPolicy
 	services map[string]*corev1.Service
@@ -98,7 +98,7 @@ type snapshot struct {
 	number, checked int
 }
 
-// current reports whether a world still has the same objects.
+// current reports whether a world still has the objects of the snapshot.
 func (s *snapshot) current(w *world) bool {
 	return s.seen != nil && s.policy == w.policy && maps.Equal(s.services, w.services) && maps.Equal(s.routes, w.routes) &&
 		maps.Equal(s.others, w.others) && maps.Equal(s.gateways, w.gateways) && maps.Equal(s.users, w.users)
@@ -282,7 +282,7 @@ func (w *world) input(policy *v1alpha1.NetworkPolicy) providers.Input {
 }
 
 // pass runs one reconcile of the controller. If this reconcile only reserves references, pass runs
-// another one.
+// another reconcile, unless stepwise is set.
 func (w *world) pass() (*Decision, v1alpha1.NetworkPolicyStatus) {
 	w.t.Helper()
 	f := w.facts()
@@ -822,8 +822,8 @@ func providersOf(f *Observed) []string {
 	return slices.Compact(out)
 }
 
-// splitOfEntry returns the split of a provider's live route that serves a host, or the listener
-// that represents the host.
+// splitOfEntry returns the split of a provider's live route that serves a host or the listener that
+// represents the host.
 func splitOfEntry(f *Observed, entry, provider string) string {
 	var parts []string
 	names := []string{}

@@ -30,7 +30,7 @@ func main() {
 			os.Exit(1)
 		}
 	default:
-		fmt.Fprintf(os.Stderr, "apiserver: %q is not a component: call it by the name kube-apiserver, kube-controller-manager or kubectl\n", name)
+		fmt.Fprintf(os.Stderr, "apiserver: %q is not a component: run this program as kube-apiserver, kube-controller-manager or kubectl\n", name)
 		os.Exit(2)
 	}
 }

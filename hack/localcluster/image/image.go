@@ -32,8 +32,8 @@ var caCertificates = []string{
 
 // Spec describes an image.
 type Spec struct {
-	// Binary is the path of the static binary, which becomes /NAME in the image, where NAME is the last
-	// element of the path. It is required.
+	// Binary is the path of the static binary. It is required. In the image, the path of the binary is /NAME,
+	// where NAME is the last element of Binary.
 	Binary string
 	// Entrypoint is the command of the image. Defaults to the binary.
 	Entrypoint []string
@@ -45,7 +45,7 @@ type Spec struct {
 	Annotations map[string]string
 	// Platform is OS/ARCHITECTURE[/VARIANT]. Defaults to linux/amd64.
 	Platform string
-	// User is the numeric user, or USER:GROUP. Defaults to 65532.
+	// User is the numeric user ID, or USER:GROUP. Defaults to 65532.
 	User string
 	// CACerts adds this system's trusted certificate bundle.
 	CACerts bool

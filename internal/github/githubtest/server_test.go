@@ -42,7 +42,7 @@ func ask(t *testing.T, s *Server, method, path, body string, headers ...string) 
 	return w.Result()
 }
 
-// TestReference checks that each part of the reference contains the URL of its page.
+// TestReference checks that each part of the reference contains the URL of its page in GitHub's documentation.
 func TestReference(t *testing.T) {
 	b, err := readReference()
 	if err != nil {
@@ -299,10 +299,10 @@ func TestMergesAreLate(t *testing.T) {
 		t.Errorf("merge %v after a push, want the previous one: %v", got, first)
 	}
 	if got := single(); got != first {
-		t.Errorf("merge %v in the answer that creates the next one, want %v", got, first)
+		t.Errorf("merge %v in the answer that creates the next merge, want %v", got, first)
 	}
 	if got := list(); got == first || got != single() {
-		t.Errorf("merge %v after the pull request was read, want one other than %v", got, first)
+		t.Errorf("merge %v after the pull request was read, want a merge other than %v", got, first)
 	}
 	r.Edit(n, "edited", func(p *PullRequest) { p.MergeCommitSHA = "" })
 	if got := list(); got != nil {

@@ -71,7 +71,7 @@ func TestTexts(t *testing.T) {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(string(want), got); diff != "" {
-			t.Errorf("%s changed (-update writes it, if it should):\n%s", path, diff)
+			t.Errorf("%s changed (if the change is correct, write the file with -update):\n%s", path, diff)
 		}
 	}
 }
@@ -133,7 +133,7 @@ func stripped(text string) string {
 	return trailing.ReplaceAllString(b.String(), "\n")
 }
 
-// TestASCII checks that the output contains only ASCII without Unicode, and no colors without Color.
+// TestASCII checks that the output contains only ASCII if the option Unicode is not set, and no colors if the option Color is not set.
 func TestASCII(t *testing.T) {
 	t.Parallel()
 	for _, s := range viewtest.Stories() {

@@ -52,7 +52,7 @@ func TestWeights(t *testing.T) {
 		t.Error(diff)
 	}
 	if diff := cmp.Diff(want[:2], text(first)); diff != "" {
-		t.Errorf("the points that a reader has were changed: %s", diff)
+		t.Errorf("the points that were returned before have changed: %s", diff)
 	}
 	for i := range 500 {
 		w.Observe(rolling(int32(i%100)), begin.Add(time.Hour+time.Duration(i)*time.Second))

@@ -24,7 +24,8 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// server replaces the API server. It allows the permissions in may, given as "user verb resource namespace" with "*" for all namespaces.
+// server replaces the API server. It allows the permissions that the field "may" lists in the form "user verb resource namespace", with "*" for all
+// namespaces.
 type server struct {
 	mu    sync.Mutex
 	may   []string
@@ -48,7 +49,7 @@ func (s *server) review(ctx context.Context, r *authorizationv1.SubjectAccessRev
 	q := fmt.Sprintf("%s %s %s ", r.Spec.User, x.Verb, x.Resource)
 	s.asked = append(s.asked, q+x.Namespace)
 	if !slices.Contains(r.Spec.Groups, authenticated) {
-		return errors.New("no group of all users")
+		return errors.New("the group of all users is missing")
 	}
 	r.Status.Allowed = slices.Contains(s.may, q+"*") || x.Namespace != "" && slices.Contains(s.may, q+x.Namespace)
 	return s.down
@@ -73,8 +74,8 @@ func start(may ...string) (*Access, *server, *clocktesting.FakeClock) {
 
 var ana = web.Reader{User: "ana", Groups: []string{"team", "ops"}}
 
-// TestAges checks that an answer is used for a few seconds, that a withdrawn permission ends, and that permissions remain for several minutes
-// during an outage.
+// TestAges checks that an answer is used for a few seconds, that the withdrawal of a permission takes effect after that, and that permissions remain
+// for several minutes during an outage.
 func TestAges(t *testing.T) {
 	t.Parallel()
 	a, s, c := start("ana list pods shop")
@@ -111,7 +112,7 @@ func TestAges(t *testing.T) {
 	c.Step(pause)
 	want("recovered", true, 8, false)
 	if got, err := a.Allowed(t.Context(), web.Reader{User: "ana", Groups: []string{"team\x00ops"}}, "shop", "list", "", "pods"); err != nil || !got || s.count() != 9 {
-		t.Errorf("groups that read the same: %t, %v, %d questions", got, err, s.count())
+		t.Errorf("groups whose joined names are equal: %t, %v, %d questions", got, err, s.count())
 	}
 }
 
@@ -263,8 +264,8 @@ func TestScopeOutage(t *testing.T) {
 	}
 }
 
-// TestScopeOfNewNamespaces checks that only the objects of a namespace are hidden if the namespace was created shortly before an outage and there are no
-// answers for it.
+// TestScopeOfNewNamespaces covers a namespace that was created shortly before an outage, so that there are no answers for this namespace yet. The test
+// checks that only the objects of this namespace are hidden.
 func TestScopeOfNewNamespaces(t *testing.T) {
 	t.Parallel()
 	a, s, c := start(everything("ana", "shop")...)

@@ -134,7 +134,7 @@ func TestSeal(t *testing.T) {
 		"empty":        func() error { return a.open("session", "", &s) },
 	} {
 		if open() == nil {
-			t.Errorf("%s opens", name)
+			t.Errorf("%s: the cookie can be opened", name)
 		}
 	}
 	if _, err := newSealer([]byte("short")); err == nil {
@@ -142,7 +142,7 @@ func TestSeal(t *testing.T) {
 	}
 }
 
-// FuzzOpen checks that no cookie of a browser causes a panic or can be opened.
+// FuzzOpen checks that no cookie that was sealed without the key causes a panic or can be opened.
 func FuzzOpen(f *testing.F) {
 	s, err := newSealer([]byte(strings.Repeat("k", KeyLength)))
 	if err != nil {
@@ -153,7 +153,7 @@ func FuzzOpen(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		var into session
 		if s.open("session", text, &into) == nil {
-			t.Error("opened")
+			t.Error("the cookie was opened")
 		}
 	})
 }

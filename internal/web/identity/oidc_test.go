@@ -300,7 +300,7 @@ func TestForgedCallback(t *testing.T) {
 	s.want("/login/callback/other", 404, "no such page")
 }
 
-// TestProviderDown checks that the page reports a provider that does not respond and tries again, and that existing sessions remain valid.
+// TestProviderDown checks that, if the provider does not respond, the page reports this and tries again, and that existing sessions remain valid.
 func TestProviderDown(t *testing.T) {
 	t.Parallel()
 	s := open(t, nil)
@@ -321,7 +321,7 @@ func TestProviderDown(t *testing.T) {
 	s.want("/", 403, "The identity provider rejected the login: access_denied")
 }
 
-// TestManyTabs checks that tabs that log in at the same time do not affect each other, and that their cookies are limited.
+// TestManyTabs checks that tabs that log in at the same time do not affect each other, and that the number of their cookies is limited.
 func TestManyTabs(t *testing.T) {
 	t.Parallel()
 	s := open(t, nil)

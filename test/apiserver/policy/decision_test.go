@@ -75,10 +75,10 @@ func TestDecision(t *testing.T) {
 	adopt := `"decision": {"action": "Adopt", "id": "1"}`
 	signed := func(by string) string { return `"metadata": {"annotations": {"hlnr.io/decided-by": "` + by + `"}}` }
 	for name, test := range map[string]struct {
-		// before is a decision of another user.
+		// before is a decision by another user.
 		before string
 		patch  string
-		// refused is part of the message. It is empty if the change is allowed.
+		// refused is a part of the expected message, and is empty if the change is allowed.
 		refused string
 	}{
 		"a signed decision":                        {patch: `{` + signed(alice) + `, "spec": {` + adopt + `}}`},
@@ -187,7 +187,7 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-// bind binds a role to a user with its name, in a namespace.
+// bind creates a RoleBinding in a namespace that grants a role to the user with the same name as the role.
 func bind(t *testing.T, namespace, role string) {
 	t.Helper()
 	binding := &rbacv1.RoleBinding{
@@ -200,7 +200,7 @@ func bind(t *testing.T, namespace, role string) {
 	}
 }
 
-// TestDecisionByKubectl checks the command in the documentation.
+// TestDecisionByKubectl checks the kubectl command that the documentation shows for a decision.
 func TestDecisionByKubectl(t *testing.T) {
 	t.Parallel()
 	made := release(t, env.Namespace(t), nil)
@@ -278,8 +278,9 @@ func TestReleasesAreDeleted(t *testing.T) {
 	t.Run("orphaned by its owner", func(t *testing.T) {
 		t.Parallel()
 		owner, made := owned(t, env.Namespace(t))
-		// The garbage collector deletes objects that it learned of after the deletion of the owner. It receives
-		// releases in the order of their creation.
+		// The garbage collector would delete a release that it receives only after the deletion of its owner. It
+		// receives releases in the order of their creation, so it has received this release when the later
+		// release is deleted.
 		later := release(t, made.Namespace, func(r *hlnr.VersionedMicroservice) {
 			r.Name = "of-no-one"
 			r.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "unknown", UID: "unknown"}}
@@ -290,7 +291,7 @@ func TestReleasesAreDeleted(t *testing.T) {
 		}
 		gone(t, owner)
 		if err := env.Client.Get(t.Context(), client.ObjectKeyFromObject(made), made); err != nil || len(made.OwnerReferences) > 0 {
-			t.Errorf("orphaned release: owners %v, %v, want one without owners", made.OwnerReferences, err)
+			t.Errorf("orphaned release: owners %v, %v, want a release without owners", made.OwnerReferences, err)
 		}
 	})
 	t.Run("by a user, in the foreground", func(t *testing.T) {
@@ -319,7 +320,7 @@ func TestReleasesAreDeleted(t *testing.T) {
 	})
 }
 
-// TestPoliciesAreTyped checks that the server reports no warnings about the expressions.
+// TestPoliciesAreTyped checks that the server reports no warnings about the expressions of the policies.
 func TestPoliciesAreTyped(t *testing.T) {
 	t.Parallel()
 	await.Nil(t, func(ctx context.Context) error {
@@ -398,7 +399,7 @@ func installRoles(t *testing.T) {
 }
 
 // TestDefaultIsAccepted checks that a user can install all objects in config/default, and that the manager's
-// pods comply with the "restricted" level of the namespace.
+// pods comply with the namespace's Pod Security level, "restricted".
 func TestDefaultIsAccepted(t *testing.T) {
 	dir := filepath.Join(apiserver.Root(t), "config", "default")
 	for _, args := range [][]string{{"apply", "-k", dir}, {"apply", "-k", dir}} {
@@ -407,7 +408,7 @@ func TestDefaultIsAccepted(t *testing.T) {
 			t.Fatalf("%v\n%s", err, out)
 		}
 		if strings.Contains(out, "would violate PodSecurity") {
-			t.Errorf("the manager's pods violate the level of the namespace:\n%s", out)
+			t.Errorf("the manager's pods violate the Pod Security level of the namespace:\n%s", out)
 		}
 	}
 	env.PlayKubelet(t, "heighliner-system", nil)
@@ -424,7 +425,7 @@ func TestDefaultIsAccepted(t *testing.T) {
 }
 
 // TestManagerFollowsTheNamespace checks that the policy in config/default contains the ServiceAccount that
-// config/default creates, and that the list of domains is in its namespace.
+// config/default creates, and that the list of domains is in the namespace of this ServiceAccount.
 func TestManagerFollowsTheNamespace(t *testing.T) {
 	out, err := env.Kubectl(t, "", "kustomize", filepath.Join(apiserver.Root(t), "config", "default"))
 	if err != nil {
@@ -440,12 +441,12 @@ func TestManagerFollowsTheNamespace(t *testing.T) {
 		case "ServiceAccount":
 			accounts++
 			if user := "system:serviceaccount:" + object.GetNamespace() + ":" + object.GetName(); user != apiserver.ManagerUser {
-				t.Errorf("the manager is %s, want %s", user, apiserver.ManagerUser)
+				t.Errorf("the manager's user is %s, want %s", user, apiserver.ManagerUser)
 			}
 		case "ValidatingAdmissionPolicyBinding":
 			list, found, err := unstructured.NestedString(object.Object, "spec", "paramRef", "namespace")
 			if err != nil || found && "system:serviceaccount:"+list+":heighliner" != apiserver.ManagerUser {
-				t.Errorf("binding %q reads its list in namespace %q (%v), want the manager's", object.GetName(), list, err)
+				t.Errorf("binding %q reads its list in namespace %q (%v), want the manager's namespace", object.GetName(), list, err)
 			}
 		case "ValidatingAdmissionPolicy":
 			if object.GetName() != "decisions.hlnr.io" {

@@ -21,7 +21,7 @@ import (
 
 const domainsPolicy = "domains.hlnr.io"
 
-// withName replaces $NS in a text by the name of the namespace of a test.
+// withName replaces $NS in a text with the name of a test's namespace.
 func withName(text, namespace string) string { return strings.ReplaceAll(text, "$NS", namespace) }
 
 // owned creates a namespace with its own list of domains, and waits until the policy uses the list for the domains of
@@ -57,7 +57,7 @@ func owned(t *testing.T, labels map[string]string, list *corev1.ConfigMap) (*cor
 		case err == nil:
 			return fmt.Errorf("the policy is not yet enforced in namespace %q", namespace.Name)
 		case !strings.Contains(err.Error(), "ConfigMap "+namespace.Name+"/"):
-			return fmt.Errorf("the policy does not yet read its list: %w", err)
+			return fmt.Errorf("the policy does not yet read the list of the namespace: %w", err)
 		}
 		return nil
 	})
@@ -92,7 +92,7 @@ func routes(namespace string, hosts ...string) *hlnr.NetworkPolicy {
 	return policy
 }
 
-// known inserts the values that are known when a domain is written.
+// known replaces the template fields whose values are known when a domain is written.
 func known(domain, namespace string) string {
 	for field, value := range map[string]string{"Name": "shop", "Microservice": "shop", "Namespace": namespace} {
 		for _, form := range []string{"{{.%s}}", "{{ .%s }}", "{{ .%s}}", "{{.%s }}"} {
@@ -102,7 +102,7 @@ func known(domain, namespace string) string {
 	return domain
 }
 
-// TestDomains checks which domains the policy allows, and that internal/allowedhosts agrees.
+// TestDomains checks which domains the policy allows, and that internal/allowedhosts allows the same domains.
 func TestDomains(t *testing.T) {
 	t.Parallel()
 	list := &corev1.ConfigMap{Data: map[string]string{
@@ -178,16 +178,16 @@ func TestDomains(t *testing.T) {
 		})
 	}
 
-	// The message contains the first rejected domain, whatever its position.
+	// The message contains the first rejected domain, regardless of its position.
 	err = env.Client.Create(t.Context(), routes(namespace.Name, "www.example.com", "a.net", "a.org"), client.DryRunAll)
 	check(t, err, "'a.net' is not allowed")
 
-	// A generated name is known, too.
+	// A name that the server generates is also known when a domain is written.
 	generated := routes(namespace.Name, "{{.Name}}.shop.example.com")
 	generated.Name, generated.GenerateName = "", "shop-"
 	check(t, env.Client.Create(t.Context(), generated, client.DryRunAll), "")
 
-	// Both must agree on random combinations of words.
+	// The policy and internal/allowedhosts must agree on random combinations of words.
 	words := []string{"www", "admin", "shop", "free", "preview", "other", "example", "com", "*", "pr-", "-x", "{{.ReleaseGroupName}}", "{{.Version}}", "{{.Name}}"}
 	tails := []string{".free.example.com", ".shop.example.com", ".example.com", ".other.example.com", ""}
 	random := rand.New(rand.NewPCG(1, 2))
@@ -212,17 +212,17 @@ func TestDomains(t *testing.T) {
 		verdicts[err == nil]++
 	}
 	if verdicts[true] < 30 || verdicts[false] < 30 {
-		t.Errorf("results = %v, want both results", verdicts)
+		t.Errorf("results = %v, want at least 30 domains with each result", verdicts)
 	}
 }
 
-// TestDomainsList checks that an invalid list rejects every domain, and that the policy and internal/allowedhosts report the
-// position of the error.
+// TestDomainsList checks that the policy and internal/allowedhosts agree on which lists are valid. An invalid list
+// rejects every domain, and the policy reports the position of the error.
 func TestDomainsList(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		list    corev1.ConfigMap
-		refused string // Part of both messages. It is empty if the list is valid.
+		refused string // A part of the policy's message; empty if the list is valid and allows the domain.
 	}{
 		"nothing":                   {list: corev1.ConfigMap{}, refused: "not allowed"},
 		"a host":                    {list: data("$NS", "a.example.com")},
@@ -320,8 +320,8 @@ func TestDomainsOfChanges(t *testing.T) {
 	}
 }
 
-// TestDomainsWithInvalidList checks that, while the list of domains is invalid, new domains are rejected, but not other
-// changes to a policy, such as the removal of its finalizer.
+// TestDomainsWithInvalidList checks that, while the list of domains is invalid, new domains are rejected, and other
+// changes to a policy, such as the removal of its finalizer, are allowed.
 func TestDomainsWithInvalidList(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -450,8 +450,8 @@ func TestDomainsAtMost(t *testing.T) {
 	}
 }
 
-// TestDomainsAsShipped checks the installed policy. In every namespace it allows everything until the list exists, and
-// then rejects domains by default. Its expressions have no type errors.
+// TestDomainsAsShipped checks the installed policy. In every namespace, the policy allows every domain until the list
+// of domains exists, and then rejects domains that the list does not contain.
 func TestDomainsAsShipped(t *testing.T) {
 	ctx := t.Context()
 	system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "heighliner-system"}}

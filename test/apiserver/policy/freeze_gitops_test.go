@@ -13,8 +13,9 @@ import (
 )
 
 // TestFreezeAndGitOps checks that a tool that applies a Freeze from Git, signed with its own name, can apply
-// the same manifest again after a user has added an exception for a hotfix. The tool and the user both follow
-// the documentation. Otherwise, each sync that includes the Freeze would fail until the exception is removed.
+// the same manifest again after a user has added an exception for a hotfix. If the tool could not do this,
+// each sync that includes the Freeze would fail until the exception is removed. The tool and the user both
+// follow the documentation.
 func TestFreezeAndGitOps(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
@@ -33,7 +34,7 @@ func TestFreezeAndGitOps(t *testing.T) {
 	check(t, apply(tool), "")
 	check(t, apply(tool), "")
 
-	// This is the hotfix from the guide, as with kubectl edit.
+	// The user adds the exception from the guide, in the same way as kubectl edit.
 	exception := `{"metadata": {"annotations": {"hlnr.io/decided-by": "alice@example.com"}}, "spec": {"exceptions": [{"name": "cart", "reason": "hotfix 1.4.4"}]}}`
 	check(t, env.As(t, alice, masters).Patch(t.Context(), newFreeze(namespace, ""), client.RawPatch(types.MergePatchType, []byte(exception)), client.FieldOwner("kubectl-edit")), "")
 

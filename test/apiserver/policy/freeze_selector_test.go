@@ -59,8 +59,9 @@ func relabel(t *testing.T, labels map[string]string) client.Patch {
 	return client.RawPatch(types.JSONPatchType, in)
 }
 
-// refusesProbe waits until the API server has read all freezes that have the same kind as last. It reads them
-// in the order of their creation.
+// refusesProbe creates a freeze, which must be the last freeze of its kind, and waits until the API server has
+// read it. The API server reads the freezes of a kind in the order of their creation, so it has then read all
+// freezes of this kind.
 func refusesProbe(t *testing.T, user, namespace string, last client.Object) {
 	t.Helper()
 	probe := newMicroservice(t, namespace, "probe", map[string]string{"probe": namespace})
@@ -68,7 +69,7 @@ func refusesProbe(t *testing.T, user, namespace string, last client.Object) {
 	await.Nil(t, func(ctx context.Context) error {
 		err := env.As(t, user).Patch(ctx, probe, relabel(t, nil), client.DryRunAll)
 		if !apierrors.IsForbidden(err) {
-			return fmt.Errorf("the labels of the probe may be changed: %w", err)
+			return fmt.Errorf("the labels of the probe can still be changed: %w", err)
 		}
 		return nil
 	})
@@ -80,7 +81,7 @@ func probeRules(namespace string) hlnr.FreezeRules {
 
 // TestLabelsKeepAFreeze checks, for a Freeze and a ClusterFreeze, that a user without permissions for freezes
 // can change labels, unless the freeze would then no longer select the Microservice. The expected
-// result is the manager's selection.
+// results follow from the code with which the manager selects Microservices.
 func TestLabelsKeepAFreeze(t *testing.T) {
 	t.Parallel()
 	installRoles(t)
@@ -130,7 +131,7 @@ func TestLabelsKeepAFreeze(t *testing.T) {
 					}
 					check(t, env.As(t, dev).Patch(t.Context(), ms.DeepCopy(), relabel(t, after), client.DryRunAll), refused)
 					if t.Failed() {
-						t.Fatalf("from %v to %v", before, after)
+						t.Fatalf("unexpected result of a change of the labels from %v to %v", before, after)
 					}
 				}
 			}
@@ -138,8 +139,9 @@ func TestLabelsKeepAFreeze(t *testing.T) {
 	}
 }
 
-// TestLabelsKeepAFreezeOfOthers checks who may change labels during a freeze. If there is an exception, or if
-// the freeze is in another namespace or not in effect, users who may edit a Microservice are not restricted.
+// TestLabelsKeepAFreezeOfOthers checks who may change labels during a freeze. If the freeze has an exception
+// for the Microservice, applies to other namespaces, or is not in effect, users who may edit the Microservice
+// may change its labels.
 func TestLabelsKeepAFreezeOfOthers(t *testing.T) {
 	t.Parallel()
 	installRoles(t)

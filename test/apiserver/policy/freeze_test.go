@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/test/apiserver"
 )
 
-// newFreeze returns a Freeze that a user signs. If by is empty, it has no signature.
+// newFreeze returns a Freeze with the signature of the user by. If by is empty, the Freeze has no signature.
 func newFreeze(namespace, by string) *hlnr.Freeze {
 	end := metav1.NewTime(time.Now().Add(time.Hour))
 	f := &hlnr.Freeze{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "fair"}}

@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// TestPinNamesItsAuthor checks that the author of a pin is the user who sets or changes it, or is empty.
+// TestPinNamesItsAuthor checks that the author of a pin is either the user who sets or changes the pin, or empty.
 func TestPinNamesItsAuthor(t *testing.T) {
 	t.Parallel()
 	const refused = "set author.name to 'alice@example.com' in spec.updateStrategy.manual, or remove author there"
@@ -43,7 +43,7 @@ func TestPinNamesItsAuthor(t *testing.T) {
 		"a second pin by another user":        {before: bobs, patch: `{"groups": [` + group("2.x", "2.0.0", "bob") + `, ` + group("1.x", "1.0.0", "bob") + `]}`, refused: refused},
 		"another pin by another user":         {before: bobs, patch: `{"groups": [` + group("2.x", "2.0.1", "bob") + `]}`, refused: refused},
 		"another choice, for all groups":      {before: bobs, patch: `{"semVer": {"version": "1.0.1"}, ` + author("bob", "1.0.1") + `}`, refused: refused},
-		"a change that keeps the author":      {before: bobs, patch: `{"semVer": {"version": "1.0.1"}}`}, // The author is not shown for this change.
+		"a change that keeps the author":      {before: bobs, patch: `{"semVer": {"version": "1.0.1"}}`}, // The author is not shown, because author.pinned is another version.
 		"another reason":                      {before: bobs, patch: `{"reason": "a holiday"}`},
 		"another time zone":                   {before: bobs, patch: `{"expireTime": "2030-01-31T18:00:00Z"}`},
 		"another author, for all groups":      {before: bobs, patch: `{"author": {"name": "carol"}}`, refused: refused},

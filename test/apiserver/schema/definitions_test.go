@@ -52,8 +52,8 @@ func TestDefinitionsAreApplied(t *testing.T) {
 	}
 }
 
-// TestOwnFieldsAreExplained checks that each of Heighliner's fields has a description that begins with the
-// field's name, for kubectl explain.
+// TestOwnFieldsAreExplained checks that each of Heighliner's fields has a description, which kubectl explain
+// shows, and that the description begins with the field's name.
 func TestOwnFieldsAreExplained(t *testing.T) {
 	for kind, definition := range definitions(t) {
 		walk("", schemaOf(definition), func(path string, schema *apiextensionsv1.JSONSchemaProps) {
@@ -103,8 +103,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestTemplateIsStripped checks that nothing below a field of another API, such as the pod template, has a description,
-// and that only keys of list maps have a default.
+// TestTemplateIsStripped checks that no field below a field whose type belongs to another API, such as the pod template,
+// has a description, and that only the keys of list maps among these fields have a default.
 func TestTemplateIsStripped(t *testing.T) {
 	var check func(t *testing.T, path string, keys []string, schema *apiextensionsv1.JSONSchemaProps)
 	defaults := map[string]bool{}
@@ -151,9 +151,9 @@ func TestTemplateIsStripped(t *testing.T) {
 	}
 }
 
-// TestDefaultsAreScalarsOutsideLists checks that defaults are scalars outside lists, because GitOps tools
-// report defaults inside list items as drift. Empty objects are an exception, because the defaults of their
-// fields would not apply otherwise.
+// TestDefaultsAreScalarsOutsideLists checks that all defaults are scalars, and that no field inside a list has
+// a default, because GitOps tools report defaults inside list items as drift. A default may also be an empty
+// object, because the defaults of the object's fields would not apply otherwise.
 func TestDefaultsAreScalarsOutsideLists(t *testing.T) {
 	for kind, definition := range definitions(t) {
 		walk("", schemaOf(definition), func(path string, schema *apiextensionsv1.JSONSchemaProps) {
@@ -302,8 +302,8 @@ func TestReleasesAreSelectedByField(t *testing.T) {
 	}
 }
 
-// TestUnknownFieldsAreRefused checks that kubectl rejects unknown fields of hlnr.io and fields below the
-// template, both client-side and server-side.
+// TestUnknownFieldsAreRefused checks that both client-side and server-side kubectl apply reject unknown fields
+// in objects of hlnr.io, including unknown fields below the template.
 func TestUnknownFieldsAreRefused(t *testing.T) {
 	typos := map[string]struct{ kind, patch, field string }{
 		"own field":      {"ImagePolicy", `spec: {intervall: 5m}`, "spec.intervall"},
@@ -434,7 +434,7 @@ spec: {template: {spec: {containers: [{name: proxy}, {name: web}]}}}`
 	}
 	set(int64(1), "status", "observedGeneration")
 	if err := env.Client.Status().Update(t.Context(), ms); err != nil {
-		t.Errorf("write its status: %v", err)
+		t.Errorf("write the status of the Microservice: %v", err)
 	}
 	set(true, "spec", "paused")
 	if err := env.Client.Update(t.Context(), ms); err != nil {

@@ -5,7 +5,8 @@ import "strings"
 // calendar returns a patch with a list of periods, instead of an end.
 func calendar(periods string) string { return `spec: {until: null, periods: [` + periods + `]}` }
 
-// rulesRows apply to both kinds. AT stands for the namespace of an exception to a ClusterFreeze.
+// rulesRows apply both to Freezes and to ClusterFreezes. For ClusterFreezes, AT is replaced with the namespace
+// of an exception. For Freezes, AT is removed.
 var rulesRows = map[string]row{
 	"":                                   {},
 	" all fields":                        {patch: `spec: {selector: {matchLabels: {tier: web}}, exceptions: [{AT name: shop, reason: hotfix}]}`},

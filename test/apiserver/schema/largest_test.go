@@ -15,7 +15,7 @@ import (
 const largestObject = 1500 << 10
 
 // TestLargestPoliciesAreAdmitted checks that the largest policies that can be stored, with the maximum number and
-// length of canary matches, remain within the cost limit of expressions.
+// length of canary matches, remain within the server's cost limit for expressions.
 func TestLargestPoliciesAreAdmitted(t *testing.T) {
 	values := func(n int) []hlnr.MatchValue {
 		var out []hlnr.MatchValue

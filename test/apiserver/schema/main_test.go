@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(apiserver.Run(m, apiserver.Options{}, &env))
 }
 
-// base is the smallest accepted object of each kind. Rows change it with a merge patch (RFC 7386).
+// base contains the smallest accepted object of each kind. Rows change these objects with merge patches (RFC 7386).
 var base = map[string]string{
 	"ImagePolicy": `
 apiVersion: hlnr.io/v1alpha1
@@ -162,10 +162,10 @@ func schemaOf(definition *apiextensionsv1.CustomResourceDefinition) *apiextensio
 	return definition.Spec.Versions[0].Schema.OpenAPIV3Schema
 }
 
-// foreign are the fields of embedded core types.
+// foreign are the fields whose types are embedded core types.
 var foreign = []string{"spec.template", "spec.availability.autoscaling.metrics", "spec.availability.autoscaling.behavior"}
 
-// walk visits a schema and all schemas below it, except embedded core types.
+// walk visits a schema and all schemas below it, except the schemas below the fields in foreign.
 // Lists add "[]" to the path, as in spec.ports[].name.
 func walk(path string, schema *apiextensionsv1.JSONSchemaProps, visit func(path string, schema *apiextensionsv1.JSONSchemaProps)) {
 	visit(path, schema)

@@ -29,12 +29,12 @@ func filter(items ...string) string {
 	return `spec: {provider: {gateway: {parentRefs: [{name: public}], filters: [` + strings.Join(items, ", ") + `]}}}`
 }
 
-// rewritten returns a patch that replaces the prefix of a domain with canaryMatches.
+// rewritten returns a patch with a filter that replaces the path prefix, and a domain with the given canaryMatches.
 func rewritten(matches string) string {
 	return `spec: {provider: {gateway: {parentRefs: [{name: public}], filters: [{urlRewrite: {replacePrefixMatch: /v2}}]}}, domains: [{domain: shop.example.com, canaryMatches: [` + matches + `]}]}`
 }
 
-// parents returns a patch with the given parents of the provider.
+// parents returns a patch with the given parentRefs of the provider.
 func parents(items ...string) string {
 	return `spec: {provider: {gateway: {parentRefs: [` + strings.Join(items, ", ") + `]}}}`
 }

@@ -13,15 +13,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// row changes the base object of a kind. With update, the base is created first and then updated.
+// row changes the base object of a kind. If update is true, the base object is created first and then updated.
 type row struct {
 	kind   string
 	patch  string
 	update bool
-	// from is the patch of the base that is created before an update. Defaults to a template, which a
-	// VersionedMicroservice requires.
+	// from is the patch for the base object that is created before an update. Defaults to a patch that sets a
+	// field of the template.
 	from string
-	// refused is part of the server's message. It is empty if the object is accepted.
+	// refused is a part of the server's message, and is empty if the object is accepted.
 	refused string
 }
 
@@ -29,7 +29,7 @@ func repeat(item string, n int) string {
 	return "[" + strings.TrimSuffix(strings.Repeat(item+",", n), ",") + "]"
 }
 
-// numbered replaces # in item with a different number in each repetition.
+// numbered returns a list of n repetitions of item. In each repetition, it replaces # with a different pair of letters.
 func numbered(item string, n int) string {
 	items := make([]string, n)
 	for i := range items {
@@ -345,7 +345,7 @@ var releaseRows = map[string]row{
 	"vsvc image added":          {kind: "VersionedMicroservice", update: true, patch: `spec: {images: ` + repeat(`{image: "registry.example.com/shop:1.0.0@sha256:0", digest: "sha256:0"}`, 2) + `}`, refused: "spec.images is immutable"},
 	"vsvc label added":          {kind: "VersionedMicroservice", update: true, patch: `spec: {template: {metadata: {labels: {a: b}}}}`, refused: "spec.template is immutable"},
 	"vsvc image of a container": {kind: "VersionedMicroservice", update: true, patch: `spec: {template: {spec: {containers: [{name: shop, image: evil}]}}}`, refused: "spec.template is immutable"},
-	// These rows replace one key with another. A comparison that does not know the fields would accept them.
+	// These rows replace one key with another. A comparison that does not know the fields would accept these changes.
 	"vsvc host PID swapped in":      {kind: "VersionedMicroservice", update: true, patch: `spec: {template: {spec: {restartPolicy: null, hostPID: true}}}`, refused: "spec.template is immutable"},
 	"vsvc privileged swapped in":    {kind: "VersionedMicroservice", update: true, patch: `spec: {template: {spec: {containers: [{name: shop, securityContext: {privileged: true}}]}}}`, refused: "spec.template is immutable"},
 	"vsvc volume swapped in":        {kind: "VersionedMicroservice", update: true, patch: `spec: {template: {spec: {restartPolicy: null, volumes: [{name: a, hostPath: {path: /}}]}}}`, refused: "spec.template is immutable"},
@@ -517,7 +517,7 @@ var networkPolicyRows = map[string]row{
 }
 
 // TestRows creates or updates an object for each row. Then it checks that the rows are complete: each CEL message
-// occurred, and each field of a specification with limits was rejected at least once.
+// occurred at least once, and each field below spec that has limits was rejected at least once.
 func TestRows(t *testing.T) {
 	messages, fields := map[string]bool{}, map[string]bool{}
 	index := regexp.MustCompile(`\[\d+\]`)
@@ -535,7 +535,7 @@ func TestRows(t *testing.T) {
 			case !strings.Contains(err.Error(), row.refused):
 				t.Fatalf("message = %q, want a message with %q", err, row.refused)
 			case !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err):
-				t.Fatalf("rejected for a reason other than the object: %v", err)
+				t.Fatalf("rejected for a reason other than an invalid object: %v", err)
 			}
 			refusedFields, refusedMessages := causes(err)
 			for _, field := range refusedFields {
@@ -556,7 +556,7 @@ func TestRows(t *testing.T) {
 				}
 			}
 			if strings.HasPrefix(path, "spec.") && bounded(schema) && !fields[kind+" "+path] {
-				t.Errorf("%s %s: no row exceeds its bounds", kind, path)
+				t.Errorf("%s %s: no row exceeds the bounds of this field", kind, path)
 			}
 		})
 	}

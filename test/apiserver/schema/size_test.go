@@ -14,7 +14,7 @@ import (
 	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// These are the maximum numbers that the planner and the policies keep.
+// These are the maximum numbers of groups, releases and domains that the planner and the policies keep.
 const (
 	mostGroups   = 256
 	mostReleases = 512
@@ -67,7 +67,7 @@ func TestObjectsStaySmall(t *testing.T) {
 	}
 }
 
-// TestBoundsOfARollout checks that the group from which domains move is a slug.
+// TestBoundsOfARollout checks that the slug of the group from which domains move has at most 63 characters.
 func TestBoundsOfARollout(t *testing.T) {
 	for length, want := range map[int]string{63: "", 64: "status.releaseGroups[0].rollout.from: Too long"} {
 		m := typed[hlnr.Microservice](t, "Microservice", "shop")
@@ -99,7 +99,7 @@ func typed[T any](t *testing.T, kind, name string) *T {
 	return out
 }
 
-// releaseName returns a name that is as long as release names.
+// releaseName returns a name that is as long as the names of real releases.
 func releaseName(microservice string, group, release int) string {
 	return fmt.Sprintf("%s-%d-12-%d-%s", microservice, group, release, strings.Repeat("f", 10))
 }
@@ -153,7 +153,7 @@ func fullPreviews(t *testing.T, name string, slots int) client.Object {
 				Reason: "Promoted", LastTransitionTime: now, Internal: &hlnr.ReleaseInternal{Routed: true},
 			})
 		}
-		if g < 10 { // No more than this number start at the same time.
+		if g < 10 { // No more than 10 previews start at the same time.
 			group.Rollout = &hlnr.Rollout{Release: group.Target.Release, StartedTime: now, Gate: hlnr.GateConfirmRollout, GateTime: &now, Sequence: 12345, Internal: &hlnr.RolloutInternal{StepsHash: "3w5e11264sgsf", Floor: 12}}
 		}
 		m.Status.ReleaseGroups = append(m.Status.ReleaseGroups, group)

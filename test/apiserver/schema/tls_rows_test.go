@@ -2,16 +2,16 @@ package schema_test
 
 import "strings"
 
-// encrypted returns a patch of a NetworkPolicy with spec.provider.gateway, and with the given fields in its
-// domain's tls.
+// encrypted returns a patch of a NetworkPolicy that has spec.provider.gateway. The patch sets a domain with the
+// given fields in tls.
 func encrypted(fields string) string { return domain(`tls: {` + fields + `}`) }
 
-// encryptedBy returns a patch with another provider.
+// encryptedBy returns a patch with another provider, and a domain with the given fields in tls.
 func encryptedBy(provider, fields string) string {
 	return `spec: {provider: {gateway: null, ` + provider + `}, domains: [{domain: shop.example.com, tls: {` + fields + `}}]}`
 }
 
-// issuer returns a patch with an issuer.
+// issuer returns a patch with the given fields in issuerRef.
 func issuer(fields string) string {
 	return encrypted(`mode: ListenerSet, secretName: shop-tls, issuerRef: {` + fields + `}`)
 }

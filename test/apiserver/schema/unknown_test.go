@@ -37,13 +37,13 @@ func TestUnknownStatusFieldsAreRefused(t *testing.T) {
 		}
 	}
 	if _, err := status.Patch(t.Context(), env.Client, "test", after.DeepCopy(), before, status.AtResourceVersion, status.KnownFields); !apierrors.IsInvalid(err) {
-		t.Errorf("an unknown status field results in %v", err)
+		t.Errorf("an unknown status field results in %v, want Invalid", err)
 	}
 	if got := read(); got.GetResourceVersion() != before.GetResourceVersion() {
 		t.Error("a status with an unknown field was written")
 	}
 	if _, err := status.Patch(t.Context(), env.Client, "test", after.DeepCopy(), before); err != nil {
-		t.Errorf("without the option, the result is %v", err)
+		t.Errorf("without the option KnownFields, the result is %v", err)
 	}
 	if _, there, _ := unstructured.NestedFieldNoCopy(read().Object, "status", "fieldOfTomorrow"); there {
 		t.Error("the server knows the field, so the test proves nothing")
