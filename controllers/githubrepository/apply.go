@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/internal/status"
@@ -35,6 +36,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observed, known cacheEn
 	setWebhook(o, known, r.servesWebhooks)
 	wrote, err := status.Patch(ctx, r.Client, FieldOwner, repository, before, status.AtResourceVersion)
 	if err != nil {
+		if !apierrors.IsConflict(err) {
+			r.polls.forgetRead(client.ObjectKeyFromObject(repository))
+		}
 		return client.IgnoreNotFound(err)
 	}
 	if learned {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/github"
@@ -210,7 +211,7 @@ func TestApprovalAmongManyLabels(t *testing.T) {
 		t.Errorf("the commit is approved: %v", known[0].Labels)
 	}
 	// A reviewer adds the label again while ImagePolicies refer to it.
-	seen := mergeContext{wanted: map[string]bool{"ok": true}, wantedBefore: map[string]bool{"ok": true}}
+	seen := mergeContext{wanted: map[string]bool{"ok": true}, wantedBefore: map[string]bool{"ok": true}, readBefore: map[int64]bool{1: true}}
 	g.Labels = g.Labels[1:]
 	known = merge(known, &pullRequests{time: epoch, listed: []github.PullRequest{g}}, seen)
 	g.Labels = append(g.Labels, "ok")
@@ -221,6 +222,84 @@ func TestApprovalAmongManyLabels(t *testing.T) {
 	seen.gap = true
 	if again := merge(known, approved, seen); takes(t, again[0]) {
 		t.Errorf("the commit is approved after a gap in polling: %v", again[0].Labels)
+	}
+}
+
+// TestLabelOfAnUnreadPullRequest checks that a label does not approve a commit if it may be older than the commit: it was truncated, and the poll
+// after which ImagePolicies referred to the label did not read the pull request, or the response to the write of its results was lost.
+func TestLabelOfAnUnreadPullRequest(t *testing.T) {
+	t.Parallel()
+	for _, lost := range []bool{false, true} {
+		g := github.PullRequest{Number: 1, State: github.Open, HeadSHA: sha(1), HeadRef: "x", Fork: true, Labels: []string{"ok"}}
+		for n := range someLabels {
+			g.Labels = append(g.Labels, "area/"+string(rune('a'+n)))
+		}
+		o, now, ls, key := &observed{repository: &v1alpha1.GitHubRepository{}}, epoch, newPollCache(4), types.NamespacedName{Namespace: "a", Name: "b"}
+		read := func(labels string, listed ...github.PullRequest) {
+			now = now.Add(time.Minute)
+			l := &poll{query: query{interval: time.Minute, wanted: wanted{pulls: true, labels: labels}}, pulls: &pullRequests{time: now, listed: listed}}
+			ls.ensure(key).poll = l
+			var cut truncation
+			ls.markReported(key, l, applyPullRequests(o, ls.entry(key), now, &cut))
+		}
+		read("", g)
+		g.HeadSHA = sha(2)
+		read("", g)
+		if lost {
+			ls.ensure(key).lastLabels, ls.ensure(key).lastRead = "ok", map[int64]bool{1: true} // as an earlier poll reported them
+			ls.forgetRead(key)
+		} else {
+			read("ok")
+		}
+		read("ok", g)
+		if pr := o.repository.Status.PullRequests[0]; takes(t, pr) {
+			t.Errorf("lost response %t: commit %s is approved: %v", lost, pr.HeadSHA, pr.Labels)
+		}
+	}
+}
+
+// TestRenamedLabel checks that a label whose name changes only in its case does not approve a later commit.
+func TestRenamedLabel(t *testing.T) {
+	t.Parallel()
+	at := func(head string, labels ...string) *pullRequests {
+		return &pullRequests{time: epoch, listed: []github.PullRequest{{Number: 1, State: github.Open, HeadSHA: head, HeadRef: "x", Fork: true, Labels: labels}}}
+	}
+	known := merge(nil, at(sha(1)), mergeContext{})
+	for _, p := range []*pullRequests{at(sha(1), "ok"), at(sha(2), "ok"), at(sha(2), "OK")} {
+		known = merge(known, p, mergeContext{})
+	}
+	if takes(t, known[0]) {
+		t.Errorf("the commit is approved: %v", known[0].Labels)
+	}
+}
+
+// TestApprovalWithManyLabels checks that a label approves the head commit of a pull request with many labels only if ImagePolicies referred to the
+// label when it was added.
+func TestApprovalWithManyLabels(t *testing.T) {
+	s := begin(t)
+	var labels []string
+	for i := range 40 {
+		labels = append(labels, fmt.Sprintf("area/%02d", i))
+	}
+	s.repository("shop")
+	choice := v1alpha1.GitHubPullRequests{Forks: &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "ok"}}
+	s.policy("previews", "shop", v1alpha1.GitHubSource{PullRequests: &choice})
+	s.poll("shop")
+	n := s.repo.Open(githubtest.PullRequest{HeadRef: "patch", Fork: "stranger/shop"})
+	s.repo.Label(n, append(labels, "later")...)
+	s.poll("shop")
+	s.repo.Label(n, append(labels, "later", "ok")...)
+	if pr := pull(t, s.poll("shop"), n); !takes(t, pr) {
+		t.Errorf("the commit is not approved: %v", pr.Labels)
+	}
+	other := v1alpha1.GitHubPullRequests{Forks: &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "later"}}
+	s.policy("others", "shop", v1alpha1.GitHubSource{PullRequests: &other})
+	for range 2 {
+		for _, l := range pull(t, s.poll("shop"), n).Labels {
+			if l.Name == "later" && l.SHA != "" {
+				t.Errorf("a label to which no ImagePolicy referred has the commit %s", l.SHA)
+			}
+		}
 	}
 }
 

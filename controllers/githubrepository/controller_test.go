@@ -502,8 +502,8 @@ func TestReplacedRepository(t *testing.T) {
 	same(t, "closed with the previous repository", numbers(r, v1alpha1.PullRequestClosed), []int64{3, 2})
 }
 
-// TestReplacedInTheMiddleOfAPoll checks that a pull request of another repository that takes the name between
-// two requests of one poll is rejected.
+// TestReplacedInTheMiddleOfAPoll checks that pull requests are rejected if another repository takes over the
+// name of the repository between two requests of one poll.
 func TestReplacedInTheMiddleOfAPoll(t *testing.T) {
 	s := begin(t)
 	s.many(3)

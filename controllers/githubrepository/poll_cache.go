@@ -45,8 +45,10 @@ type cacheEntry struct {
 	// lastPoll and pushes have the same meaning as in mergeContext.
 	lastPoll time.Time
 	pushes   map[string]time.Time
-	// lastLabels are the wanted labels of the query of lastPoll.
+	// lastLabels are the wanted labels of the query of lastPoll, and lastRead contains the numbers of the open pull
+	// requests that it read.
 	lastLabels string
+	lastRead   map[int64]bool
 }
 
 // task is a queued or running poll.
@@ -162,7 +164,20 @@ func (ls *pollCache) markReported(key types.NamespacedName, l *poll, known map[s
 	m.reported, m.poll = true, l.withoutAnswers()
 	if l.pulls != nil {
 		m.lastPoll, m.pushes, m.lastLabels = l.pulls.time, known, l.query.wanted.labels
+		m.lastRead = map[int64]bool{}
+		for _, g := range l.pulls.open() {
+			m.lastRead[int64(g.Number)] = true
+		}
 	}
+}
+
+// forgetRead records that the status may contain the labels of a poll that was not reported, because the response to
+// a write was lost.
+func (ls *pollCache) forgetRead(key types.NamespacedName) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	m := ls.ensure(key)
+	m.lastLabels, m.lastRead = "", nil
 }
 
 // withoutAnswers returns a copy of a poll without the answers from which its results were computed. It is

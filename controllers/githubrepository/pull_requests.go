@@ -53,9 +53,12 @@ type mergeContext struct {
 	// gap reports whether there was no poll for some time. A head commit may therefore have changed and changed
 	// back.
 	gap bool
-	// wanted contains the labels to which ImagePolicies refer, and wantedBefore contains the labels to which they
-	// referred at lastPoll.
-	wanted, wantedBefore map[string]bool
+	// wanted contains the labels to which ImagePolicies refer.
+	wanted map[string]bool
+	// wantedBefore contains the labels to which ImagePolicies referred at lastPoll, and readBefore contains the numbers
+	// of the open pull requests that this poll read.
+	wantedBefore map[string]bool
+	readBefore   map[int64]bool
 	// lastPoll is the time of the poll that the previous state is from; zero if an earlier process made this
 	// poll.
 	lastPoll time.Time
@@ -268,11 +271,11 @@ func labels(g github.PullRequest, k v1alpha1.PullRequest, was bool, m mergeConte
 	var result []v1alpha1.PullRequestLabel
 	for _, name := range g.Labels {
 		label := v1alpha1.PullRequestLabel{Name: cut(name, maxLabel), SHA: sha}
-		if g.Fork && m.truncated(k.Labels, label.Name) {
+		if g.Fork && m.truncated(k, label.Name) {
 			label.SHA = ""
 		}
-		if i := slices.IndexFunc(k.Labels, func(l v1alpha1.PullRequestLabel) bool { return l.Name == label.Name }); i >= 0 {
-			label = k.Labels[i]
+		if i := slices.IndexFunc(k.Labels, func(l v1alpha1.PullRequestLabel) bool { return strings.EqualFold(l.Name, label.Name) }); i >= 0 {
+			label.SHA = k.Labels[i].SHA
 		}
 		result = append(result, label)
 	}
@@ -291,10 +294,10 @@ func labels(g github.PullRequest, k v1alpha1.PullRequest, was bool, m mergeConte
 	return result
 }
 
-// truncated reports whether a pull request may have had a label that is not among the known labels, because the known
-// labels are truncated. Labels to which ImagePolicies refer are not truncated.
-func (m mergeContext) truncated(known []v1alpha1.PullRequestLabel, label string) bool {
-	return len(known) >= maxLabels || len(known) >= someLabels && !refersTo(m.wantedBefore, label)
+// truncated reports whether a pull request may have had a label that is not among its known labels, because the known
+// labels are truncated. Labels to which ImagePolicies referred when the pull request was read are not truncated.
+func (m mergeContext) truncated(k v1alpha1.PullRequest, label string) bool {
+	return len(k.Labels) >= maxLabels || len(k.Labels) >= someLabels && !(m.readBefore[k.Number] && refersTo(m.wantedBefore, label))
 }
 
 // rank returns 0 for a label to which ImagePolicies refer, and 1 for other labels.

@@ -86,7 +86,7 @@ const maxGap = 5 * time.Minute
 func applyPullRequests(o *observed, known cacheEntry, now time.Time, cut *truncation) map[string]time.Time {
 	st, p := &o.repository.Status, known.poll.pulls
 	q := &known.poll.query
-	m := mergeContext{gap: known.lastPoll.IsZero() || p.time.Sub(known.lastPoll) > q.interval+maxGap, wanted: labelSet(q.wanted.labels), wantedBefore: labelSet(known.lastLabels), lastPoll: known.lastPoll, pushes: known.pushes}
+	m := mergeContext{gap: known.lastPoll.IsZero() || p.time.Sub(known.lastPoll) > q.interval+maxGap, wanted: labelSet(q.wanted.labels), wantedBefore: labelSet(known.lastLabels), readBefore: known.lastRead, lastPoll: known.lastPoll, pushes: known.pushes}
 	late := pushTimes(st.PullRequests, p, m)
 	merged := merge(st.PullRequests, p, m)
 	held := maps.Clone(o.offered)
