@@ -41,7 +41,7 @@ func (b *planner) stopped() bool { return b.o.Spec.Paused || b.o.Spec.Freeze != 
 // release has no row yet. clause describes what waits; package frozen has the clauses.
 func (s *scope) haltWait(r *Row, clause string) *wait {
 	f := s.o.Spec.Freeze
-	if s.o.Spec.Paused || f == nil {
+	if f == nil || s.o.Spec.Paused && (r == nil || !r.Adopted) { // A pause does not delay an adopted release.
 		return newWait(r, false, Paused, "%s: spec.paused is set", clause)
 	}
 	w := newWait(r, false, Frozen, "%s", f.wait(clause))

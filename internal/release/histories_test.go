@@ -529,7 +529,7 @@ var histories = []scene{
 		h.run(time.Second)
 		h.want("pinned", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0", "1.2.0": "deprecated 0"})
 	}},
-	{"rule 29: a release waits for capacity, and starts when it is available", func(h tale) {
+	{"rule 29: a release waits for capacity, and starts when there is capacity", func(h tale) {
 		h.live()
 		h.broken["1.1.0"] = "Unschedulable"
 		h.push("1.1.0")

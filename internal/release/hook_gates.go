@@ -61,7 +61,7 @@ func (s *scope) points(run *Rollout, r *Row) []Point {
 
 // podsWait returns why a release must not have pods yet, or nil.
 func (s *scope) podsWait(run *Rollout, r *Row, c Object) *wait {
-	if s.halted(r) && (s.o.Spec.Freeze != nil || run.GateTime.IsZero()) {
+	if s.halted(r) && (s.o.Spec.Freeze != nil || run.GateTime.IsZero() && !r.Adopted) {
 		return s.haltWait(r, frozen.WithoutPods(r.Version))
 	}
 	if s.hasGate(ConfirmRollout, r) {

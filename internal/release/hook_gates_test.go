@@ -201,6 +201,53 @@ var gated = []scene{
 		h.run(time.Minute)
 		h.want("adopted", map[string]string{"1.0.0": "active 100"})
 	}},
+	{"rule 22: Adopt starts a release that waits for Jobs of another release while paused", func(h tale) {
+		h.live()
+		h.gates(ConfirmRollout)
+		h.steps(twoSteps...)
+		h.startup = 20 * time.Second
+		h.push("1.1.0", "1.2.0")
+		h.run(30 * time.Second)
+		h.object("1.2.0").ActiveJobs = true
+		h.decideOn("1.2.0", Deprecate, "")
+		h.run(time.Minute)
+		h.edit("paused", func(s *Spec) { s.Paused = true })
+		h.run(time.Minute)
+		h.want("waits", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0", "1.2.0": "error 0"})
+		h.decideOn("1.1.0", Adopt, "")
+		h.run(time.Hour)
+		h.want("adopted", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"rule 22: Adopt starts the first release of a group that waits for Jobs of another release while paused", func(h tale) {
+		h.policy("web")
+		h.gates(ConfirmRollout)
+		h.startup = 20 * time.Second
+		h.push("1.0.0", "1.1.0")
+		h.run(10 * time.Second)
+		h.object("1.1.0").ActiveJobs = true
+		h.decideOn("1.1.0", Deprecate, "")
+		h.run(time.Minute)
+		h.edit("paused", func(s *Spec) { s.Paused = true })
+		h.run(time.Minute)
+		h.want("waits", map[string]string{"1.0.0": "pending 0", "1.1.0": "error 0"})
+		h.decideOn("1.0.0", Adopt, "")
+		h.run(time.Hour)
+		h.want("adopted", map[string]string{"1.0.0": "active 100"})
+	}},
+	{"rule 45: an adopted release shows that a freeze delays it, and not spec.paused", func(h tale) {
+		h.policy("web")
+		h.startup = time.Minute
+		h.push("1.0.0")
+		h.run(time.Second)
+		h.edit("paused", func(s *Spec) { s.Paused = true })
+		h.decideOn("1.0.0", Adopt, "")
+		h.run(10 * time.Second)
+		h.freeze(10 * time.Hour)
+		h.run(10 * time.Minute)
+		h.want("frozen", map[string]string{"1.0.0": "pending 0"})
+		h.state("cause", Paused, false)
+		h.state("cause", Frozen, true)
+	}},
 	{"hooks: Adopt skips all hooks of a first release", func(h tale) {
 		h.policy("web")
 		h.gates(ConfirmRollout, PreRollout)

@@ -4,7 +4,7 @@
 // [Plan] is a pure and total function from [Observed] and a time to a [Result]. Plan never returns an
 // error, panics or changes its input, and uses no client, network, clock or log. rules.go lists the
 // rules that decide the status of a release, in the order in which they apply. Each rule changes one
-// group. Functions return what a release waits for as a wait, which the rule records. If a function also
+// group. A function that determines what a release waits for returns a wait, which the rule records. If a function also
 // changes the group, or stops the clock of a rollout, its comment describes this. Before the rules, each pass
 // in plan.go assigns slots to previews and lets previews expire. After the rules, it closes excluded groups.
 //
@@ -58,8 +58,8 @@ type Result struct {
 	// other releases may serve requests, whatever the rollout state contains.
 	Idle []string
 	// NeverActive lists the releases that become active only if hooks approve, and whose groups have
-	// no active release. The objects of these releases are marked, so that a plan without the rollout
-	// state does not treat them as previously active.
+	// no active release or had none when the release was marked. The objects of these releases are
+	// marked, so that a plan without the rollout state does not treat them as previously active.
 	NeverActive []string
 	// RequeueTime is when to plan again even if nothing has changed. Zero means never.
 	RequeueTime time.Time
