@@ -23,13 +23,15 @@ type problem struct {
 
 // stalls reports whether a user must change the specification or a referent.
 func (p problem) stalls() bool {
-	return !slices.Contains(PassingReasons(), p.reason)
+	return !slices.Contains(PassingReasons(), p.reason) && !slices.Contains(retriedReasons, p.reason)
 }
+
+// retriedReasons are the reasons of writes that are retried.
+var retriedReasons = []string{status.ReasonFailed, status.ReasonTerminating, status.ReasonConflict}
 
 // PassingReasons returns the reasons of conditions that can disappear without a change by a user.
 func PassingReasons() []string {
-	return []string{ReasonPending, reasonNoReadyEndpoints, reasonNoActiveRelease, reasonGatewayUnprogrammed, reasonFrozen, ReasonCertificateNotReady, ReasonListenerNotReady,
-		status.ReasonFailed, status.ReasonTerminating, status.ReasonConflict}
+	return []string{ReasonPending, reasonNoReadyEndpoints, reasonNoActiveRelease, reasonGatewayUnprogrammed, reasonFrozen, ReasonCertificateNotReady, ReasonListenerNotReady}
 }
 
 // The reasons of domains, listeners and routes that set condition Accepted (specReasons) or
