@@ -168,7 +168,7 @@ func (o options) validate() error {
 	return err
 }
 
-// identity returns the identity with which the manager reads registries of clouds, or nil if no cloud is configured.
+// identity returns the identity with which the manager reads the registries of cloud providers, or nil if no cloud is configured.
 func (o options) identity(allowed *outbound.Policy) (registry.Identity, error) {
 	if len(o.identityClouds) == 0 {
 		return nil, nil
@@ -217,8 +217,10 @@ func run(ctx context.Context, o options, logger logr.Logger) error {
 			return fmt.Errorf("set up the check of permissions: %w", err)
 		}
 	}
-	if err := mgr.Add(newIdleMemory()); err != nil {
-		return fmt.Errorf("set up the return of memory: %w", err)
+	if os.Getenv("GOGC") == "" {
+		if err := mgr.Add(newIdleMemory()); err != nil {
+			return fmt.Errorf("set up the return of memory: %w", err)
+		}
 	}
 	if o.ownNamespace() == "" {
 		logger.Info("the list of domains is not read, and every namespace may use every host; set --leader-election-namespace to the namespace of the list")

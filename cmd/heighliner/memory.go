@@ -54,12 +54,17 @@ func memoryLimit(root string) int64 {
 const (
 	// idleInterval is the interval in which allocations are counted.
 	idleInterval = 20 * time.Second
-	// idleBytes is the number of bytes that an idle manager allocates at most in an idleInterval. A change to one service needs more.
-	idleBytes = 4 << 20
+	// idleBytes is the number of bytes that an idle manager allocates at most in an idleInterval. The rollout of one service, or a request
+	// for metrics with 500 services, needs less, and the rollouts of many services need more.
+	idleBytes = 16 << 20
+	// releaseIntervals is the minimum number of idleIntervals between two releases of memory, because each of them collects all garbage.
+	releaseIntervals = 30
+	// releaseBytes is the number of bytes that are allocated at least between two releases of memory.
+	releaseBytes = 64 << 20
 )
 
-// idleMemory returns the memory of garbage to the operating system when the manager becomes idle, for example after a rollout of many services. Go's
-// runtime would keep this memory, which is up to a quarter of the heap, for the next allocations. It runs in every replica.
+// idleMemory returns the memory of garbage to the operating system when the manager is idle, for example after a rollout of many services, and at most
+// every ten minutes. Go's runtime would keep this memory, which is more than a quarter of the heap, for the next allocations. It runs in every replica.
 type idleMemory struct {
 	ticks     <-chan time.Time
 	allocated func() uint64 // the number of bytes that were allocated since the start
@@ -75,7 +80,7 @@ func (idleMemory) NeedLeaderElection() bool { return false }
 
 // Start implements manager.Runnable.
 func (m idleMemory) Start(ctx context.Context) error {
-	busy, last := true, m.allocated()
+	before, released, intervals := m.allocated(), uint64(0), releaseIntervals
 	for {
 		select {
 		case <-ctx.Done():
@@ -83,11 +88,12 @@ func (m idleMemory) Start(ctx context.Context) error {
 		case <-m.ticks:
 		}
 		now := m.allocated()
-		idle := now-last < idleBytes
-		if idle && busy {
+		intervals++
+		if now-before < idleBytes && now-released >= releaseBytes && intervals >= releaseIntervals {
 			m.release()
+			released, intervals = now, 0
 		}
-		busy, last = !idle, now
+		before = now
 	}
 }
 

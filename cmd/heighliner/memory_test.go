@@ -58,7 +58,7 @@ func TestGarbageCollection(t *testing.T) {
 	}
 }
 
-// TestIdleMemory checks that memory is returned once each time the manager becomes idle.
+// TestIdleMemory checks that memory is returned when the manager is idle and has allocated enough, and not too often.
 func TestIdleMemory(t *testing.T) {
 	t.Parallel()
 	ticks, totals, ended := make(chan time.Time), make(chan uint64), make(chan error)
@@ -72,18 +72,28 @@ func TestIdleMemory(t *testing.T) {
 			release:   func() { released = append(released, interval) },
 		}.Start(ctx)
 	}()
-	total := uint64(1 << 30)
+	total := uint64(releaseBytes) / 2
 	totals <- total
-	for _, allocated := range []uint64{100 << 20, 1 << 20, 0, 1 << 20, 10 << 20, idleBytes, idleBytes - 1, 0} {
-		total += allocated
-		ticks <- time.Time{}
-		totals <- total
+	allocate := func(n int, bytes uint64) {
+		for range n {
+			total += bytes
+			ticks <- time.Time{}
+			totals <- total
+		}
 	}
+	allocate(2, 0)                      // 1, 2: not enough was allocated
+	allocate(2, releaseBytes)           // 3, 4: busy
+	allocate(2, idleBytes)              // 5, 6: still busy
+	allocate(1, idleBytes-1)            // 7: idle
+	allocate(1, releaseBytes)           // 8: busy
+	allocate(releaseIntervals-2, 0)     // 9 to 36: too early
+	allocate(1, 0)                      // 37: ten minutes after 7
+	allocate(2*releaseIntervals, 1<<10) // not enough was allocated
 	stop()
 	if err := <-ended; err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]int{2, 7}, released); diff != "" {
+	if diff := cmp.Diff([]int{7, 37}, released); diff != "" {
 		t.Error(diff)
 	}
 }
