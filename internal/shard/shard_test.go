@@ -418,7 +418,7 @@ func TestLossCancelsReconciles(t *testing.T) {
 	r := s.Gate(nil, nil).Reconciler(reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 		contexts <- ctx
 		<-end
-		return reconcile.Result{}, ctx.Err() // An interrupted reconcile is not an error.
+		return reconcile.Result{}, context.Cause(ctx) // An interrupted reconcile is not an error.
 	}))
 	var running [3]context.Context
 	var all sync.WaitGroup
