@@ -12,14 +12,14 @@ type DeprecatedRun struct {
 	Step int32 `json:"step,omitempty"`
 	// startedTime is when the progress clock started.
 	StartedTime metav1.MicroTime `json:"startedTime"`
-	// stepRevision is rollout.internal.stepRevision.
+	// stepRevision is replaced by rollout.internal.stepRevision.
 	// +optional
 	StepRevision int64 `json:"stepRevision,omitempty"`
-	// stepsHash is rollout.internal.stepsHash.
+	// stepsHash is replaced by rollout.internal.stepsHash.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	StepsHash string `json:"stepsHash,omitempty"`
-	// waited is rollout.internal.waited.
+	// waited is replaced by rollout.internal.waited.
 	// +optional
 	Waited metav1.Duration `json:"waited,omitempty"`
 	// waitingSince is when the current wait of a healthy canary began.
@@ -28,7 +28,7 @@ type DeprecatedRun struct {
 	// interrupted reports whether the release became unavailable.
 	// +optional
 	Interrupted bool `json:"interrupted,omitempty"`
-	// floor is rollout.internal.floor.
+	// floor is replaced by rollout.internal.floor.
 	// +optional
 	Floor int32 `json:"floor,omitempty"`
 	// continued is the step that a user approved.
@@ -44,7 +44,7 @@ type DeprecatedRun struct {
 	// gateTime is when the rollout reached the gate.
 	// +optional
 	GateTime *metav1.MicroTime `json:"gateTime,omitempty"`
-	// graceTime is rollout.internal.graceTime.
+	// graceTime is replaced by rollout.internal.graceTime.
 	// +optional
 	GraceTime *metav1.MicroTime `json:"graceTime,omitempty"`
 	// from is the slug of the group whose domains move to this release.

@@ -330,8 +330,8 @@ type CommentRecord struct {
 
 // GitHubRepositoryStatus defines the observed state of a GitHubRepository.
 type GitHubRepositoryStatus struct {
-	// conditions are Ready, RateLimited, Truncated, WebhookReady and FeedbackReady, and
-	// Reconciling and Stalled while they are true.
+	// conditions are Ready, RateLimited, Truncated, WebhookReady and FeedbackReady. Reconciling and
+	// Stalled are present only while they are true.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

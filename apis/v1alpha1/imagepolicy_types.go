@@ -398,7 +398,8 @@ type Withdrawal struct {
 
 // RefusedCandidate is a rejected tag, and the reason for the rejection.
 type RefusedCandidate struct {
-	// version that was read from the tag, or the tag itself if it is not a version.
+	// version that was rejected, or the tag if the tag is not a version. For pull requests, it is the
+	// head commit.
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version"`
 
@@ -447,8 +448,8 @@ type ImageScan struct {
 
 // ImagePolicyStatus defines the observed state of an ImagePolicy.
 type ImagePolicyStatus struct {
-	// conditions are Ready, SourceReachable, RateLimited and Truncated, and Reconciling and
-	// Stalled while they are true.
+	// conditions are Ready, SourceReachable, RateLimited and Truncated. Reconciling and Stalled are
+	// present only while they are true.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

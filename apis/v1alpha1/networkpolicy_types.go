@@ -507,9 +507,9 @@ type Domain struct {
 	Groups *DomainGroups `json:"groups,omitempty"`
 
 	// release routes the domain to one release: the release of a version, or the canary. In the case
-	// of the canary, each group has its own domain if the template contains a field that differs
-	// between groups, such as {{.ReleaseGroupName}}; otherwise the domain routes to the canary of the
-	// newest group.
+	// of the canary, each group has its own domain, which routes to the canary of the group, if the
+	// template contains a field that differs between groups, such as {{.ReleaseGroupName}}; otherwise
+	// the domain routes to the canary of the newest group.
 	// +optional
 	Release *DomainRelease `json:"release,omitempty"`
 
@@ -900,7 +900,7 @@ type GroupTraffic struct {
 	// revision is the accepted traffic revision that all objects of the group contain.
 	// +optional
 	Revision int64 `json:"revision,omitempty"`
-	// confirmedTime is when revision, or the last change to references, was confirmed.
+	// confirmedTime is when the revision, or the last change to the references, was confirmed.
 	// +optional
 	ConfirmedTime *metav1.MicroTime `json:"confirmedTime,omitempty"`
 	// references lists every release that any written object refers to, whether by weight, by a
@@ -927,7 +927,7 @@ type GroupTraffic struct {
 	Active string `json:"active,omitempty"`
 	// newest is true when this group is the target of the domains or listeners that follow the newest
 	// group. While the first release of a newer group is a canary, the newer group receives the share
-	// of this traffic that the canary's weight defines.
+	// of the traffic of these domains and listeners that the canary's weight defines.
 	// +optional
 	Newest bool `json:"newest,omitempty"`
 	// canaryDomains is true when domains or listeners with release.status canary apply to the

@@ -155,8 +155,8 @@ type Decision struct {
 
 // VersionedMicroserviceStatus defines the observed state of a VersionedMicroservice.
 type VersionedMicroserviceStatus struct {
-	// conditions are Ready, Available and Progressing, and Reconciling and Stalled while they
-	// are true.
+	// conditions are Ready, Available and Progressing. Reconciling and Stalled are present only while
+	// they are true.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

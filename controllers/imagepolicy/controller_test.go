@@ -449,9 +449,9 @@ func TestCredentials(t *testing.T) {
 		"for another registry, by annotation": {&corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationRegistry: "ghcr.io"}},
 			Type:       "kubernetes.io/basic-auth", Data: map[string][]byte{"username": []byte("u"), "password": []byte("hidden")},
-		}, `False NoCredential: spec.imagePullSecrets: none of the Secrets has an entry for "REPO": add an entry, or remove the list to use anonymous access`},
+		}, `False NoCredential: spec.imagePullSecrets: none of the Secrets has an entry for "REPO": add an entry, or remove the list if no credential is needed`},
 		"for another registry": {&corev1.Secret{Type: "kubernetes.io/dockerconfigjson", Data: map[string][]byte{".dockerconfigjson": []byte(`{"auths":{"ghcr.io":{"username":"u","password":"hidden"}}}`)}},
-			`False NoCredential: spec.imagePullSecrets: none of the Secrets has an entry for "REPO": add an entry, or remove the list to use anonymous access`},
+			`False NoCredential: spec.imagePullSecrets: none of the Secrets has an entry for "REPO": add an entry, or remove the list if no credential is needed`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := begin(t)

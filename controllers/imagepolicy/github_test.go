@@ -434,7 +434,7 @@ func TestSteps(t *testing.T) {
 		pullSecret("shop", path)
 		s.policy("shop", further, func(p *v1alpha1.ImagePolicySpec) { p.ImagePullSecrets = []v1alpha1.Reference{{Name: "shop"}} })
 		p, _ := s.pass("shop")
-		same(t, "Ready", condition(p, "Ready"), fmt.Sprintf("False NoCredential: spec.imagePullSecrets: none of the Secrets has an entry for %q: add an entry, or remove the list to use anonymous access", s.server.Repository("team/migrate")))
+		same(t, "Ready", condition(p, "Ready"), fmt.Sprintf("False NoCredential: spec.imagePullSecrets: none of the Secrets has an entry for %q: add an entry, or remove the list if no credential is needed", s.server.Repository("team/migrate")))
 		pullSecret("migrate", "team/migrate")
 		s.edit("shop", func(p *v1alpha1.ImagePolicy) {
 			p.Spec.ImagePullSecrets = append(p.Spec.ImagePullSecrets, v1alpha1.Reference{Name: "migrate"})

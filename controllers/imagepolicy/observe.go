@@ -258,7 +258,7 @@ func (r *Reconciler) observeCredentials(ctx context.Context, o *observed) error 
 		case err != nil:
 			o.addProblem(status.NewTerminal("InvalidSecret", fmt.Errorf("spec.imagePullSecrets: %w", err)))
 		default:
-			o.addProblem(status.NewTerminal("NoCredential", fmt.Errorf("spec.imagePullSecrets: none of the Secrets has an entry for %q: add an entry, or remove the list to use anonymous access", repository)))
+			o.addProblem(status.NewTerminal("NoCredential", fmt.Errorf("spec.imagePullSecrets: none of the Secrets has an entry for %q: add an entry, or remove the list if no credential is needed", repository)))
 		}
 	}
 	return nil

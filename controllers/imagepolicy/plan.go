@@ -241,8 +241,8 @@ func count(releases []v1alpha1.OfferedRelease) string {
 // firstReportDelay is the time after which a new policy reports that its first scan is not complete.
 const firstReportDelay = 10 * time.Second
 
-// reportable reports whether the status must be updated: because the selection is complete, because the rules
-// withdraw a version, or because the first scan is slow. A withdrawal by the rules never waits for a registry.
+// reportable reports whether the status must be updated. That is the case if the selection is complete, if the rules
+// withdraw a version, or if the first scan is slow. A withdrawal by the rules never waits for a registry.
 // For pull requests, partial results are reported, because one scan covers only some of the pull requests.
 func reportable(o *observed, s selection, out plan, known cacheEntry, now time.Time) bool {
 	return !s.incomplete || s.pulled != nil && s.scanned || out.decided && withdraws(o.policy.Status.Releases, out.releases) ||

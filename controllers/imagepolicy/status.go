@@ -141,7 +141,7 @@ func setTruncated(o *observed, s selection, out plan) {
 	switch {
 	case !s.scanned:
 	case s.truncated:
-		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionTrue, "TooManyTags", fmt.Sprintf("only %d tags were read: increase spec.limits.tags, select tags with spec.tagFilter, or delete old ones", s.tags))
+		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionTrue, "TooManyTags", fmt.Sprintf("not all tags were read, only %d: increase spec.limits.tags, select tags with spec.tagFilter, or delete old ones", s.tags))
 	case out.truncated:
 		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionTrue, "TooManyReleases", fmt.Sprintf("only the first %d releases fit into the status: decrease spec.limits, or narrow spec.versioning.range", len(out.releases)))
 	case len(s.result.Truncated) > 0:

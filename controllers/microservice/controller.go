@@ -1,8 +1,8 @@
 // Package microservice reconciles Microservices: it creates releases for the versions that an
 // ImagePolicy offers.
 //
-// A reconcile observes, plans, and applies in three parts: creations, the write of the status, and
-// deletions. Package internal/release is the planner, which makes the decisions. This package reads the
+// A reconcile observes, plans, and applies the plan. It applies the plan in three parts: creations, the
+// write of the status, and deletions. Package internal/release is the planner, which makes the decisions. This package reads the
 // input of the planner and applies the plans.
 //
 //	controller.go            options, watches, and Reconcile

@@ -253,7 +253,7 @@ func notCreated(o *observed, pod *corev1.Pod, now time.Time) failure {
 	return failure{reason: v1alpha1.FailureContainerCreating, message: what + "; the events of the pod show the cause"}
 }
 
-// hasStatuses reports whether a node's kubelet has reported a pod's containers.
+// hasStatuses reports whether a node's kubelet has reported the statuses of a pod's containers.
 func hasStatuses(pod *corev1.Pod) bool {
 	return len(pod.Status.InitContainerStatuses)+len(pod.Status.ContainerStatuses) > 0
 }

@@ -53,7 +53,7 @@ func autoscaled(least int32) func(*observed) {
 	}
 }
 
-// rejected changes a release so that it is being rolled out, and its Deployment was rejected at noon. The
+// rejected changes a release to one that is being rolled out and whose Deployment was rejected at noon. The
 // current Deployment was created the given duration after noon.
 func rejected(o *observed, hash string, after time.Duration) {
 	o.release.Status = v1alpha1.VersionedMicroserviceStatus{Failure: v1alpha1.FailureForbidden, Message: "denied by policy", TemplateHash: hash}

@@ -58,7 +58,7 @@ func (s *story) gitHub(context.Context) error {
 	server.AddToken(gitHubToken, githubtest.Access{Login: "heighliner-demo"})
 	s.hub = &standIn{server: server, repo: server.AddRepository(gitHubRepository)}
 	s.say("   This cluster cannot reach GitHub. A server in this process simulates GitHub at %s.", gitHubAddress)
-	s.say("   It answers the requests that GitHub's REST reference describes, and rejects all other requests.")
+	s.say("   It answers a part of the requests that GitHub's REST reference describes, and rejects all other requests.")
 	return nil
 }
 

@@ -11,7 +11,8 @@ import (
 // hostname matches valid hosts.
 var hostname = regexp.MustCompile(`^([*][.])?[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?([.][a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)*$`)
 
-// FuzzTemplate checks that Rendered allows every host to which a template that Template allows can expand, and that no list causes a panic.
+// FuzzTemplate checks that if Template allows a template, Rendered allows every host to which the template can expand. It also checks that no list
+// causes a panic.
 func FuzzTemplate(f *testing.F) {
 	f.Add("shop", "www.example.com\n*.shop.example.com", "other", "api.shop.example.com", "shop", "{{.ReleaseGroupName}}.shop.example.com", "api", "x")
 	f.Add("previews", "namespaces: team=shop,stage=preview\n*.preview.example.com", "b", "*.example.com", "x", "a-{{.A}}.{{.B}}.preview.example.com", "a", "b.c")

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Reason is a CamelCase word for why a metric could not be measured. The set of reasons is fixed, because reasons are
+// Reason is a CamelCase word that states why a metric could not be measured. The set of reasons is fixed, because reasons are
 // used as label values of metrics.
 type Reason string
 

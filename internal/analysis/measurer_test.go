@@ -90,7 +90,7 @@ func TestAsk(t *testing.T) {
 	m, requeued := measurerOf(t, address, nil)
 	request := requestOf("cart-1", queryMetric("a", "good"), queryMetric("b", "bad"))
 	if _, done := m.Ask(keyOf("cart-1"), request); done {
-		t.Fatal("the round is available before it was requested")
+		t.Fatal("the round is available before it has been requested")
 	}
 	if key := wait(t, requeued); key != keyOf("cart-1") {
 		t.Fatalf("requeued for %s", key)

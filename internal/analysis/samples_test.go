@@ -262,7 +262,7 @@ func TestTies(t *testing.T) {
 		above, err := probability(canary, active, true)
 		below, same := probability(active, canary, false)
 		if err != nil || same != nil || math.Abs(above-want) > 1e-9 || math.Abs(below-want) > 1e-9 {
-			t.Errorf("canary %v above active %v: p %.4f, active below canary: p %.4f, exactly %.4f", canary, active, above, below, want)
+			t.Errorf("canary %v above active %v: p %.4f, active below canary: p %.4f, exact p %.4f", canary, active, above, below, want)
 		}
 	}
 	// The canary has more failed requests in each interval. The p-value is exactly 0.0479, which is significant.

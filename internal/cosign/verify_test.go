@@ -232,7 +232,7 @@ func TestErrorsDecideNothing(t *testing.T) {
 	}
 }
 
-// TestBadAnswers checks that an invalid response of a registry results in the result Invalid.
+// TestBadAnswers checks that an invalid response of a registry gives the result Invalid.
 func TestBadAnswers(t *testing.T) {
 	sig := func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, ".sig") }
 	referrers := func(r *http.Request) bool { return strings.Contains(r.URL.Path, "/referrers/") }

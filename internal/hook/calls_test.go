@@ -250,7 +250,7 @@ func TestBodyIsAsDocumented(t *testing.T) {
 	group.Releases[0].VersionedMicroservice = release.Name
 	ms.Spec.UpdateStrategy.Canary.Hooks[3].Name = "freeze"
 	place := RolloutOf(ms, release)
-	place.Services, place.URL = []string{release.Name + "-r1f0c9a7b3"}, "https://canary.shop.example.com"
+	place.Services, place.URL = []string{release.Name + "-r1f0c9a7b"}, "https://canary.shop.example.com"
 	calls := place.Calls(nil)
 	SetPassed(calls, []v1alpha1.HookStatus{{Name: "migrate", Type: v1alpha1.HookConfirmRollout, Phase: v1alpha1.HookOpen}})
 	body := calls[0].Body
@@ -260,7 +260,7 @@ func TestBodyIsAsDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := strings.NewReplacer(
-		`{"team": "checkout"}`, "{\n    \"team\": \"checkout\"\n  }", `["shop-1-4-3-5b1c0d9e3f-r1f0c9a7b3"]`, "[\n    \"shop-1-4-3-5b1c0d9e3f-r1f0c9a7b3\"\n  ]",
+		`{"team": "checkout"}`, "{\n    \"team\": \"checkout\"\n  }", `["shop-1-4-3-5b1c0d9e3f-r1f0c9a7b"]`, "[\n    \"shop-1-4-3-5b1c0d9e3f-r1f0c9a7b\"\n  ]",
 		`["migrate"]`, "[\n    \"migrate\"\n  ]",
 	).Replace(strings.TrimSpace(block))
 	if diff := cmp.Diff(want, string(raw)); diff != "" {

@@ -69,7 +69,8 @@ func gist(message string) string {
 
 // Fold updates the status of a release's hooks with the outcomes of calls, by ID. It removes the statuses of hooks that
 // the specification no longer contains, of gates of an earlier attempt, and of unanswered calls that are no longer
-// needed, except gates whose Jobs continue. All other statuses remain until the hook is called again for another
+// needed. However, the status of an unanswered gate of the current attempt remains while its Job continues, and the
+// status of an unanswered notification remains. All other statuses remain until the hook is called again for another
 // reason.
 func (p *Rollout) Fold(known []v1alpha1.HookStatus, questions []Call, outcomes map[string]Outcome, now time.Time) []v1alpha1.HookStatus {
 	var out []v1alpha1.HookStatus
@@ -157,8 +158,8 @@ func present(old *v1alpha1.HookStatus, q *Call, outcomes map[string]Outcome, now
 }
 
 // answer updates a status with an outcome. The first answer after an edit of the hook is always recorded.
-// Answers with the same result but different messages are recorded only when the last record is at least
-// as old as quiet, because each record requires a write.
+// Answers with the same result but different messages are recorded only when at least the
+// duration quiet has passed since the last record, because each record requires a write.
 func answer(s v1alpha1.HookStatus, o Outcome, now time.Time) v1alpha1.HookStatus {
 	phase := phaseOf(s.Type, o)
 	edited := s.Time != nil && o.Edited.After(s.Time.Time)

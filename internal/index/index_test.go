@@ -95,7 +95,7 @@ func (f *informers) start(t *testing.T, objects ...client.Object) {
 	}
 }
 
-// TestLists checks that the cache finds objects by namespace and value, and objects of all namespaces only with an index of all namespaces.
+// TestLists checks that the cache finds objects by namespace and value. Only an index with AllNamespaces finds objects in all namespaces.
 func TestLists(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)

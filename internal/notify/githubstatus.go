@@ -37,7 +37,7 @@ func (s *Sender) commitStatus(ctx context.Context, r *v1alpha1.NotificationRecei
 	status := commitStatusOf(r, m, edit)
 	switch {
 	case status.SHA == "":
-		return "", finalf("the commit of the release is not known: only releases of pull requests and tags that an ImagePolicy reads from GitHub have a commit")
+		return "", finalf("the commit of the release is not known: an ImagePolicy reads the commits of pull requests and tags from GitHub, and the commits of releases only if feedback.deployments.releases or a label with {{.SHA}} requires them")
 	case !github.IsCommit(status.SHA):
 		return "", finalf("the revision %q of the release is not a full commit SHA", status.SHA)
 	}

@@ -15,7 +15,7 @@ import (
 
 // The verdicts of pull requests that are not offered.
 const (
-	// VerdictPullRequest means that the labels, branches, draft state or author do not match.
+	// VerdictPullRequest means that a label, a branch, the draft state or the author does not match.
 	VerdictPullRequest version.Verdict = "PullRequest"
 	// VerdictFork means that the pull request is from a fork that is neither allowed nor approved.
 	VerdictFork version.Verdict = "Fork"

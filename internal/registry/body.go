@@ -12,7 +12,7 @@ import (
 )
 
 // These constants define the minimum rate of a response: within each window, a response must deliver this number of bytes or end. Otherwise, a server
-// could occupy a connection and its callers for any length of time.
+// could occupy a connection and keep its callers waiting for any length of time.
 const (
 	paceWindow = 10 * time.Second
 	paceBytes  = 10 << 10

@@ -85,7 +85,7 @@ func (x *turning) RoundTrip(r *http.Request) (*http.Response, error) {
 	return x.next.RoundTrip(r)
 }
 
-// product is a registry of another project in one test case.
+// product is one test case against a registry server of another project.
 type product struct {
 	*testing.T
 	*registrytest.Process

@@ -192,7 +192,7 @@ func (s *Scanner) Resolve(ctx context.Context, r Request, tag string) (Image, er
 }
 
 // Inspect returns an image by its digest, with its Labels and Revision. For an index, these are the Labels and Revision of the image for platform
-// ("linux/amd64"), or of the first image if platform is empty or not supported. The content of a digest never changes and is read only once: one GET
+// (such as "linux/amd64"), or of the first image if platform is empty or not supported. The content of a digest never changes and is read only once: one GET
 // for an index and two for an image, some of which Resolve may already have sent. Image.Time is zero. Errors are the same as for List.
 func (s *Scanner) Inspect(ctx context.Context, r Request, digest, platform string) (Image, error) {
 	return s.inspect(ctx, r, digest, platform)

@@ -266,8 +266,7 @@ func (r *rollout) unprogrammed() *State {
 // policies that have lost their routes.
 func (r *rollout) late() (out []report) {
 	for _, rep := range r.reports {
-		counts := rep.Revision > 0 && rep.Revision >= settledOf(r.group)
-		if counts && (rep.Revision < r.stepRevision || rep.Unrouted) {
+		if rep.Revision < r.stepRevision && rep.Revision > 0 && rep.Revision >= settledOf(r.group) || rep.Revision > 0 && rep.Unrouted {
 			out = append(out, rep)
 		}
 	}

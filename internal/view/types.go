@@ -264,7 +264,7 @@ type Share struct {
 	// release also gets copies.
 	Match  bool  `json:"match,omitempty"`
 	Mirror int32 `json:"mirror,omitempty"`
-	// Withheld reports whether the release has a weight but gets no traffic, because it has no ready endpoint.
+	// Withheld reports whether the release has a weight but gets no traffic, because it had no ready endpoint.
 	Withheld bool `json:"withheld,omitempty"`
 }
 

@@ -43,7 +43,7 @@ const (
 // TestBoard runs config/components/web on the node as a user would install it, with two replicas behind the
 // gateway and an authenticating proxy, whose role this test plays. A reader sees the objects that they may
 // list. An approval through the form lets a canary continue, and is recorded with the name of the user. Another
-// reader may not approve. The board keeps answering while one of its pods is killed.
+// reader is not allowed to approve. The board keeps answering while one of its pods is killed.
 func TestBoard(t *testing.T) {
 	s := newService(t, "board").steps(asking("tenth", 10))
 	s.start("1.0.0")

@@ -21,8 +21,9 @@ import (
 
 // TestWeightLatency measures the time from the write of a weight to a route until the gateway serves the
 // weight: with the gateway's default throttle of 2 s, with the local cluster's throttle of 100 ms, and
-// without a throttle. It measures the time from a canary's first weight until the canary's first answer, and the
-// time from the weight of the promotion that immediately follows until the previous release's last answer.
+// without a throttle. For a canary, it measures the time from the write of the first weight until the
+// first answer. For the promotion that immediately follows, it measures the time from the write of the weight 0 for the
+// previous release until the last answer of that release.
 func TestWeightLatency(t *testing.T) {
 	const (
 		samples = 6

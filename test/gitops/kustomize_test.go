@@ -106,8 +106,8 @@ metadata: {name: traffic}
 spec: {microserviceRef: {name: shop}, ports: [{name: http, port: 80}]}
 `
 
-// TestKustomize checks that kustomize changes the names in the references between the objects in [named] and
-// the image of an ImagePolicy, and that the API server accepts the result.
+// TestKustomize checks that kustomize changes the image of an ImagePolicy, and the names in the references between
+// the objects in [named]. It also checks that the API server accepts the result.
 func TestKustomize(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

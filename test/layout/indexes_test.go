@@ -14,14 +14,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// everywhere are the indexes that contain objects of all namespaces (AllNamespaces of internal/index).
-var everywhere = []string{"index.ImagePoliciesByRepository.Field", "indexHost", "indexReferent"}
-
 // TestIndexesAreReadByNamespace checks that the controllers always specify a namespace when they read an index that
 // contains each object only under its namespace. Without a namespace, the list would always be empty.
 func TestIndexesAreReadByNamespace(t *testing.T) {
 	t.Parallel()
-	lists := 0
+	lists, everywhere := 0, indexesOfAllNamespaces(t)
+	if len(everywhere) != 3 {
+		t.Errorf("the indexes of all namespaces are %q, want 3", everywhere)
+	}
 	err := filepath.WalkDir(filepath.Join(root, "controllers"), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return err
@@ -31,7 +31,7 @@ func TestIndexesAreReadByNamespace(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		found, wrong := indexLists(files, file)
+		found, wrong := indexLists(files, file, everywhere)
 		lists += found
 		for _, fault := range wrong {
 			t.Error(fault)
@@ -57,21 +57,60 @@ func TestIndexListsWithoutNamespace(t *testing.T) {
 		"of all namespaces":   {`r.requests(ctx, client.MatchingFields{indexHost: host})`, nil},
 		"options":             {`use([]client.ListOption{client.InNamespace("a"), client.MatchingFields{indexPolicy: "b"}})`, nil},
 		"only one option":     {`use([]client.ListOption{client.MatchingFields{indexPolicy: "b"}})`, []string{"a.go:2:16 reads indexPolicy without a namespace"}},
+		"without an index":    {`r.List(ctx, &l, client.MatchingFields{})`, nil},
 	} {
 		files := token.NewFileSet()
 		file, err := parser.ParseFile(files, "a.go", "package a\nfunc f() { "+tc.text+" }", 0)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, wrong := indexLists(files, file); !cmp.Equal(tc.want, wrong) {
+		if _, wrong := indexLists(files, file, []string{"indexHost"}); !cmp.Equal(tc.want, wrong) {
 			t.Errorf("%s: %q", name, wrong)
 		}
 	}
 }
 
+// indexesOfAllNamespaces returns the names of the fields of all indexes with AllNamespaces, as other packages refer to them.
+func indexesOfAllNamespaces(t *testing.T) []string {
+	t.Helper()
+	var names []string
+	for _, path := range []string{"internal/index/index.go", "controllers/networkpolicy/index.go"} {
+		file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, path), nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			variable := ""
+			literal, ok := n.(*ast.CompositeLit)
+			if spec, is := n.(*ast.ValueSpec); is && len(spec.Values) == 1 {
+				variable = "index." + spec.Names[0].Name + ".Field"
+				literal, ok = spec.Values[0].(*ast.CompositeLit)
+			}
+			if !ok {
+				return true
+			}
+			fields := map[string]string{}
+			for _, e := range literal.Elts {
+				if kv, is := e.(*ast.KeyValueExpr); is {
+					fields[types.ExprString(kv.Key)] = types.ExprString(kv.Value)
+				}
+			}
+			switch {
+			case fields["AllNamespaces"] != "true":
+			case variable != "":
+				names = append(names, variable)
+			case !strings.HasPrefix(fields["Field"], `"`):
+				names = append(names, fields["Field"])
+			}
+			return true
+		})
+	}
+	return names
+}
+
 // indexLists counts the list options of a file that select by an index. It describes each such option that is not
 // accompanied by an option with a namespace, although the index requires a namespace.
-func indexLists(files *token.FileSet, file *ast.File) (found int, wrong []string) {
+func indexLists(files *token.FileSet, file *ast.File, everywhere []string) (found int, wrong []string) {
 	is := func(e ast.Expr, name string) bool { return types.ExprString(e) == name }
 	ast.Inspect(file, func(n ast.Node) bool {
 		var options []ast.Expr
@@ -83,7 +122,7 @@ func indexLists(files *token.FileSet, file *ast.File) (found int, wrong []string
 		}
 		for _, option := range options {
 			fields, ok := option.(*ast.CompositeLit)
-			if !ok || fields.Type == nil || !is(fields.Type, "client.MatchingFields") {
+			if !ok || fields.Type == nil || !is(fields.Type, "client.MatchingFields") || len(fields.Elts) == 0 {
 				continue
 			}
 			key := types.ExprString(fields.Elts[0].(*ast.KeyValueExpr).Key)

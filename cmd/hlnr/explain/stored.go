@@ -104,9 +104,10 @@ func storedReport(policy *v1alpha1.ImagePolicy, o options) report {
 	}
 	total = max(total, len(s.Candidates))
 	r.Tags += total
-	r.Hidden, r.Hint = total-len(shown), "use --all to show them"
+	r.Hidden = total - len(shown)
 	switch {
 	case len(shown) < len(s.Candidates):
+		r.Hint = fmt.Sprintf("use --all to show %d more", len(s.Candidates)-len(shown))
 	case explicable(policy) != nil:
 		r.Hint = "the status lists at most 20"
 	default:

@@ -27,7 +27,7 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// AddPrometheus adds the flag --prometheus. what follows "the Prometheus server to query" in the help text.
+// AddPrometheus adds the flag --prometheus. In the help text, the parameter what follows "the Prometheus server to query".
 func AddPrometheus(flags *pflag.FlagSet, what string) *string {
 	return flags.String("prometheus", "", "URL of the Prometheus server to query "+what+"; defaults to the server of the analysis")
 }

@@ -39,7 +39,7 @@ func NewCommands(acts ...cli.NewCommand) []cli.NewCommand {
 	return append(slices.Clone(commands), tree)
 }
 
-// terminal returns the options of texts. They depend on whether the output is a terminal.
+// terminal returns the options for the text output. They depend on whether the output is a terminal.
 func terminal(f *cli.Factory, output *cli.Output) text.Options {
 	o := text.Options{Unicode: isUTF8(os.Getenv), Now: f.Now(), Wide: output.Wide(), Program: f.Program()}
 	if home, err := f.Home(); err == nil { // The later read of the objects reports an error.

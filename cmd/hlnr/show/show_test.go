@@ -266,7 +266,7 @@ func TestWhyOfAVersionThatNoServiceHas(t *testing.T) {
 		want      string
 	}{
 		"no service":   {view.Input{}, "prod", "there is no Microservice in namespace prod, and so no version v1.2.0: name another namespace with -n, or use -A for all namespaces"},
-		"two services": {two, "", "in the cluster, no Microservice has version v1.2.0, and no ImagePolicy offers it: ask about one Microservice with hlnr why -n NAMESPACE MICROSERVICE v1.2.0"},
+		"two services": {two, "", "in the cluster, no Microservice has version v1.2.0, and none of their ImagePolicies offers it: ask about one Microservice with hlnr why -n NAMESPACE MICROSERVICE v1.2.0"},
 	} {
 		if _, err := ask(test.in, test.namespace, []string{"v1.2.0"}, time.Now()); err == nil || err.Error() != test.want {
 			t.Errorf("%s: %v", name, err)

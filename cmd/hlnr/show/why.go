@@ -321,7 +321,7 @@ func askUnknownVersion(in view.Input, namespace, wanted string, now time.Time) (
 		}
 		return view.WhyVersion(in, ms.Namespace, ms.Name, wanted, now)
 	}
-	return view.Answer{}, cli.Usage(fmt.Errorf("in %s, no Microservice has version %s, and no ImagePolicy offers it: ask about one Microservice with %s", where, wanted, command(in, namespace, wanted)))
+	return view.Answer{}, cli.Usage(fmt.Errorf("in %s, no Microservice has version %s, and none of their ImagePolicies offers it: ask about one Microservice with %s", where, wanted, command(in, namespace, wanted)))
 }
 
 // askPod answers a question about a pod in the namespace, or in the only namespace that has a pod with this name.

@@ -315,8 +315,8 @@ func (s snapshot) offer(wanted string) *v1alpha1.OfferedRelease {
 
 func (s snapshot) offered(wanted string) bool { return s.offer(wanted) != nil }
 
-// row returns the release of a version, and the group of the version. If the version has several releases, row returns the release whose
-// rollout is in progress or the active release. If there is neither, row returns the release whose status changed last.
+// row returns the release of a version, and the group of the version. If the version has several releases, row returns the active
+// release, or the release whose rollout is in progress. If there is neither, row returns the release whose status changed last.
 func (s snapshot) row(wanted string) (group *v1alpha1.ReleaseGroup, row *v1alpha1.Release) {
 	for i := range s.ms.Status.ReleaseGroups {
 		g := &s.ms.Status.ReleaseGroups[i]

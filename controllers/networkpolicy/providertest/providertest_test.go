@@ -43,8 +43,8 @@ func TestAddedProvider(t *testing.T) {
 	}
 }
 
-// TestPageOfAddedProvider checks that the page contains the files of that provider, with the import path that a
-// provider would have.
+// TestPageOfAddedProvider checks that add-a-provider.md contains the files of the provider in
+// providers/testdata/weighted, with the import path providers/weighted.
 func TestPageOfAddedProvider(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../../../docs/how-to/add-a-provider.md")

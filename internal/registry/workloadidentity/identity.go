@@ -1,4 +1,4 @@
-// Package workloadidentity provides credentials for the registries of clouds. It uses the identity that the cloud assigns to the process, so that no
+// Package workloadidentity provides credentials for the registries of cloud providers. It uses the identity that the cloud assigns to the process, so that no
 // Secret is needed. It supports Amazon ECR, Azure Container Registry and Google Artifact Registry, each through the cloud's own library.
 //
 // identity.go  Identity: the cloud of a registry, and credentials until they expire

@@ -1,5 +1,5 @@
 // Package access determines what readers of the board may see and do. It uses access reviews of the API server. Answers are cached for a few
-// seconds, so that a withdrawn permission ends soon. Concurrent equal questions are sent only once.
+// seconds, so that a withdrawn permission ends soon. Concurrent identical questions are sent only once.
 //
 // access.go  questions and answers
 // scope.go   the objects that a reader sees

@@ -116,7 +116,7 @@ func TestAges(t *testing.T) {
 	}
 }
 
-// TestTogether checks that equal questions at the same time cause one review, and that a reader who disconnects does not cancel the review for other
+// TestTogether checks that identical questions at the same time cause one review, and that a reader who disconnects does not cancel the review for other
 // readers.
 func TestTogether(t *testing.T) {
 	t.Parallel()
