@@ -382,7 +382,8 @@ type GitHubRepositoryStatus struct {
 	// +kubebuilder:validation:MaxItems=100
 	Releases []GitHubRelease `json:"releases,omitempty"`
 
-	// tags of the repository, if an ImagePolicy uses them.
+	// tags of the repository, if an ImagePolicy uses them, or if the commits of releases are needed: for a
+	// label with {{.SHA}}, or for feedback.deployments.releases.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=500

@@ -372,7 +372,7 @@ func TestTagsOfTwoPolicies(t *testing.T) {
 		"all tags, and some of them": {[]string{"", api}, map[string]int{"web": 250, "api": 250}},
 		"an invalid expression":      {[]string{"(", api}, map[string]int{"api": 400}},
 	} {
-		tags, left := tagsOf(list, strings.Join(test.patterns, separator))
+		tags, left := tagsOf(list, strings.Join(test.patterns, separator), nil)
 		got := map[string]int{}
 		for _, tag := range tags {
 			part, _, _ := strings.Cut(tag.Name, "/")
@@ -391,15 +391,18 @@ func TestTagsAreBounded(t *testing.T) {
 	for n := range 2000 {
 		list.Items = append(list.Items, github.Tag{Name: fmt.Sprintf("v0.0.%d", n), SHA: sha(n)})
 	}
-	tags, left := tagsOf(list, "")
+	tags, left := tagsOf(list, "", nil)
 	same(t, "kept and omitted", []int{len(tags), left}, []int{maxTags, 1500})
 	same(t, "highest", tags[0].Name, "v0.0.1999")
+	tags, _ = tagsOf(list, `v0\.0\.1?[0-9]{1,3}`, []v1alpha1.GitHubRelease{{Tag: "v0.0.7"}, {Tag: "v0.0.1998"}, {Tag: "not-wanted"}})
+	same(t, "with releases, the lowest", tags[len(tags)-1].Name, "v0.0.7")
+	same(t, "with releases, the highest", tags[0].Name, "v0.0.1999")
 	for n := range list.Items {
 		list.Items[n].Name += strings.Repeat("x", 240)
 	}
-	if tags, left := tagsOf(list, ""); sizeOf(tags) > maxTagBytes || len(tags)+left != 2000 {
+	if tags, left := tagsOf(list, "", nil); sizeOf(tags) > maxTagBytes || len(tags)+left != 2000 {
 		t.Errorf("%d tags of %d bytes, and %d omitted", len(tags), sizeOf(tags), left)
 	}
-	tags, _ = tagsOf(list, `v0\.0\.7x*`+separator+`nothing`)
+	tags, _ = tagsOf(list, `v0\.0\.7x*`+separator+`nothing`, nil)
 	same(t, "by pattern", len(tags), 1)
 }

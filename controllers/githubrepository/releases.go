@@ -31,9 +31,9 @@ func releasesOf(list *github.List[github.Release]) ([]v1alpha1.GitHubRelease, in
 	return fit(result, maxReleases, maxReleaseBytes)
 }
 
-// tagsOf returns the highest wanted tags, and the number of tags that do not fit into the status. Each
-// regular expression gets the same share.
-func tagsOf(list *github.List[github.Tag], names string) ([]v1alpha1.GitHubTag, int) {
+// tagsOf returns the wanted tags, first those with a release, whose commits are needed, and then the highest, and the number of
+// tags that do not fit into the status. Each regular expression gets the same share.
+func tagsOf(list *github.List[github.Tag], names string, releases []v1alpha1.GitHubRelease) ([]v1alpha1.GitHubTag, int) {
 	all := make([]v1alpha1.GitHubTag, 0, len(list.Items))
 	for _, t := range list.Items {
 		all = append(all, v1alpha1.GitHubTag{Name: t.Name, SHA: t.SHA})
@@ -55,6 +55,11 @@ func tagsOf(list *github.List[github.Tag], names string) ([]v1alpha1.GitHubTag, 
 				turn[t.Name] = n
 			}
 			n++
+		}
+	}
+	for _, r := range releases {
+		if _, ok := turn[r.Tag]; ok {
+			turn[r.Tag] = -1
 		}
 	}
 	wanted := slices.DeleteFunc(all, func(t v1alpha1.GitHubTag) bool { _, ok := turn[t.Name]; return !ok })

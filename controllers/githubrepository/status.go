@@ -62,7 +62,7 @@ func applyPoll(o *observed, known cacheEntry, now time.Time) map[string]time.Tim
 		st.Tags = nil
 	case l.tags != nil:
 		var left int
-		st.Tags, left = tagsOf(l.tags, l.query.wanted.names)
+		st.Tags, left = tagsOf(l.tags, l.query.wanted.names, st.Releases)
 		cut.add(reasonTooManyTags, "tags", left, l.tags.Truncated)
 	}
 	late := known.pushes
