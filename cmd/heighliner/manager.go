@@ -217,10 +217,8 @@ func run(ctx context.Context, o options, logger logr.Logger) error {
 			return fmt.Errorf("set up the check of permissions: %w", err)
 		}
 	}
-	if os.Getenv("GOGC") == "" {
-		if err := mgr.Add(newIdleMemory()); err != nil {
-			return fmt.Errorf("set up the return of memory: %w", err)
-		}
+	if err := mgr.Add(newIdleMemory()); err != nil {
+		return fmt.Errorf("set up the return of memory: %w", err)
 	}
 	if o.ownNamespace() == "" {
 		logger.Info("the list of domains is not read, and every namespace may use every host; set --leader-election-namespace to the namespace of the list")

@@ -64,7 +64,8 @@ const (
 )
 
 // idleMemory returns the memory of garbage to the operating system when the manager is idle, for example after a rollout of many services, and at most
-// every ten minutes. Go's runtime would keep this memory, which is more than a quarter of the heap, for the next allocations. It runs in every replica.
+// every ten minutes. Go's runtime would keep this memory, which is more than a quarter of the heap, for the next allocations. It runs in every replica, and does
+// nothing if GOGC sets another percentage than gcPercent.
 type idleMemory struct {
 	ticks     <-chan time.Time
 	allocated func() uint64 // the number of bytes that were allocated since the start
@@ -72,7 +73,7 @@ type idleMemory struct {
 }
 
 func newIdleMemory() idleMemory {
-	return idleMemory{time.Tick(idleInterval), allocatedBytes, debug.FreeOSMemory}
+	return idleMemory{time.Tick(idleInterval), func() uint64 { return read("/gc/heap/allocs:bytes") }, freeMemory}
 }
 
 // NeedLeaderElection implements manager.LeaderElectionRunnable.
@@ -97,8 +98,16 @@ func (m idleMemory) Start(ctx context.Context) error {
 	}
 }
 
-func allocatedBytes() uint64 {
-	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
+// freeMemory collects garbage and returns memory to the operating system, unless GOGC sets the percentage.
+func freeMemory() {
+	if read("/gc/gogc:percent") == gcPercent {
+		debug.FreeOSMemory()
+	}
+}
+
+// read returns the value of a metric of the runtime.
+func read(metric string) uint64 {
+	sample := []metrics.Sample{{Name: metric}}
 	metrics.Read(sample)
 	return sample[0].Value.Uint64()
 }

@@ -98,12 +98,20 @@ func TestIdleMemory(t *testing.T) {
 	}
 }
 
-func TestAllocatedBytes(t *testing.T) {
-	t.Parallel()
-	before := allocatedBytes()
-	garbage = make([]byte, 1<<20)
-	if grown := allocatedBytes() - before; grown < 1<<20 {
-		t.Errorf("%d bytes were allocated", grown)
+// TestFreeMemory checks that garbage is collected, unless GOGC sets the percentage. The test is not parallel, because the setting belongs to the process.
+func TestFreeMemory(t *testing.T) {
+	before := debug.SetGCPercent(-1)
+	defer debug.SetGCPercent(before)
+	for _, percent := range []int{-1, gcPercent} {
+		debug.SetGCPercent(percent)
+		allocated, cycles := read("/gc/heap/allocs:bytes"), read("/gc/cycles/forced:gc-cycles")
+		garbage = make([]byte, 1<<20)
+		if grown := read("/gc/heap/allocs:bytes") - allocated; grown < 1<<20 {
+			t.Errorf("%d bytes were allocated", grown)
+		}
+		if freeMemory(); (read("/gc/cycles/forced:gc-cycles") > cycles) != (percent == gcPercent) {
+			t.Errorf("GOGC=%d: %d collections", percent, read("/gc/cycles/forced:gc-cycles")-cycles)
+		}
 	}
 }
 
