@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/internal/status"
@@ -36,8 +35,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observed, known cacheEn
 	setWebhook(o, known, r.servesWebhooks)
 	wrote, err := status.Patch(ctx, r.Client, FieldOwner, repository, before, status.AtResourceVersion)
 	if err != nil {
-		if !apierrors.IsConflict(err) {
-			r.polls.forgetRead(client.ObjectKeyFromObject(repository))
+		if learned {
+			r.polls.doubtful(client.ObjectKeyFromObject(repository), known.poll)
 		}
 		return client.IgnoreNotFound(err)
 	}

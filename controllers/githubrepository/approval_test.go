@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/github"
@@ -211,7 +210,7 @@ func TestApprovalAmongManyLabels(t *testing.T) {
 		t.Errorf("the commit is approved: %v", known[0].Labels)
 	}
 	// A reviewer adds the label again while ImagePolicies refer to it.
-	seen := mergeContext{wanted: map[string]bool{"ok": true}, wantedBefore: map[string]bool{"ok": true}, readBefore: map[int64]bool{1: true}}
+	seen := mergeContext{wanted: map[string]bool{"ok": true}, lastRead: map[int64]lastRead{1: {labels: map[string]bool{"ok": true}}}}
 	g.Labels = g.Labels[1:]
 	known = merge(known, &pullRequests{time: epoch, listed: []github.PullRequest{g}}, seen)
 	g.Labels = append(g.Labels, "ok")
@@ -222,39 +221,6 @@ func TestApprovalAmongManyLabels(t *testing.T) {
 	seen.gap = true
 	if again := merge(known, approved, seen); takes(t, again[0]) {
 		t.Errorf("the commit is approved after a gap in polling: %v", again[0].Labels)
-	}
-}
-
-// TestLabelOfAnUnreadPullRequest checks that a label does not approve a commit if it may be older than the commit: it was truncated, and the poll
-// after which ImagePolicies referred to the label did not read the pull request, or the response to the write of its results was lost.
-func TestLabelOfAnUnreadPullRequest(t *testing.T) {
-	t.Parallel()
-	for _, lost := range []bool{false, true} {
-		g := github.PullRequest{Number: 1, State: github.Open, HeadSHA: sha(1), HeadRef: "x", Fork: true, Labels: []string{"ok"}}
-		for n := range someLabels {
-			g.Labels = append(g.Labels, "area/"+string(rune('a'+n)))
-		}
-		o, now, ls, key := &observed{repository: &v1alpha1.GitHubRepository{}}, epoch, newPollCache(4), types.NamespacedName{Namespace: "a", Name: "b"}
-		read := func(labels string, listed ...github.PullRequest) {
-			now = now.Add(time.Minute)
-			l := &poll{query: query{interval: time.Minute, wanted: wanted{pulls: true, labels: labels}}, pulls: &pullRequests{time: now, listed: listed}}
-			ls.ensure(key).poll = l
-			var cut truncation
-			ls.markReported(key, l, applyPullRequests(o, ls.entry(key), now, &cut))
-		}
-		read("", g)
-		g.HeadSHA = sha(2)
-		read("", g)
-		if lost {
-			ls.ensure(key).lastLabels, ls.ensure(key).lastRead = "ok", map[int64]bool{1: true} // as an earlier poll reported them
-			ls.forgetRead(key)
-		} else {
-			read("ok")
-		}
-		read("ok", g)
-		if pr := o.repository.Status.PullRequests[0]; takes(t, pr) {
-			t.Errorf("lost response %t: commit %s is approved: %v", lost, pr.HeadSHA, pr.Labels)
-		}
 	}
 }
 

@@ -95,7 +95,7 @@ func (r *Reconciler) observeReaders(ctx context.Context, o *observed) error {
 		case from.Releases != nil:
 			w.releases = true
 			if needsCommits(o.repository, p) {
-				w.tags = true
+				w.tags, w.commits = true, true
 				names = append(names, nameOf(p))
 			}
 		case from.Tags != nil:

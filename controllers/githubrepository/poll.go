@@ -19,6 +19,8 @@ import (
 // wanted contains the parts of a repository that ImagePolicies read.
 type wanted struct {
 	pulls, releases, tags bool
+	// commits reports whether the commits of releases are needed.
+	commits bool
 	// names are the regular expressions of wanted tags, sorted and joined by separator. An
 	// empty expression selects all tags.
 	names string

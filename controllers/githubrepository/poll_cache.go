@@ -45,10 +45,15 @@ type cacheEntry struct {
 	// lastPoll and pushes have the same meaning as in mergeContext.
 	lastPoll time.Time
 	pushes   map[string]time.Time
-	// lastLabels are the wanted labels of the query of lastPoll, and lastRead contains the numbers of the open pull
-	// requests that it read.
-	lastLabels string
-	lastRead   map[int64]bool
+	// lastRead contains, by number, the last reported poll that read an open pull request.
+	lastRead map[int64]lastRead
+}
+
+// lastRead is the poll whose labels of a pull request are in the status.
+type lastRead struct {
+	time time.Time
+	// labels contains the labels to which ImagePolicies referred, and which were therefore not truncated.
+	labels map[string]bool
 }
 
 // task is a queued or running poll.
@@ -159,25 +164,50 @@ func (ls *pollCache) markReported(key types.NamespacedName, l *poll, known map[s
 	defer ls.mu.Unlock()
 	m := ls.ensure(key)
 	if m.poll != l {
+		m.doubt(l)
 		return
 	}
-	m.reported, m.poll = true, l.withoutAnswers()
 	if l.pulls != nil {
-		m.lastPoll, m.pushes, m.lastLabels = l.pulls.time, known, l.query.wanted.labels
-		m.lastRead = map[int64]bool{}
-		for _, g := range l.pulls.open() {
-			m.lastRead[int64(g.Number)] = true
+		read, labels := map[int64]lastRead{}, labelSet(l.query.wanted.labels)
+		for n, r := range m.lastRead {
+			if l.pulls.time.Sub(r.time) <= l.query.interval+maxGap { // After a longer time, there is a gap.
+				read[n] = r
+			}
 		}
+		for _, g := range l.pulls.open() {
+			read[int64(g.Number)] = lastRead{l.pulls.time, labels}
+		}
+		m.lastPoll, m.pushes, m.lastRead = l.pulls.time, known, read
 	}
+	m.reported, m.poll = true, l.withoutAnswers()
 }
 
-// forgetRead records that the status may contain the labels of a poll that was not reported, because the response to
-// a write was lost.
-func (ls *pollCache) forgetRead(key types.NamespacedName) {
+// doubtful records that the status may or may not contain the results of a poll.
+func (ls *pollCache) doubtful(key types.NamespacedName, l *poll) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	m := ls.ensure(key)
-	m.lastLabels, m.lastRead = "", nil
+	ls.ensure(key).doubt(l)
+}
+
+// doubt removes the labels to which ImagePolicies did not refer in the poll, because the status may contain its results.
+func (m *cacheEntry) doubt(l *poll) {
+	if l == nil || l.pulls == nil {
+		return
+	}
+	m.lastRead = maps.Clone(m.lastRead)
+	now := labelSet(l.query.wanted.labels)
+	for _, g := range l.pulls.open() {
+		if r, ok := m.lastRead[int64(g.Number)]; ok {
+			both := map[string]bool{}
+			for name := range r.labels {
+				if now[name] {
+					both[name] = true
+				}
+			}
+			r.labels = both
+			m.lastRead[int64(g.Number)] = r
+		}
+	}
 }
 
 // withoutAnswers returns a copy of a poll without the answers from which its results were computed. It is

@@ -55,10 +55,10 @@ type mergeContext struct {
 	gap bool
 	// wanted contains the labels to which ImagePolicies refer.
 	wanted map[string]bool
-	// wantedBefore contains the labels to which ImagePolicies referred at lastPoll, and readBefore contains the numbers
-	// of the open pull requests that this poll read.
-	wantedBefore map[string]bool
-	readBefore   map[int64]bool
+	// lastRead contains, by number, the poll that the labels of an open pull request are from.
+	lastRead map[int64]lastRead
+	// maxGap is the time without a poll of a pull request after which there is a gap; 0 means any time.
+	maxGap time.Duration
 	// lastPoll is the time of the poll that the previous state is from; zero if an earlier process made this
 	// poll.
 	lastPoll time.Time
@@ -146,6 +146,9 @@ func openPullRequest(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *
 	}
 	pr.HeadTime = headTime(g, k, was, p, m)
 	pr.PushTime = pushTime(g, k, was, p)
+	if was && m.maxGap > 0 && p.time.Sub(m.lastRead[pr.Number].time) > m.maxGap {
+		m.gap = true
+	}
 	pr.Labels = labels(g, k, was, m)
 	return pr
 }
@@ -297,7 +300,7 @@ func labels(g github.PullRequest, k v1alpha1.PullRequest, was bool, m mergeConte
 // truncated reports whether a pull request may have had a label that is not among its known labels, because the known
 // labels are truncated. Labels to which ImagePolicies referred when the pull request was read are not truncated.
 func (m mergeContext) truncated(k v1alpha1.PullRequest, label string) bool {
-	return len(k.Labels) >= maxLabels || len(k.Labels) >= someLabels && !(m.readBefore[k.Number] && refersTo(m.wantedBefore, label))
+	return len(k.Labels) >= maxLabels || len(k.Labels) >= someLabels && !refersTo(m.lastRead[k.Number].labels, label)
 }
 
 // rank returns 0 for a label to which ImagePolicies refer, and 1 for other labels.

@@ -62,7 +62,11 @@ func applyPoll(o *observed, known cacheEntry, now time.Time) map[string]time.Tim
 		st.Tags = nil
 	case l.tags != nil:
 		var left int
-		st.Tags, left = tagsOf(l.tags, l.query.wanted.names, st.Releases)
+		var first []v1alpha1.GitHubRelease
+		if l.query.wanted.commits {
+			first = st.Releases
+		}
+		st.Tags, left = tagsOf(l.tags, l.query.wanted.names, first)
 		cut.add(reasonTooManyTags, "tags", left, l.tags.Truncated)
 	}
 	late := known.pushes
@@ -86,7 +90,7 @@ const maxGap = 5 * time.Minute
 func applyPullRequests(o *observed, known cacheEntry, now time.Time, cut *truncation) map[string]time.Time {
 	st, p := &o.repository.Status, known.poll.pulls
 	q := &known.poll.query
-	m := mergeContext{gap: known.lastPoll.IsZero() || p.time.Sub(known.lastPoll) > q.interval+maxGap, wanted: labelSet(q.wanted.labels), wantedBefore: labelSet(known.lastLabels), readBefore: known.lastRead, lastPoll: known.lastPoll, pushes: known.pushes}
+	m := mergeContext{gap: known.lastPoll.IsZero() || p.time.Sub(known.lastPoll) > q.interval+maxGap, wanted: labelSet(q.wanted.labels), lastRead: known.lastRead, maxGap: q.interval + maxGap, lastPoll: known.lastPoll, pushes: known.pushes}
 	late := pushTimes(st.PullRequests, p, m)
 	merged := merge(st.PullRequests, p, m)
 	held := maps.Clone(o.offered)

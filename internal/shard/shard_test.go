@@ -415,10 +415,14 @@ func TestLossCancelsReconciles(t *testing.T) {
 	}
 	contexts := make(chan context.Context)
 	end := make(chan struct{})
+	var interrupted atomic.Int32
 	r := s.Gate(nil, nil).Reconciler(reconcile.Func(func(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 		contexts <- ctx
 		<-end
-		return reconcile.Result{}, context.Cause(ctx) // An interrupted reconcile is not an error.
+		if interrupted.Add(1)%2 == 0 { // An interrupted reconcile is not an error, whichever of these errors it returns.
+			return reconcile.Result{}, ctx.Err()
+		}
+		return reconcile.Result{}, context.Cause(ctx)
 	}))
 	var running [3]context.Context
 	var all sync.WaitGroup

@@ -96,3 +96,19 @@ func TestReturnDuringAPause(t *testing.T) {
 		}
 	}
 }
+
+// TestFreezeOfAnAdoptedRelease checks that an adopted release shows that a freeze delays it, and not spec.paused.
+func TestFreezeOfAnAdoptedRelease(t *testing.T) {
+	t.Parallel()
+	ms := &v1alpha1.Microservice{}
+	ms.Spec.Paused = true
+	wait := frozen.Wait{Clause: frozen.WithoutPods("1.1.0"), Freeze: frozen.Freeze(time.Date(2027, 1, 4, 8, 0, 0, 0, time.UTC), `Freeze "fair"`, "trade fair")}
+	ms.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionFrozen, Status: metav1.ConditionTrue, Reason: "Frozen", Message: wait.String()}}
+	for adopted, want := range map[bool]Word{true: WordFrozen, false: WordPaused} {
+		row := &v1alpha1.Release{SemVer: v1alpha1.SemVer{Version: "1.1.0"}, Internal: &v1alpha1.ReleaseInternal{Adopted: adopted}}
+		r := &rollout{service: &service{index: &index{}, ms: ms}, run: &run{}, group: &v1alpha1.ReleaseGroup{}, row: row}
+		if s := r.halted(); s == nil || s.Word != want {
+			t.Errorf("adopted %t: %+v, want %s", adopted, s, want)
+		}
+	}
+}

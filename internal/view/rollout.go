@@ -275,13 +275,14 @@ func (r *rollout) late() (out []report) {
 
 // halted returns the state of a rollout that spec.paused or a freeze prevents from continuing.
 func (r *rollout) halted() *State {
-	if c := frozenOf(r.ms); c != nil && !r.ms.Spec.Paused {
+	paused := r.ms.Spec.Paused && !(r.row.Internal != nil && r.row.Internal.Adopted) // A pause does not delay an adopted release.
+	if c := frozenOf(r.ms); c != nil && !paused {
 		// Another release of the same version, without a rollout, can wait too.
 		if why := freezeOf(r.ms, func(w frozen.Wait) bool { return w.Of(r.row.SemVer.Version) && w.HasRollout() }); why != "" {
 			return &State{Word: WordFrozen, Class: Moving, Reason: c.Reason, Since: timeOf(c.LastTransitionTime.Time), Detail: why, Next: r.abort()}
 		}
 	}
-	if !r.ms.Spec.Paused || r.row.Promoted > 0 && (r.group.Target.Reason == "Pinned" || r.activeDenied()) {
+	if !paused || r.row.Promoted > 0 && (r.group.Target.Reason == "Pinned" || r.activeDenied()) {
 		return nil
 	}
 	return &State{Word: WordPaused, Class: Waiting, Detail: fmt.Sprintf("%s waits at %d%%", r.row.SemVer.Version, r.row.Weight), Next: []Action{r.act("resume")}}

@@ -1,0 +1,112 @@
+package githubrepository
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/github"
+)
+
+// polls applies polls of a repository, one in each minute, as the reconciler does.
+type polls struct {
+	o   *observed
+	now time.Time
+	ls  *pollCache
+	key types.NamespacedName
+}
+
+func newPolls() *polls {
+	return &polls{&observed{repository: &v1alpha1.GitHubRepository{}}, epoch, newPollCache(4), types.NamespacedName{Namespace: "a", Name: "b"}}
+}
+
+// poll completes a poll for which ImagePolicies refer to labels, and which read the listed pull requests.
+func (p *polls) poll(labels string, listed ...github.PullRequest) *poll {
+	p.now = p.now.Add(time.Minute)
+	l := &poll{query: query{interval: time.Minute, wanted: wanted{pulls: true, labels: labels}}, pulls: &pullRequests{time: p.now, listed: listed}}
+	p.ls.ensure(p.key).poll = l
+	return l
+}
+
+// apply adds the results of the poll to the status.
+func (p *polls) apply() map[string]time.Time {
+	var cut truncation
+	return applyPullRequests(p.o, p.ls.entry(p.key), p.now, &cut)
+}
+
+// read completes a poll whose results are written.
+func (p *polls) read(labels string, listed ...github.PullRequest) {
+	l := p.poll(labels, listed...)
+	p.ls.markReported(p.key, l, p.apply())
+}
+
+// forked returns a pull request from a fork with a number of labels, and the given labels.
+func forked(head string, others int, labels ...string) github.PullRequest {
+	g := github.PullRequest{Number: 1, State: github.Open, HeadSHA: head, HeadRef: "x", Fork: true}
+	for i := range others {
+		g.Labels = append(g.Labels, "area/"+string(rune('a'+i)))
+	}
+	g.Labels = append(g.Labels, labels...)
+	return g
+}
+
+// TestLabelsOfUnreadPullRequests checks that a label approves the head commit only if it cannot be older than the commit, even if polls
+// do not read the pull request or their results are not written.
+func TestLabelsOfUnreadPullRequests(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		play     func(*polls)
+		approved bool
+	}{
+		"each poll reads it": {func(p *polls) {
+			p.read("ok", forked(sha(1), someLabels))
+			p.read("ok", forked(sha(1), someLabels, "ok"))
+		}, true},
+		"the first poll with the label does not read it": {func(p *polls) {
+			p.read("", forked(sha(1), someLabels, "ok"))
+			p.read("", forked(sha(2), someLabels, "ok"))
+			p.read("ok")
+			p.read("ok", forked(sha(2), someLabels, "ok"))
+		}, false},
+		"no poll reads it for an hour, in which the head commit can change and change back": {func(p *polls) {
+			p.read("ok", forked(sha(1), 0))
+			for range 60 {
+				p.read("ok")
+			}
+			p.read("ok", forked(sha(1), 0, "ok"))
+		}, false},
+		"a write fails, and is repeated": {func(p *polls) {
+			p.read("ok", forked(sha(1), someLabels))
+			l := p.poll("ok", forked(sha(1), someLabels, "ok"))
+			p.ls.doubtful(p.key, l)
+			p.ls.markReported(p.key, l, p.apply())
+			p.read("ok", forked(sha(1), someLabels, "ok"))
+		}, true},
+		"the response to a write without the label is lost": {func(p *polls) {
+			p.read("ok", forked(sha(1), someLabels))
+			l := p.poll("", forked(sha(2), someLabels, "ok"))
+			p.apply()
+			p.ls.doubtful(p.key, l)
+			p.read("ok", forked(sha(2), someLabels, "ok"))
+		}, false},
+		"another poll has started before a write without the label is recorded": {func(p *polls) {
+			p.read("ok", forked(sha(1), someLabels))
+			l := p.poll("", forked(sha(2), someLabels, "ok"))
+			late := p.apply()
+			p.poll("ok", forked(sha(2), someLabels, "ok"))
+			p.ls.markReported(p.key, l, late)
+			p.read("ok", forked(sha(2), someLabels, "ok"))
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPolls()
+			test.play(p)
+			if pr := p.o.repository.Status.PullRequests[0]; takes(t, pr) != test.approved {
+				t.Errorf("approved %t, want %t: %v", !test.approved, test.approved, pr.Labels)
+			}
+		})
+	}
+}
