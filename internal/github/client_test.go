@@ -449,7 +449,7 @@ func TestErrors(t *testing.T) {
 			w.repo.SetPrivate(true)
 			w.AddToken("secret-b", githubtest.Access{Repositories: []string{"acme/other"}})
 			return w.client(Credential{Token: "secret-b"})
-		}, shop, NotFound, "can access them"},
+		}, shop, NotFound, "can access the repository"},
 		"no permission": {func(w *world) *Client {
 			w.AddToken("secret-b", githubtest.Access{Permissions: map[string]string{"contents": "read"}})
 			return w.client(Credential{Token: "secret-b"})

@@ -226,7 +226,7 @@ func TestValidate(t *testing.T) {
 		"range":                       {rules: Rules{Range: "latest"}, want: map[string]string{"versioning.range": "leave it empty for all versions"}},
 		"trap":                        {rules: Rules{Range: "~0.0.0"}, want: map[string]string{"versioning.range": "would allow every version"}},
 		"hyphen":                      {rules: Rules{Range: "1.2-1.4.5"}, want: map[string]string{"versioning.range": "spaces around the hyphen"}},
-		"deny":                        {rules: Rules{Deny: []string{"1.2.3", "nonsense"}}, want: map[string]string{"deny[1]": "no version"}},
+		"deny":                        {rules: Rules{Deny: []string{"1.2.3", "nonsense"}}, want: map[string]string{"deny[1]": "not a version"}},
 		"deny hyphen":                 {rules: Rules{Deny: []string{"1.2.0-1.4.5"}}, want: map[string]string{"deny[0]": "spaces around the hyphen"}},
 		"deny everything":             {rules: Rules{Deny: []string{"~0.0.0"}}, want: map[string]string{"deny[0]": "would allow every version"}},
 		"pattern":                     {rules: Rules{TagFilter: TagFilter{Pattern: "(?=x)"}}, want: map[string]string{"tagFilter.pattern": "no lookaround"}},
@@ -236,7 +236,7 @@ func TestValidate(t *testing.T) {
 		"extract without braces":      {rules: Rules{TagFilter: TagFilter{Pattern: "(a)", Extract: "$1x"}}, want: map[string]string{"tagFilter.extract": "in braces"}},
 		"extract beyond the groups":   {rules: Rules{TagFilter: TagFilter{Pattern: "(a)", Extract: "$2"}}, want: map[string]string{"tagFilter.extract": `group "2"`}},
 		"enums": {rules: Rules{Level: "release", GroupBy: "major", TwoParts: "Yes"}, want: map[string]string{
-			"versioning.level": "write Release, Candidate", "versioning.groupBy": "write All, Major, Minor, Patch", "versioning.twoParts": "write Deny, Allow"}},
+			"versioning.level": "write one of Release, Candidate", "versioning.groupBy": "write one of All, Major, Minor, Patch", "versioning.twoParts": "write one of Deny, Allow"}},
 		"limits below":    {rules: Rules{Limits: Limits{Groups: -1, ReleasesPerGroup: -1}}, want: map[string]string{"limits.groups": "1 or more", "limits.releasesPerGroup": "1 or more"}},
 		"limits product":  {rules: Rules{Limits: Limits{Groups: 256, ReleasesPerGroup: 10}}, want: map[string]string{"limits": "more than 512"}},
 		"limits enormous": {rules: Rules{Limits: Limits{Groups: 1 << 40, ReleasesPerGroup: 1 << 40}}, want: map[string]string{"limits": "more than 512"}},
