@@ -389,6 +389,23 @@ func TestAnotherRepository(t *testing.T) {
 	}
 }
 
+// TestCommitsOfReleasesAmongManyTags checks that the status contains the commit of a release even if it cannot contain all tags.
+func TestCommitsOfReleasesAmongManyTags(t *testing.T) {
+	s := begin(t)
+	s.repo.Tag("v1.0.0")
+	s.repo.Publish(githubtest.Release{Tag: "v1.0.0"})
+	for n := range maxTags {
+		s.repo.Tag(fmt.Sprintf("v2.0.%d", n))
+	}
+	s.repository("shop")
+	s.policy("releases", "shop", ofReleases, func(p *v1alpha1.ImagePolicy) {
+		p.Spec.Match = &v1alpha1.Match{Labels: []v1alpha1.LabelMatch{{Name: "a", Value: "{{.SHA}}"}}}
+	})
+	tags := s.poll("shop").Status.Tags
+	same(t, "tags", len(tags), maxTags)
+	same(t, "the lowest tag", tags[len(tags)-1].Name, "v1.0.0")
+}
+
 // TestCommitsOfReleases checks that, for releases, tags are read only if the commits of the releases are needed. The tags contain these
 // commits.
 func TestCommitsOfReleases(t *testing.T) {

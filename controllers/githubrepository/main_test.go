@@ -2,6 +2,7 @@ package githubrepository
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -64,6 +65,7 @@ type story struct {
 	writes     int
 	events     []string
 	down       atomic.Bool // the GitHub server does not answer
+	lost       bool        // the API server stores statuses, but its responses are lost
 }
 
 func begin(t *testing.T) *story {
@@ -95,7 +97,11 @@ func begin(t *testing.T) *story {
 	s.client = interceptor.NewClient(apiserver.Indexed(env.Client, apiserver.Index{Field: index.ImagePoliciesByRepository.Field, Values: index.ImagePoliciesByRepository.Values}), interceptor.Funcs{
 		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
 			s.writes++
-			return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
+			err := c.SubResource(sub).Patch(ctx, obj, patch, opts...)
+			if err == nil && s.lost {
+				return errors.New("the connection was closed")
+			}
+			return err
 		},
 	})
 	s.secret("github", "token", "good")

@@ -1,13 +1,16 @@
 package githubrepository
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/github"
+	"github.com/heighliner/heighliner/internal/github/githubtest"
 )
 
 // polls applies polls of a repository, one in each minute, as the reconciler does.
@@ -108,5 +111,48 @@ func TestLabelsOfUnreadPullRequests(t *testing.T) {
 				t.Errorf("approved %t, want %t: %v", !test.approved, test.approved, pr.Labels)
 			}
 		})
+	}
+}
+
+// TestLostResponse checks that a label does not approve a later commit if the status contains the results of a poll whose write was not confirmed.
+func TestLostResponse(t *testing.T) {
+	s := begin(t)
+	var labels []string
+	for i := range 2 * someLabels {
+		labels = append(labels, fmt.Sprintf("area/%02d", i))
+	}
+	s.repository("shop")
+	approvedBy := func(label string) v1alpha1.GitHubSource {
+		return v1alpha1.GitHubSource{PullRequests: &v1alpha1.GitHubPullRequests{Forks: &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: label}}}
+	}
+	s.policy("previews", "shop", approvedBy("ok"))
+	s.poll("shop")
+	n := s.repo.Open(githubtest.PullRequest{HeadRef: "patch", Fork: "stranger/shop"})
+	s.repo.Label(n, labels...)
+	s.poll("shop")
+	change := func(label string) {
+		p := &v1alpha1.ImagePolicy{}
+		if err := env.Client.Get(t.Context(), s.key("previews"), p); err != nil {
+			t.Fatal(err)
+		}
+		p.Spec.Source.GitHub.PullRequests.Forks.Label = label
+		if err := env.Client.Update(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	change("other")
+	s.repo.Label(n, append(labels, "ok")...) // approves the first commit, but no policy refers to it
+	s.repo.Push(n)
+	s.lost = true
+	s.clock.Step(time.Minute)
+	s.once("shop")
+	if _, err := s.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: s.key("shop")}); err == nil {
+		t.Fatal("the write succeeded")
+	}
+	s.lost = false
+	change("ok")
+	if pr := pull(t, s.poll("shop"), n); takes(t, pr) {
+		t.Errorf("the second commit is approved: %v", pr.Labels)
 	}
 }
