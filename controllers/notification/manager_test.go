@@ -236,6 +236,18 @@ func TestNotify(t *testing.T) {
 	if c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady); !strings.Contains(c.Message, `receiver "bus": HTTP 502`) || strings.Contains(c.Message, "secret") {
 		t.Errorf("Ready is %+v", c)
 	}
+	// The status also records that the chat accepted the message. Otherwise, the next manager sends it again.
+	await.Nil(t, func(ctx context.Context) error {
+		if err := env.Client.Get(ctx, client.ObjectKeyFromObject(p), p); err != nil {
+			return err
+		}
+		for _, d := range p.Status.Deliveries {
+			if d.Receiver == "chat" && d.Version == "1.1.0" && d.Event == v1alpha1.NotifyWaiting {
+				return nil
+			}
+		}
+		return fmt.Errorf("status %+v", p.Status)
+	})
 	stop()
 
 	bus.answer(http.StatusOK)
