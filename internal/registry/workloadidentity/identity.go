@@ -139,6 +139,9 @@ func (i *Identity) Credential(ctx context.Context, host string) (registry.Creden
 		return k.credential, k.err
 	}
 	flight := i.flights.DoChan(scope, func() (any, error) {
+		if k := i.recall(scope); k != nil { // The credential arrived after the first check.
+			return k, nil
+		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)
 		defer cancel()
 		c, expires, err := source.credential(ctx, host)

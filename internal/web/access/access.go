@@ -94,7 +94,12 @@ func (a *Access) Allowed(ctx context.Context, r web.Reader, namespace, verb, gro
 		return false, failure
 	}
 	key := strings.Join([]string{q.reader, q.namespace, q.verb, q.group, q.resource}, "\x01")
-	result := a.flight.DoChan(key, func() (any, error) { return a.review(context.WithoutCancel(ctx), r, q) })
+	result := a.flight.DoChan(key, func() (any, error) {
+		if known, _, fresh, _ := a.known(q); fresh { // The answer arrived after the first check.
+			return known.allowed, nil
+		}
+		return a.review(context.WithoutCancel(ctx), r, q)
+	})
 	select {
 	case <-ctx.Done():
 		return false, ctx.Err()
