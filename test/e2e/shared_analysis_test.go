@@ -55,7 +55,14 @@ func TestSharedAnalysis(t *testing.T) {
 		t.Errorf("the bad canary had the weights %v and ended with %s", weights, last.Reason)
 	}
 	s.measuredBy("1.2.0", "AnalysisTemplate/errors@1")
-	s.serves(l, round/5)
+	s.confirmed()
+	// The gateway applies the weights of the rollback a moment after it has accepted them, and before the drain ends.
+	const drain = 5 * time.Second
+	accepted := time.Now()
+	if last := stable(t, l, round/5); last.Sub(accepted) > drain {
+		t.Errorf("requests failed until %s after the rollback was accepted", last.Sub(accepted))
+	}
+	s.serves(l, round) // Wait until the drain of 1.2.0 has ended.
 
 	l.Mark("changed")
 	change(t, template, func(a *v1alpha1.AnalysisTemplate) { a.Spec.Metrics[0].ThresholdRange.Max = new(0.9) })
