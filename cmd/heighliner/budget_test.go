@@ -98,11 +98,11 @@ func reasonOf(event []byte) string {
 	return string(reasons.Find(event))
 }
 
-// quiet reports whether no request was sent for the duration d.
+// quiet reports whether the manager has sent requests, and none for the duration d. Before its first request, it is still starting.
 func (l *rolloutState) quiet(d time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return time.Since(l.last) > d
+	return !l.last.IsZero() && time.Since(l.last) > d
 }
 
 // clear returns the counts and resets them.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,6 +21,7 @@ import (
 	routes "github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 	"github.com/heighliner/heighliner/internal/watches"
 	"github.com/heighliner/heighliner/test/apiserver"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 // roleOf returns the Role of the chart in a namespace.
@@ -114,6 +116,13 @@ func TestNamespacesWithoutRights(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	await.Nil(t, func(ctx context.Context) error { // The authorizer applies the roles with a delay.
+		missing, err := permissions{client}.lacking(ctx, []string{has, partly})
+		if err == nil && (missing[has] != "" || missing[partly] != "pods") {
+			err = fmt.Errorf("missing permissions: %v", missing)
+		}
+		return err
+	})
 	for name, only := range map[string]string{"none": without, "one that does not exist": "no-such-namespace"} {
 		if _, _, err := (permissions{client}).watchable(t.Context(), []string{only}, logr.Discard()); err == nil || !strings.Contains(err.Error(), only) {
 			t.Errorf("%s: %v, want an error with %q", name, err, only)

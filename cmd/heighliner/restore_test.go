@@ -43,6 +43,7 @@ func TestRestoreWithoutStatuses(t *testing.T) {
 			images.Push(t, "team/shop", "1.0.0", "linux/amd64")
 			objects := shopFor(namespace, images.Repository("team/shop"))
 			ms := objects[1].(*v1alpha1.Microservice)
+			ms.Spec.UpdateStrategy.ProgressDeadlineSeconds = 0 // The default: no release may fail here.
 			ms.Spec.UpdateStrategy.Canary.Steps = []v1alpha1.CanaryStep{{Weight: 20, Approval: &v1alpha1.CanaryApproval{}}}
 			for _, obj := range objects {
 				await.Nil(t, func(ctx context.Context) error { return env.Client.Create(ctx, obj) })

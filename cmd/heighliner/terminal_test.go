@@ -68,7 +68,7 @@ func shopFor(namespace, image string) []client.Object {
 	ms := &v1alpha1.Microservice{ObjectMeta: meta}
 	ms.Spec.ImagePolicyRef.Name = "shop"
 	ms.Spec.Availability.Replicas = 2
-	ms.Spec.UpdateStrategy = v1alpha1.UpdateStrategy{ProgressDeadlineSeconds: 15, DrainDelay: "1s", Canary: &v1alpha1.CanaryStrategy{Steps: terminal.Steps()}}
+	ms.Spec.UpdateStrategy = v1alpha1.UpdateStrategy{ProgressDeadlineSeconds: 60, DrainDelay: "1s", Canary: &v1alpha1.CanaryStrategy{Steps: terminal.Steps()}}
 	ms.Spec.Template.Spec.Containers = []corev1.Container{{
 		Name: "shop", Ports: []corev1.ContainerPort{{ContainerPort: 8080}},
 		ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}},

@@ -74,6 +74,13 @@ func (p *traffic) quiet(d time.Duration) bool {
 	return time.Since(p.last) > d
 }
 
+// touch starts the quiet time again.
+func (p *traffic) touch() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.last = time.Now()
+}
+
 // watched starts a proxy for the API server, as proxied does, and records writes.
 func watched(t *testing.T) (*traffic, string) {
 	t.Helper()
@@ -286,8 +293,15 @@ func TestUpgradeWritesNothing(t *testing.T) {
 		}
 		waitFor(t, version, 15*time.Minute, func() string { return missing(t, namespace, version, services*(v+1)) })
 	}
+	waitFor(t, "pods and Deployments to be stable", await.Limit, func() string {
+		if text := unprogrammed(t, namespace); text != "" {
+			return text
+		}
+		return resizing(t, namespace)
+	})
+	proxy.touch() // The manager may not have read the last change yet.
 	waitFor(t, "stable", await.Limit, func() string {
-		if writes := proxy.clear(); len(writes) > 0 || !proxy.quiet(2*time.Second) {
+		if writes := proxy.clear(); len(writes) > 0 || !proxy.quiet(5*time.Second) { // Delayed writes happen within this time.
 			return fmt.Sprintf("%d writes since the last check", len(writes))
 		}
 		return ""
@@ -329,6 +343,29 @@ func TestUpgradeWritesNothing(t *testing.T) {
 			t.Errorf("%s has fields of an earlier version after an upgrade: sequence %d, %s", ms.Name, ms.Status.DeprecatedSequence, diff)
 		}
 	}
+}
+
+// resizing describes a Deployment whose status does not match its specification yet, or a pod that is being deleted.
+func resizing(t *testing.T, namespace string) string {
+	t.Helper()
+	var deployments appsv1.DeploymentList
+	var pods corev1.PodList
+	for _, l := range []client.ObjectList{&deployments, &pods} {
+		if err := env.Client.List(t.Context(), l, client.InNamespace(namespace)); err != nil {
+			return err.Error()
+		}
+	}
+	for _, d := range deployments.Items {
+		if want := ptr.Deref(d.Spec.Replicas, 1); d.Status.ObservedGeneration != d.Generation || d.Status.Replicas != want || d.Status.AvailableReplicas != want {
+			return fmt.Sprintf("Deployment %s: %+v", d.Name, d.Status)
+		}
+	}
+	for _, p := range pods.Items {
+		if p.DeletionTimestamp != nil {
+			return fmt.Sprintf("pod %s is being deleted", p.Name)
+		}
+	}
+	return ""
 }
 
 // storeEarlier stores every other rollout state in the format of versions that did not have status.internal.

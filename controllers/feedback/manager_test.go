@@ -2,6 +2,7 @@ package feedback
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -22,7 +23,7 @@ import (
 )
 
 // run starts a manager with the controller for the namespaces.
-func (s *story) run(namespaces ...string) {
+func (s *story) run(namespaces ...string) client.Reader {
 	s.Helper()
 	watched := map[string]cache.Config{s.namespace: {}}
 	for _, namespace := range namespaces {
@@ -54,6 +55,7 @@ func (s *story) run(namespaces ...string) {
 			s.Errorf("run manager: %v", err)
 		}
 	})
+	return mgr.GetCache()
 }
 
 // eventually waits for the Deployments on GitHub.
@@ -72,11 +74,21 @@ func (s *story) eventually(want ...string) {
 func TestEventsWithoutTimers(t *testing.T) {
 	s := begin(t)
 	other := env.Namespace(t)
-	s.run(other)
+	cached := s.run(other)
 	sha := s.open(feature())
 	line := envName + " " + short(sha) + ":"
 	s.eventually(line + " queued")
 	s.route(groupName, sha, false)
+	await.Nil(t, func(ctx context.Context) error { // Otherwise, the manager could read the release before its route.
+		p := &v1alpha1.NetworkPolicy{}
+		if err := cached.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: msName}, p); err != nil {
+			return err
+		}
+		if len(p.Status.Groups) == 0 {
+			return errors.New("the manager has not read the status of the NetworkPolicy")
+		}
+		return nil
+	})
 	s.rolloutState(1, groupName, sha+" +active")
 	s.eventually(line + " queued in_progress")
 	s.route(groupName, sha, true)

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -180,12 +181,16 @@ func (s *story) get(name string, obj client.Object) {
 // edit changes a policy's specification or annotations.
 func (s *story) edit(name string, change func(*v1alpha1.ImagePolicy)) {
 	s.Helper()
-	p := &v1alpha1.ImagePolicy{}
-	s.get(name, p)
-	change(p)
-	if err := env.Client.Update(s.Context(), p); err != nil {
-		s.Fatal(err)
-	}
+	await.Nil(s, func(ctx context.Context) error {
+		p := &v1alpha1.ImagePolicy{}
+		s.get(name, p)
+		change(p)
+		err := env.Client.Update(ctx, p)
+		if err != nil && !apierrors.IsConflict(err) { // A running manager may write the status at the same time.
+			s.Fatal(err)
+		}
+		return err
+	})
 }
 
 // once reconciles one policy once, and returns it and the time until the next reconcile.

@@ -1,6 +1,8 @@
 package networkpolicy
 
 import (
+	"context"
+	"errors"
 	"maps"
 	"testing"
 	"time"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 var oldSelector = map[string]string{"app": "web"}
@@ -118,12 +121,15 @@ func TestServerKeepsAnAdoptedServiceServing(t *testing.T) {
 	time.Sleep(3 * time.Second) // The test checks that nothing changes during this time.
 	want(t, "selector while there are no previous pods", p.selector()[v1alpha1.LabelRelease], "a")
 
-	var policy v1alpha1.NetworkPolicy
-	p.get("shop", &policy)
 	late := &Reconciler{Client: indexed(), Live: server, Now: func() time.Time { return time.Now().Add(deletionDeadline + time.Minute) }}
-	if _, err := late.finalize(t.Context(), &policy); err != nil {
-		t.Fatal(err)
-	}
+	await.Nil(t, func(ctx context.Context) error { // The running controller also writes the policy: after a conflict, the test tries again.
+		var policy v1alpha1.NetworkPolicy
+		if err := server.Get(ctx, client.ObjectKey{Namespace: p.namespace, Name: "shop"}, &policy); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		_, err := late.finalize(ctx, &policy)
+		return errors.Join(errors.New("the policy still exists"), err)
+	})
 	p.gone(&v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
 	want(t, "selector after the deadline", p.selector()[v1alpha1.LabelRelease], "a")
 }

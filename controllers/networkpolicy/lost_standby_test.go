@@ -16,6 +16,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/heighliner/heighliner/test/apiserver"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 // TestKindLostByAReplica checks that a replica works correctly as the leader if it observed the deletion of a
@@ -37,7 +38,8 @@ func TestKindLostByAReplica(t *testing.T) {
 		Scheme: a.Client.Scheme(), NewCache: NewCache, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
 		Cache:          cache.Options{ReaderFailOnMissingInformer: true},
 		LeaderElection: true, LeaderElectionID: "manager", LeaderElectionNamespace: namespace,
-		LeaseDuration: new(3 * time.Second), RenewDeadline: new(2 * time.Second), RetryPeriod: new(500 * time.Millisecond),
+		// The test deletes the Lease of the other replica, so the new leader does not wait for its expiry. A slow renewal must not end the leader.
+		LeaseDuration: new(2 * await.Limit), RenewDeadline: new(await.Limit), RetryPeriod: new(500 * time.Millisecond),
 		Controller: config.Controller{SkipNameValidation: new(true), CacheSyncTimeout: 8 * time.Second},
 	})
 	if err != nil {
@@ -61,6 +63,14 @@ func TestKindLostByAReplica(t *testing.T) {
 	if err := a.Client.Delete(ctx, lease, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}
+	await.Until(t, "the manager to become the leader", func() bool {
+		select {
+		case <-mgr.Elected():
+			return true
+		default:
+			return false
+		}
+	})
 	select {
 	case err := <-done:
 		t.Fatalf("the new leader exited: %v", err)

@@ -198,7 +198,17 @@ func TestActiveKeepsItsCapacity(t *testing.T) {
 	size(t, release, 6)
 	seen := follow(t, release)
 	change(t, release, func(r *v1alpha1.VersionedMicroservice) { r.Spec.Replicas = 6 }) // the minimum during the rollout
-	load.Store(150)                                                                     // the canary has half of the load
+	eventually(t, func() string {
+		a := autoscalerOf(release)
+		if text := fetch(t, a); text != "" {
+			return text
+		}
+		if least := *a.Spec.MinReplicas; least != 6 {
+			return fmt.Sprintf("the minimum is %d", least)
+		}
+		return ""
+	})
+	load.Store(150) // the canary has half of the load
 	held(t, release, 6)
 	size(t, release, 6)
 	if all := seen.all(); len(all) != 1 {

@@ -206,7 +206,9 @@ func TestPodsRefused(t *testing.T) {
 	t.Parallel()
 	t.Run("by Pod Security", func(t *testing.T) {
 		t.Parallel()
-		release := create(t, newRelease(namespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}), 1))
+		ns := namespace(t, map[string]string{"pod-security.kubernetes.io/enforce": "restricted"})
+		refused(t, trialPod(ns))
+		release := create(t, newRelease(ns, 1))
 		reads(t, release, "0/1 "+failing(v1alpha1.FailurePodSecurityViolation))
 		if strings.Contains(release.Status.Message, releaseName) || !strings.HasPrefix(release.Status.Message, "violates PodSecurity") {
 			t.Errorf("message %q contains the name of a pod that never existed", release.Status.Message)
@@ -224,6 +226,7 @@ func TestPodsRefused(t *testing.T) {
 		if err := world.Status().Update(t.Context(), quota); err != nil {
 			t.Fatal(err)
 		}
+		refused(t, trialPod(ns))
 		release := create(t, newRelease(ns, 1))
 		reads(t, release, "0/1 "+failing(v1alpha1.FailureQuotaExceeded))
 	})

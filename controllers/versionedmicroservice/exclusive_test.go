@@ -207,8 +207,12 @@ func TestExclusiveNeverOverlaps(t *testing.T) {
 	scale := func(release *v1alpha1.VersionedMicroservice, n int32) {
 		change(t, release, func(r *v1alpha1.VersionedMicroservice) { r.Spec.Replicas = n })
 	}
-	for range 25 {
+	for i := range 25 {
 		a, b := releases[random.IntN(3)], releases[random.IntN(3)]
+		awaited := random.IntN(3) == 0
+		if i%8 == 0 { // On a slow machine, only the awaited releases get pods: each of them is awaited at least once.
+			b, awaited = releases[i/8%3], true
+		}
 		scale(a, int32(1+random.IntN(2)))
 		time.Sleep(time.Duration(random.IntN(60)) * time.Millisecond)
 		scale(b, int32(1+random.IntN(2)))
@@ -218,7 +222,7 @@ func TestExclusiveNeverOverlaps(t *testing.T) {
 				scale(x, 0)
 			}
 		}
-		if random.IntN(3) == 0 {
+		if awaited {
 			eventually(t, func() string {
 				if n := len(podsOf(t, b)); n == 0 {
 					return "the only release that should have pods has no pods"
@@ -227,9 +231,17 @@ func TestExclusiveNeverOverlaps(t *testing.T) {
 			})
 		}
 	}
+	eventually(t, func() string { // The watch may return the last pod later.
+		mu.Lock()
+		defer mu.Unlock()
+		if len(started) < 3 {
+			return fmt.Sprintf("seed %d: pods started: %v", seed, started)
+		}
+		return ""
+	})
 	mu.Lock()
 	defer mu.Unlock()
-	if len(overlaps) > 0 || len(started) < 2 {
+	if len(overlaps) > 0 {
 		t.Errorf("seed %d: pods started: %v; pods of two releases existed at the same time %d times: %v", seed, started, len(overlaps), overlaps[:min(5, len(overlaps))])
 	}
 }

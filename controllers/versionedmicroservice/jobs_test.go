@@ -192,6 +192,9 @@ func TestJobWaitsForQuota(t *testing.T) {
 	if err := world.Status().Update(t.Context(), quota); err != nil {
 		t.Fatal(err)
 	}
+	trial := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: s.ms.Namespace, Name: "trial"}}
+	trial.Spec.Template.Spec = corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "shop", Image: "shop"}}}
+	refused(t, trial)
 	s.gate()
 	eventually(t, func() string {
 		if got := s.hook("migrate", v1alpha1.HookWaiting); !strings.Contains(got.Message, "cannot create Job") || !strings.Contains(got.Message, "exceeded quota") {

@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -163,6 +164,26 @@ func cached(t *testing.T, obj client.Object) {
 		}
 		return cmp.Diff(live, obj.GetResourceVersion())
 	})
+}
+
+// refused waits until the API server rejects a new object. It enforces a quota or the label of a namespace only after it
+// has read the change.
+func refused(t *testing.T, obj client.Object) {
+	t.Helper()
+	eventually(t, func() string {
+		if err := world.Create(t.Context(), obj.DeepCopyObject().(client.Object), client.DryRunAll); !apierrors.IsForbidden(err) {
+			return fmt.Sprintf("the API server does not reject %T %s yet: %v", obj, obj.GetName(), err)
+		}
+		return ""
+	})
+}
+
+// trialPod returns a pod that restricted namespaces and quotas of pods reject.
+func trialPod(namespace string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "trial"},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "shop", Image: "shop"}}},
+	}
 }
 
 // steady waits until reconciles write nothing. The state that a test waited for may be visible before the

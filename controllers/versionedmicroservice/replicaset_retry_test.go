@@ -158,6 +158,7 @@ func TestRetryAfterAQuotaIsRaised(t *testing.T) {
 		}
 	}
 	raise("0", "0")
+	refused(t, trialPod(quota.Namespace))
 	release := create(t, newRelease(quota.Namespace, 1))
 	reads(t, release, "0/1 "+failing(v1alpha1.FailureQuotaExceeded))
 	first := asked(t, release, "")

@@ -225,6 +225,7 @@ func TestErrorsDecideNothing(t *testing.T) {
 				t.Fatalf("Verify = %+v, %v; want %q", got, err, tc.want)
 			}
 			server.Heal()
+			r.Timeout = await.Limit
 			if got, err := New(scanner(), clock.RealClock{}).Verify(t.Context(), r, digest, keysOf(t, key)); err != nil || got.Verdict != Verified {
 				t.Errorf("Verify = %+v, %v after the error", got, err)
 			}

@@ -140,16 +140,18 @@ type replica struct {
 	cut atomic.Bool
 	// slow makes writes time out, and reads take nearly as long, while it is true.
 	slow atomic.Bool
-	stop context.CancelFunc
-	done chan error
+	// reads counts the reads that got a response.
+	reads atomic.Int32
+	stop  context.CancelFunc
+	done  chan error
 }
 
-// start starts a replica.
+// start starts a replica. Its Leases expire as late as those of the manager, so that a busy machine does not make it lose them.
 func start(t *testing.T, namespace, name string, count int) *replica {
 	t.Helper()
 	r := &replica{T: t, done: make(chan error, 1)}
 	config := rest.CopyConfig(env.Config)
-	config.Timeout = time.Second // half of the renew deadline, as in the manager
+	config.Timeout = RenewDeadline / 2 // as in the manager
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(req *http.Request) (*http.Response, error) {
 			if r.cut.Load() {
@@ -161,7 +163,11 @@ func start(t *testing.T, namespace, name string, count int) *replica {
 			} else if r.slow.Load() {
 				time.Sleep(config.Timeout * 4 / 5)
 			}
-			return next.RoundTrip(req)
+			response, err := next.RoundTrip(req)
+			if err == nil && req.Method == http.MethodGet {
+				r.reads.Add(1)
+			}
+			return response, err
 		})
 	})
 	leases, err := coordinationv1.NewForConfig(config)
@@ -170,7 +176,7 @@ func start(t *testing.T, namespace, name string, count int) *replica {
 	}
 	r.Shards, err = newShards(Options{
 		Count: count, Namespace: namespace, Identity: name, Leases: leases,
-	}, times{lease: 3 * time.Second, renew: 2 * time.Second, retry: 100 * time.Millisecond, patience: 200 * time.Millisecond})
+	}, times{lease: LeaseDuration, renew: RenewDeadline, retry: 100 * time.Millisecond, patience: 200 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,8 +236,11 @@ func held(t *testing.T, replicas ...*replica) {
 // TestTakeover checks that each shard is held by one replica. A replica that loses its network ends, and other replicas take its shards. Two replicas
 // never hold the same shard at the same time.
 func TestTakeover(t *testing.T) {
+	t.Parallel()
 	namespace := env.Namespace(t)
-	a, b := start(t, namespace, "a", 3), start(t, namespace, "b", 3)
+	a := start(t, namespace, "a", 3)
+	await.Until(t, "a to hold a shard", func() bool { return slices.ContainsFunc(names[:], a.Holds) }) // A replica that holds none cannot lose one.
+	b := start(t, namespace, "b", 3)
 	twice := make(chan string, 1)
 	watched, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -268,17 +277,19 @@ func TestTakeover(t *testing.T) {
 // TestDeletedLease checks that the holder of a Lease creates it again after a user deleted it. The holder keeps its shards, and no other replica
 // creates the Lease.
 func TestDeletedLease(t *testing.T) {
+	t.Parallel()
 	namespace := env.Namespace(t)
 	a := start(t, namespace, "a", 3)
 	held(t, a)
 	b := start(t, namespace, "b", 3)
-	time.Sleep(time.Second) // Replica b reads the Leases several times.
+	await.Until(t, "b to read the Leases several times", func() bool { return b.reads.Load() > 30 })
 	for i := range 3 {
 		if err := a.Leases.Leases(namespace).Delete(t.Context(), LeaseName(i), metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for end := time.Now().Add(2 * a.times.lease); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	// If b considered a deleted Lease free, it would create the Lease at once, or at the latest when the Lease would have expired.
+	for end := time.Now().Add(a.times.lease + 2*time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		for _, name := range names {
 			if !a.Holds(name) || b.Holds(name) {
 				t.Fatalf("a holds %s: %t, b: %t", name, a.Holds(name), b.Holds(name))
@@ -294,6 +305,7 @@ func TestDeletedLease(t *testing.T) {
 
 // TestTakenLease checks that a replica stops reconciling at its next renewal and ends if another replica has its Lease, as after a manual edit.
 func TestTakenLease(t *testing.T) {
+	t.Parallel()
 	namespace := env.Namespace(t)
 	a := start(t, namespace, "a", 3)
 	held(t, a)
@@ -316,12 +328,17 @@ func TestTakenLease(t *testing.T) {
 // TestSlowServer covers a replica whose writes time out, and whose last read returns after the renew deadline. It checks that this replica ends before
 // another replica holds its shards.
 func TestSlowServer(t *testing.T) {
+	t.Parallel()
 	namespace := env.Namespace(t)
 	a := start(t, namespace, "a", 3)
 	held(t, a)
 	b := start(t, namespace, "b", 3)
 	a.slow.Store(true)
+	end := time.Now().Add(await.Limit)
 	for took := 0; took < 3; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("b holds %d of 3 shards", took)
+		}
 		took = 0
 		for _, name := range names {
 			if !b.Holds(name) {
@@ -340,6 +357,7 @@ func TestSlowServer(t *testing.T) {
 // TestReleaseAfterReconciles checks that a Lease is not released before the last reconcile has ended. Another replica then takes it without waiting for
 // its expiry.
 func TestReleaseAfterReconciles(t *testing.T) {
+	t.Parallel()
 	namespace := env.Namespace(t)
 	a := start(t, namespace, "a", 3)
 	held(t, a)

@@ -72,7 +72,7 @@ func startControllerManager(ctx context.Context, env *Env) (*controllerManager, 
 		"--concurrent-namespace-syncs=20",
 		// By default, autoscalers wait several minutes for pods and load to stabilize.
 		"--horizontal-pod-autoscaler-sync-period=1s",
-		"--horizontal-pod-autoscaler-downscale-stabilization=2s",
+		"--horizontal-pod-autoscaler-downscale-stabilization=10s", // longer than PlayLoad needs to distribute the load again
 		"--horizontal-pod-autoscaler-initial-readiness-delay=0s",
 		"--horizontal-pod-autoscaler-cpu-initialization-period=0s",
 	)

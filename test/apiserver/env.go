@@ -60,7 +60,7 @@ import (
 	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// startTimeout limits the start of each part.
+// startTimeout limits the start and the end of each part.
 const startTimeout = time.Minute
 
 // gcPercent is the garbage collection target percentage of the tests, the API server, etcd, and the
@@ -141,6 +141,7 @@ func Start(o Options) (_ *Env, err error) {
 		ErrorIfCRDPathMissing:    true,
 		CRDInstallOptions:        envtest.CRDInstallOptions{MaxTime: startTimeout},
 		ControlPlaneStartTimeout: startTimeout,
+		ControlPlaneStopTimeout:  startTimeout,
 	}}
 	if err := env.folders(); err != nil {
 		return nil, err

@@ -62,6 +62,7 @@ func TestDeveloperDoesNotLeaveAFreeze(t *testing.T) {
 		}
 		return fmt.Errorf("not frozen: %+v", managed(t, namespace).Status.Conditions)
 	}
+	cluster.Frozen(t, namespace, freeze.GetName())
 	cluster.Offer(t, namespace, "shop", "1.1.0", "1.0.0")
 	await.Nil(t, frozen)
 

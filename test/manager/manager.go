@@ -254,6 +254,21 @@ func (c *Cluster) Await(t testing.TB, namespace, name, version string, want v1al
 	return found
 }
 
+// Frozen waits until the manager has read a Freeze. It then applies to all later changes.
+func (c *Cluster) Frozen(t testing.TB, namespace, name string) {
+	t.Helper()
+	await.Nil(t, func(ctx context.Context) error {
+		var f v1alpha1.Freeze
+		if err := c.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &f); err != nil {
+			return err
+		}
+		if !f.Status.Active || f.Status.ObservedGeneration != f.Generation {
+			return fmt.Errorf("status of Freeze %s: %+v", name, f.Status)
+		}
+		return nil
+	})
+}
+
 // Edit changes a Microservice as the given field manager.
 func (c *Cluster) Edit(t testing.TB, namespace, name, manager string, change func(*v1alpha1.MicroserviceSpec)) {
 	t.Helper()

@@ -1,7 +1,6 @@
 package terminal
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 // Play runs the whole scenario. It ends with 2.0.0 active, and 2.1.0 in error.
@@ -124,7 +124,7 @@ func (s *Stage) canary() {
 	s.wait(cli.ExitYes, "1.1.0", []string{"active"})
 	s.history("1.0.0", "1.1.0")
 	s.want(cli.ExitYes, []string{"adopt"}, "history", s.Name)
-	lines := followed()
+	lines := followed("1.1.0  active 100%")
 	for _, want := range []string{"1.0.0  active", "1.1.0  canary 10%", "1.1.0  canary 50%", "1.1.0  active 100%"} {
 		if !strings.Contains(lines, want) {
 			s.Errorf("the output of tree --watch does not contain %q:\n%s", want, lines)
@@ -132,15 +132,16 @@ func (s *Stage) canary() {
 	}
 }
 
-// follow runs tree --watch without a terminal. The returned function ends it and returns its output.
-func (s *Stage) follow() (stop func() string) {
+// follow runs tree --watch without a terminal. The returned function waits until tree --watch has printed last, ends
+// it, and returns its output.
+func (s *Stage) follow() (stop func(last string) string) {
 	s.Helper()
 	ctx, cancel := context.WithCancel(s.Context())
 	cmd := exec.CommandContext(ctx, s.Hlnr, "tree", s.Name, "--watch", "--kubeconfig", s.Kubeconfig, "-n", s.Namespace)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 30 * time.Second
 	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8")
-	var out, errOut bytes.Buffer
+	var out, errOut await.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	if err := cmd.Start(); err != nil {
 		s.Fatal(err)
@@ -151,8 +152,9 @@ func (s *Stage) follow() (stop func() string) {
 		_ = cmd.Wait() // The exit code is checked below.
 	}()
 	s.Cleanup(func() { cancel(); <-ended })
-	return func() string {
+	return func(last string) string {
 		s.Helper()
+		await.Until(s.T, "tree --watch to print "+last, func() bool { return strings.Contains(out.String(), last) })
 		cancel()
 		<-ended
 		if code := cli.Code(cmd.ProcessState.ExitCode()); code != cli.ExitInterrupted {

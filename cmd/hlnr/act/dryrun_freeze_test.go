@@ -14,6 +14,7 @@ func TestDryRunOfAPinDuringAFreeze(t *testing.T) {
 	t.Parallel()
 	p := shop(t)
 	p.want(cli.ExitYes, "frozen until ", "freeze", "--until", "4h", "--reason", "trade fair")
+	p.Frozen(t, p.namespace, "freeze")
 	p.offer("1.1.0", "1.0.0")
 	p.await("1.0.0", v1alpha1.ReleaseActive)
 	dry := p.want(cli.ExitYes, "Nothing was written", "pin", "shop", "1.1.0", "--dry-run")

@@ -34,6 +34,7 @@ func TestUnpinToARetainedReleaseDuringAFreeze(t *testing.T) {
 	p.want(cli.ExitYes, "pinned to 1.0.0", "rollback", "shop")
 	p.await("1.0.0", v1alpha1.ReleaseActive)
 	p.want(cli.ExitYes, "frozen until ", "freeze", p.namespace, "--until", "4h", "--reason", "trade fair")
+	p.Frozen(t, p.namespace, "freeze")
 	var done Done
 	if out := p.want(cli.ExitYes, "", "unpin", "shop", "-o", "json"); json.Unmarshal([]byte(out), &done) != nil || done.Frozen == "" {
 		t.Errorf("the retained release 1.1.0 does not return before the end of the freeze, but unpin does not report the freeze: %s", out)

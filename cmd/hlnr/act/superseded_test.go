@@ -53,6 +53,9 @@ func TestWaitForAPinToASupersededVersion(t *testing.T) {
 			p.await("1.1.0", v1alpha1.ReleaseDeprecated)
 			p.await("1.2.0", v1alpha1.ReleaseCanary)
 			p.want(cli.ExitYes, "", args...)
+			if name == "frozen" {
+				p.Frozen(t, p.namespace, "freeze")
+			}
 			p.want(cli.ExitYes, "to wait until this takes effect: hlnr wait -n "+p.namespace+" shop 1.1.0", "pin", "shop", "1.1.0")
 			p.aimed("1.1.0")
 			if code, out := p.see(wait.NewCommand, "wait", "shop", "1.1.0", "--timeout", "10s"); code != cli.ExitWaits || !strings.Contains(out, name) {

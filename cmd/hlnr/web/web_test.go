@@ -217,6 +217,9 @@ func TestRights(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	await.Nil(t, func(ctx context.Context) error { // The authorizer applies the role with a delay.
+		return kube.As(t, "bob").List(ctx, &v1alpha1.MicroserviceList{}, client.InNamespace(namespace))
+	})
 	r := open(t, namespace, "--as", "bob")
 	service := "/services/" + namespace + "/shop"
 	r.want(service, "deployed by policy")
