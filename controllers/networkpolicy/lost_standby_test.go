@@ -63,14 +63,13 @@ func TestKindLostByAReplica(t *testing.T) {
 	if err := a.Client.Delete(ctx, lease, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatal(err)
 	}
-	await.Until(t, "the manager to become the leader", func() bool {
-		select {
-		case <-mgr.Elected():
-			return true
-		default:
-			return false
-		}
-	})
+	select {
+	case <-mgr.Elected():
+	case err := <-done:
+		t.Fatalf("the manager exited before it became the leader: %v", err)
+	case <-time.After(await.Limit):
+		t.Fatal("the manager did not become the leader")
+	}
 	select {
 	case err := <-done:
 		t.Fatalf("the new leader exited: %v", err)

@@ -210,7 +210,8 @@ func TestExclusiveNeverOverlaps(t *testing.T) {
 	for i := range 25 {
 		a, b := releases[random.IntN(3)], releases[random.IntN(3)]
 		awaited := random.IntN(3) == 0
-		if i%8 == 0 { // On a slow machine, only the awaited releases get pods: each of them is awaited at least once.
+		// On a slow machine, a release gets pods only if the test waits for them. It waits at least once for each release.
+		if i%8 == 0 {
 			b, awaited = releases[i/8%3], true
 		}
 		scale(a, int32(1+random.IntN(2)))

@@ -413,7 +413,7 @@ func TestAnalysisOfARelease(t *testing.T) {
 	s := newStage(t, &v1alpha1.CanaryStrategy{
 		Steps: []v1alpha1.CanaryStep{{Weight: 10}, {Weight: 50}},
 		Analysis: &v1alpha1.CanaryAnalysis{
-			Interval: "1m", // If the result were recorded after another interval, there would be another query.
+			Interval: "1m", // On a busy machine, the result must be recorded before the next round begins.
 			Provider: v1alpha1.AnalysisProvider{Prometheus: &v1alpha1.PrometheusProvider{Address: server.URL}},
 			Metrics: []v1alpha1.AnalysisMetric{{
 				Name: "errors", Prometheus: &v1alpha1.PrometheusMetric{Query: `errors{release="{{.Release}}",service=~"{{.Service}}"}`}, ThresholdRange: v1alpha1.ValueRange{Max: &five},

@@ -628,12 +628,13 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestMessagesDoNotPileUp checks that only a limited number of messages is kept for a hook whose receiver hangs, and that these are the newest.
+// TestMessagesDoNotPileUp checks that only a limited number of messages is kept for a hook whose calls hang, and that these are the newest.
 func TestMessagesDoNotPileUp(t *testing.T) {
 	t.Parallel()
 	open := make(chan struct{})
 	var begun, calls, under atomic.Int32
-	// The calls hang before they reach the server, because a server notices later that a call was canceled.
+	// The calls hang while their credentials are read, before the request: a server would notice the end of a canceled call
+	// only after the next call had begun.
 	w := play(t, func(http.ResponseWriter, *http.Request) { calls.Add(1) }, func(o *Options) {
 		o.Credentials = func(ctx context.Context, _ string, _ *v1alpha1.Hook) (Credentials, error) {
 			begun.Add(1)

@@ -149,6 +149,12 @@ type replica struct {
 // start starts a replica. Its Leases expire as late as those of the manager, so that a busy machine does not make it lose them.
 func start(t *testing.T, namespace, name string, count int) *replica {
 	t.Helper()
+	return startWith(t, namespace, name, count, 100*time.Millisecond)
+}
+
+// startWith starts a replica with a time between two renewals or attempts.
+func startWith(t *testing.T, namespace, name string, count int, retry time.Duration) *replica {
+	t.Helper()
 	r := &replica{T: t, done: make(chan error, 1)}
 	config := rest.CopyConfig(env.Config)
 	config.Timeout = RenewDeadline / 2 // as in the manager
@@ -176,7 +182,7 @@ func start(t *testing.T, namespace, name string, count int) *replica {
 	}
 	r.Shards, err = newShards(Options{
 		Count: count, Namespace: namespace, Identity: name, Leases: leases,
-	}, times{lease: LeaseDuration, renew: RenewDeadline, retry: 100 * time.Millisecond, patience: 200 * time.Millisecond})
+	}, times{lease: LeaseDuration, renew: RenewDeadline, retry: retry, patience: 200 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -330,7 +336,7 @@ func TestTakenLease(t *testing.T) {
 func TestSlowServer(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
-	a := start(t, namespace, "a", 3)
+	a := startWith(t, namespace, "a", 3, RetryPeriod) // With the manager's times, the last read returns after the Leases expire.
 	held(t, a)
 	b := start(t, namespace, "b", 3)
 	a.slow.Store(true)

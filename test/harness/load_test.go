@@ -167,7 +167,7 @@ func TestLoadReusesConnections(t *testing.T) {
 	if report := load.Wait(); report.Total.Answered != 100 {
 		t.Errorf("%d answered, want 100: %v", report.Total.Answered, report.Failures)
 	}
-	if got := g.connections.Load(); got >= 100 { // On a busy machine, requests can be sent together, and each of them needs a connection.
+	if got := g.connections.Load(); got > 50 { // On a busy machine, some requests are sent together, and each of them needs a connection.
 		t.Errorf("%d connections for 100 requests with keep-alive", got)
 	}
 }

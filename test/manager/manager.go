@@ -254,7 +254,7 @@ func (c *Cluster) Await(t testing.TB, namespace, name, version string, want v1al
 	return found
 }
 
-// Frozen waits until the manager has read a Freeze. It then applies to all later changes.
+// Frozen waits until the manager reports that a Freeze is active. The Freeze then applies to all later changes.
 func (c *Cluster) Frozen(t testing.TB, namespace, name string) {
 	t.Helper()
 	await.Nil(t, func(ctx context.Context) error {

@@ -154,7 +154,14 @@ func (s *Stage) follow() (stop func(last string) string) {
 	s.Cleanup(func() { cancel(); <-ended })
 	return func(last string) string {
 		s.Helper()
-		await.Until(s.T, "tree --watch to print "+last, func() bool { return strings.Contains(out.String(), last) })
+		await.Until(s.T, "tree --watch to print "+last+" or to end", func() bool {
+			select {
+			case <-ended:
+				return true
+			default:
+				return strings.Contains(out.String(), last)
+			}
+		})
 		cancel()
 		<-ended
 		if code := cli.Code(cmd.ProcessState.ExitCode()); code != cli.ExitInterrupted {

@@ -139,7 +139,7 @@ func (i *Identity) Credential(ctx context.Context, host string) (registry.Creden
 		return k.credential, k.err
 	}
 	flight := i.flights.DoChan(scope, func() (any, error) {
-		if k := i.recall(scope); k != nil { // The credential arrived after the first check.
+		if k := i.recall(scope); k != nil { // Another request may have ended after the first check.
 			return k, nil
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), requestTimeout)

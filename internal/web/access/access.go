@@ -95,8 +95,12 @@ func (a *Access) Allowed(ctx context.Context, r web.Reader, namespace, verb, gro
 	}
 	key := strings.Join([]string{q.reader, q.namespace, q.verb, q.group, q.resource}, "\x01")
 	result := a.flight.DoChan(key, func() (any, error) {
-		if known, _, fresh, _ := a.known(q); fresh { // The answer arrived after the first check.
+		// Another review may have ended after the first check.
+		switch known, _, fresh, failure := a.known(q); {
+		case fresh:
 			return known.allowed, nil
+		case failure != nil:
+			return false, failure
 		}
 		return a.review(context.WithoutCancel(ctx), r, q)
 	})
