@@ -22,7 +22,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// run starts a manager with the controller for the namespaces.
+// run starts a manager with the controller for the namespaces, and returns the cache of the manager.
 func (s *story) run(namespaces ...string) client.Reader {
 	s.Helper()
 	watched := map[string]cache.Config{s.namespace: {}}

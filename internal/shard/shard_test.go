@@ -295,7 +295,7 @@ func TestDeletedLease(t *testing.T) {
 		}
 	}
 	// If b considered a deleted Lease free, it would create the Lease immediately, or at the latest when the Lease would have expired.
-	for end := time.Now().Add(a.times.lease + 2*time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(2 * a.times.lease); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		for _, name := range names {
 			if !a.Holds(name) || b.Holds(name) {
 				t.Fatalf("a holds %s: %t, b: %t", name, a.Holds(name), b.Holds(name))

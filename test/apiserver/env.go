@@ -60,8 +60,8 @@ import (
 	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// startTimeout limits the start and the end of each part.
-const startTimeout = time.Minute
+// partTimeout limits the start and the end of each part.
+const partTimeout = time.Minute
 
 // gcPercent is the garbage collection target percentage of the tests, the API server, etcd, and the
 // controller-manager. With the default of 100, garbage collection takes a third of the startup time, and the
@@ -139,9 +139,9 @@ func Start(o Options) (_ *Env, err error) {
 	env := &Env{assets: assets, installed: installed, environment: &envtest.Environment{
 		CRDDirectoryPaths:        crds,
 		ErrorIfCRDPathMissing:    true,
-		CRDInstallOptions:        envtest.CRDInstallOptions{MaxTime: startTimeout},
-		ControlPlaneStartTimeout: startTimeout,
-		ControlPlaneStopTimeout:  startTimeout,
+		CRDInstallOptions:        envtest.CRDInstallOptions{MaxTime: partTimeout},
+		ControlPlaneStartTimeout: partTimeout,
+		ControlPlaneStopTimeout:  partTimeout,
 	}}
 	if err := env.folders(); err != nil {
 		return nil, err
@@ -177,7 +177,7 @@ func Start(o Options) (_ *Env, err error) {
 	if err := os.WriteFile(env.Kubeconfig(), env.environment.KubeConfig, 0o600); err != nil {
 		return nil, fmt.Errorf("write kubeconfig: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), partTimeout)
 	defer cancel()
 	if o.ControllerManager {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}}

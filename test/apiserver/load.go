@@ -43,7 +43,7 @@ func (e *Env) InstallPodMetrics(_ context.Context) error {
 			}},
 		},
 	}
-	if _, err := envtest.InstallCRDs(e.Config, envtest.CRDInstallOptions{MaxTime: startTimeout, CRDs: []*apiextensionsv1.CustomResourceDefinition{definition}}); err != nil {
+	if _, err := envtest.InstallCRDs(e.Config, envtest.CRDInstallOptions{MaxTime: partTimeout, CRDs: []*apiextensionsv1.CustomResourceDefinition{definition}}); err != nil {
 		return fmt.Errorf("install PodMetrics: %w", err)
 	}
 	return nil

@@ -57,8 +57,7 @@ func TestSharedAnalysis(t *testing.T) {
 	s.measuredBy("1.2.0", "AnalysisTemplate/errors@1")
 	s.confirmed()
 	// The gateway applies the weights of the rollback a moment after it has accepted them, and before the drain ends.
-	const drain = 5 * time.Second
-	accepted := time.Now()
+	drain, accepted := s.ms.Spec.UpdateStrategy.DrainDelay.Std(0), time.Now()
 	if last := stable(t, l, round/5); last.Sub(accepted) > drain {
 		t.Errorf("requests failed until %s after the rollback was accepted", last.Sub(accepted))
 	}

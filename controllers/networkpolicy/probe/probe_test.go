@@ -410,7 +410,7 @@ func TestShares(t *testing.T) {
 	release := make(chan struct{})
 	hanging := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		n := now.Add(1)
-		// After Timeout, requests whose slots are free again are still counted.
+		// After Timeout, now also counts requests that have timed out and no longer have a slot.
 		for old := most.Load(); time.Since(began) < Timeout && n > old && !most.CompareAndSwap(old, n); old = most.Load() {
 		}
 		<-release
