@@ -100,8 +100,9 @@ func (s *story) canary(ctx context.Context) error {
 	return nil
 }
 
-// split compares the share that clients saw with the weight. The tolerance is wide,
-// because a demo sends few requests; the end-to-end test measures more precisely.
+// split compares the weight of a version with the share of requests for which clients saw this
+// version. The tolerance is wide, because a demo sends few requests; the end-to-end test measures
+// more precisely.
 func (s *story) split(weight int, version string) {
 	got := s.loads[0].Split(phase(version, int32(weight))).Fraction(version) * 100
 	s.note(fmt.Sprintf("clients saw %s for about %d%% of the requests", version, weight), got > float64(weight)-6 && got < float64(weight)+6, fmt.Sprintf("%.1f%%", got))
@@ -220,7 +221,7 @@ func (s *story) retention(ctx context.Context) error {
 	return s.show(ctx)
 }
 
-// kept returns those versions of a group that have been active.
+// kept returns the versions of a group that have been active.
 func kept(ms *v1alpha1.Microservice, slug string) []string {
 	var versions []string
 	if g := group(ms, slug); g != nil {
@@ -235,7 +236,7 @@ func kept(ms *v1alpha1.Microservice, slug string) []string {
 
 func since(t time.Time) string { return time.Since(t).Round(100 * time.Millisecond).String() }
 
-// until waits for a state of the Microservice.
+// until waits until seen accepts the state of the Microservice.
 func (s *story) until(ctx context.Context, what string, seen func(*v1alpha1.Microservice) (bool, string)) error {
 	return harness.Waiter{Every: 100 * time.Millisecond}.For(ctx, what, func(ctx context.Context) (bool, string, error) {
 		var ms v1alpha1.Microservice
@@ -258,8 +259,9 @@ func (s *story) active(ctx context.Context, slug, version string) error {
 	})
 }
 
-// follow waits until a version is active, and returns the weights that the version got. Meanwhile, it marks
-// each phase of the canary when the NetworkPolicy confirms the phase.
+// follow waits until a version is active and clients see only this version, and returns the weights
+// that the version got. Meanwhile, it marks each phase of the canary when the NetworkPolicy confirms the
+// phase.
 func (s *story) follow(ctx context.Context, slug, version string) ([]int32, error) {
 	s.mark(version + " starts")
 	var weights []int32
@@ -280,11 +282,14 @@ func (s *story) follow(ctx context.Context, slug, version string) ([]int32, erro
 		}
 		return r.Status == v1alpha1.ReleaseActive && marked == g.TrafficRevision, fmt.Sprintf("%s at %d%%", r.Status, r.Weight)
 	})
-	return weights, err
+	if err != nil {
+		return weights, err
+	}
+	return weights, s.seen(ctx, version)
 }
 
-// confirmed reports whether the NetworkPolicy confirmed a revision more than a second ago, so that the
-// gateway has loaded the revision despite its throttle.
+// confirmed reports whether the NetworkPolicy confirmed a revision more than a second ago. By then,
+// the gateway has loaded the revision, even though it throttles configuration updates.
 func (s *story) confirmed(ctx context.Context, slug string, revision int64) bool {
 	var p v1alpha1.NetworkPolicy
 	if err := s.cluster.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: service}, &p); err != nil {
