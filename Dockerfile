@@ -1,4 +1,4 @@
-# The manager's image, over what "make build" makes: a static binary and the
+# The manager's image, which contains the output of "make build": a static binary and the
 # certificates of public CAs.
 #
 #   make build && docker build -t registry.example.com/heighliner:v0.1.0 .

@@ -92,7 +92,7 @@ test-registries: $(LOCALCLUSTER) ## Test reading images from CNCF Distribution 2
 		go test -count=1 -timeout 30m -v -run 'TestProducts|TestPoliciesOfProducts' ./internal/registry ./controllers/imagepolicy
 
 .PHONY: test-versions
-test-versions: $(LOCALCLUSTER) ## Run the tests that need an API server with VERSIONS="1.33 1.34 1.36 1.37" of Kubernetes; PKG=./controllers/... selects packages; each version is built once, which takes ten minutes
+test-versions: $(LOCALCLUSTER) ## Run the tests that need an API server, on Kubernetes VERSIONS="1.33 1.34 1.36 1.37"; PKG=./controllers/... selects packages; each version is built once, which takes ten minutes
 	@LOCALCLUSTER="$(LOCALCLUSTER)" hack/test-versions.sh "$(or $(VERSIONS),1.33 1.34 1.36 1.37)" $(PKG)
 
 .PHONY: test-board
@@ -108,7 +108,7 @@ test-board-node: cluster-up local-install bin/sampleapp ## Test the board on the
 ##@ Build
 
 .PHONY: build
-build: ## Build the manager, bin/heighliner, as a static binary, and the files that the Dockerfile copies; the targets hlnr and localcluster build the other commands
+build: ## Build the manager, bin/heighliner, as a static binary, and the files that the Dockerfile copies; the hlnr and localcluster targets build the other commands
 	@echo "building the manager (this takes minutes the first time)"
 	@$(GOBUILD) -ldflags "-s -w -X main.version=$(VERSION)" -o bin/heighliner ./cmd/heighliner
 	@cp /etc/ssl/certs/ca-certificates.crt bin/ 2>/dev/null || { echo "no /etc/ssl/certs/ca-certificates.crt: install the package ca-certificates" >&2; exit 1; }

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# fuzz.sh FUZZTIME [REGEXP]: fuzzes each of the repository's targets for this time, one after another. With REGEXP, it fuzzes
+# fuzz.sh FUZZTIME [REGEXP]: fuzzes each of the repository's targets for FUZZTIME, one after another. With REGEXP, it fuzzes
 # only targets whose "folder name" matches. A new input is minimized with twenty attempts. By default, it would be minimized for a
-# minute, in which no other input is tried. Failing inputs are stored in testdata/fuzz in the target's folder. The remaining
+# minute, during which no other input is tried. Failing inputs are stored in testdata/fuzz in the target's folder. The remaining
 # targets are fuzzed even if a target fails.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,7 +16,7 @@ fuzz() { # FOLDER NAME
 	(cd "$1" && go test -run '^$' -fuzz "^$2\$" -fuzztime "$time" -fuzzminimizetime 20x ${FUZZPARALLEL:+-parallel "$FUZZPARALLEL"} .) 2>&1 | tee "$log"
 }
 
-# Before Go 1.27, the end of the time can be reported as a failure without an input (golang/go#75804).
+# Before Go 1.27, the end of the fuzzing time can be reported as a failure without an input (golang/go#75804).
 only_the_time_was_over() {
 	grep -q '^    context deadline exceeded$' "$log" && ! grep -qE 'Failing input|^    --- FAIL|panic' "$log"
 }

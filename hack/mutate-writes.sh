@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Checks that a test enforces the write budget: adds one write to each upgrade, and expects that
-# TestWriteBudget fails. The working tree does not change, because the change is a build overlay.
+# Checks that a test enforces the write budget: adds one write to each upgrade, and expects
+# TestWriteBudget to fail. The working tree does not change, because the change is a build overlay.
 # Requires KUBEBUILDER_ASSETS, and takes about ten minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."

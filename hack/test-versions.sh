@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the tests that need an API server with versions of Kubernetes other than the local cluster's version, and prints
-# the versions with failed tests. Usage: hack/test-versions.sh "1.33 1.34" [PACKAGE...]. LOCALCLUSTER is the path of the program
+# On versions of Kubernetes other than the local cluster's version, runs the tests that need an API server, and prints
+# the versions on which tests failed. Usage: hack/test-versions.sh "1.33 1.34" [PACKAGE...]. LOCALCLUSTER is the path of the program
 # that builds control planes.
 set -euo pipefail
 cd "$(dirname "$0")/.."

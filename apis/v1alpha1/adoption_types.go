@@ -29,8 +29,8 @@ const (
 	// AnnotationAdoptedReplicas contains the original number of replicas of an adopted Deployment.
 	AnnotationAdoptedReplicas = "hlnr.io/adopted-replicas"
 	// AnnotationRules, followed by the name of a NetworkPolicy, is the key of an annotation on a
-	// route. The value is JSON: the rollout state from which the policy wrote its rules in the route,
-	// and the original backendRefs of these rules.
+	// route. The value is JSON: the rollout state from which the policy derived the backendRefs of its
+	// rules in the route, and the original backendRefs of these rules.
 	AnnotationRules = "hlnr.io/rules."
 )
 
@@ -59,11 +59,11 @@ type AdoptService struct {
 
 // AdoptedService is the adoption state of a Service.
 type AdoptedService struct {
-	// serviceName of the Service.
+	// serviceName is the name of the Service.
 	// +kubebuilder:validation:MaxLength=63
 	ServiceName string `json:"serviceName"`
-	// release that the selector of the Service selects. It is empty while the selector is
-	// unchanged.
+	// release is the release that the selector of the Service selects. It is empty while the selector
+	// is unchanged.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Release string `json:"release,omitempty"`

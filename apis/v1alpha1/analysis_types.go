@@ -18,24 +18,24 @@ type CanaryAnalysis struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s') && duration(self) <= duration('1h')",message="interval must be between 10s and 1h"
 	Interval Duration `json:"interval,omitempty"`
 
-	// count is the number of passed rounds that complete a step. They do not need to be consecutive.
-	// Measurements continue until the step ends. Defaults to 1.
+	// count is the number of passed rounds that are needed to complete a step. They do not need to be
+	// consecutive. Measurements continue until the step ends. Defaults to 1.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	Count int32 `json:"count,omitempty"`
 
-	// failureLimit is the number of failed rounds that are tolerated during the whole rollout,
-	// across all steps; a further failed round fails the release. A round fails when any of its
-	// metrics fails. Defaults to 0, or to no limit if consecutiveFailureLimit is set.
+	// failureLimit is the number of failed rounds that are tolerated during the whole rollout, across
+	// all steps; one more failed round fails the release. A round fails when any of its metrics fails.
+	// Defaults to 0, or to no limit if consecutiveFailureLimit is set.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
 	FailureLimit *int32 `json:"failureLimit,omitempty"`
 
-	// consecutiveFailureLimit is the number of consecutive failed rounds that are tolerated; a
-	// further failed round fails the release. Defaults to no limit.
+	// consecutiveFailureLimit is the number of consecutive failed rounds that are tolerated; one more
+	// failed round in a row fails the release. Defaults to no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
@@ -106,7 +106,7 @@ const (
 // AnalysisProvider answers the queries of an analysis.
 type AnalysisProvider struct {
 	// prometheus answers the queries of built-in metrics and of prometheus metrics. Defaults to the
-	// server that the manager's flag --prometheus-address sets.
+	// server that the manager's --prometheus-address flag specifies.
 	// +optional
 	Prometheus *PrometheusProvider `json:"prometheus,omitempty"`
 
@@ -120,8 +120,8 @@ type AnalysisProvider struct {
 
 // PrometheusProvider is a server with the HTTP API of Prometheus.
 type PrometheusProvider struct {
-	// address is the base URL of /api/v1/query. Link-local and loopback addresses are
-	// rejected.
+	// address is the base URL of the server, to which /api/v1/query is appended. Link-local and
+	// loopback addresses are rejected.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
@@ -160,11 +160,11 @@ type AnalysisMetric struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// successRate is the built-in percentage (0 to 100) of requests without a 5xx status.
+	// successRate is a built-in metric: the percentage (0 to 100) of requests without a 5xx status.
 	// +optional
 	SuccessRate *SuccessRateMetric `json:"successRate,omitempty"`
 
-	// latency is the built-in response time, in seconds.
+	// latency is a built-in metric: the response time, in seconds.
 	// +optional
 	Latency *LatencyMetric `json:"latency,omitempty"`
 
@@ -172,7 +172,7 @@ type AnalysisMetric struct {
 	// +optional
 	Prometheus *PrometheusMetric `json:"prometheus,omitempty"`
 
-	// web is a number in the JSON response of a URL.
+	// web is a number in the JSON response from a URL.
 	// +optional
 	Web *WebMetric `json:"web,omitempty"`
 
@@ -201,9 +201,9 @@ type AnalysisMetric struct {
 	// +optional
 	Baseline BaselineMode `json:"baseline,omitempty"`
 
-	// samples compares several values of each release: baseline compares the medians, and a result
-	// outside thresholdRange counts only if a Mann-Whitney U test finds the values different. By
-	// default one value of each release is compared.
+	// samples compares several values of each release: the comparison that baseline defines uses the
+	// medians, and a result outside thresholdRange counts only if a Mann-Whitney U test finds that the
+	// values differ. By default one value of each release is compared.
 	// +optional
 	Samples *MetricSamples `json:"samples,omitempty"`
 
@@ -212,8 +212,8 @@ type AnalysisMetric struct {
 	DryRun bool `json:"dryRun,omitempty"`
 }
 
-// MetricSamples are the values of a metric up to the time of a round. A release needs at least
-// eight values.
+// MetricSamples defines how several values of a metric are measured for each release, up to the
+// time of a round. A release needs at least eight values.
 type MetricSamples struct {
 	// interval is the time range of one value and the time between two values. It replaces
 	// {{.Interval}} in prometheus.query. It should contain at least four scrapes.
@@ -221,7 +221,7 @@ type MetricSamples struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s') && duration(self) <= duration('1h')",message="metrics[].samples.interval must be between 5s and 1h"
 	Interval Duration `json:"interval"`
 
-	// count is the maximum number of values of each release. Each round measures the preceding period
+	// count is the maximum number of values for each release. Each round measures the preceding period
 	// of count times interval. If the current step is shorter than this period, only the time since
 	// the start of the step is measured. Defaults to 20.
 	// +optional
@@ -272,12 +272,12 @@ type PrometheusMetric struct {
 	Query string `json:"query"`
 }
 
-// WebMetric is a number in the JSON response of a URL.
+// WebMetric is a number in the JSON response from a URL.
 // +kubebuilder:validation:XValidation:rule="[has(self.secretRef), has(self.aws), has(self.google), has(self.headers) && self.headers.exists(h, h.name.lowerAscii() == 'authorization')].filter(x, x).size() <= 1",message="web.secretRef, web.aws, web.google and the header Authorization in web.headers each set the header Authorization: keep one of them, and remove the others"
 // +kubebuilder:validation:XValidation:rule="!(has(self.aws) || has(self.google)) || self.url.startsWith('https://')",message="web.url must begin with https:// if web.aws or web.google is set, because the request contains credentials: write https://"
 type WebMetric struct {
-	// url to request. It can contain the fields of prometheus.query, and {{.Start}} and {{.End}},
-	// the start and the end of the interval in seconds since 1970. Link-local and loopback
+	// url to request. It can contain the same fields as prometheus.query, as well as {{.Start}} and
+	// {{.End}}, the start and the end of the interval in seconds since 1970. Link-local and loopback
 	// addresses are rejected, and so are redirects to other hosts.
 	// +required
 	// +kubebuilder:validation:MinLength=1
@@ -285,16 +285,16 @@ type WebMetric struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://([^/?#@ {}]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service|Start|End|Args[.][a-z][A-Za-z0-9]*) ?[}][}])+([/?]([^# {}]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service|Start|End|Args[.][a-z][A-Za-z0-9]*) ?[}][}])*)?$')",message="web.url must be an http or https URL without a user or fragment; the supported fields are {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}}, {{.Service}}, {{.Start}}, {{.End}} and, in templates, {{.Args.NAME}}"
 	URL string `json:"url"`
 
-	// body is JSON to send by POST. It can contain the fields of url. Without a body, the request is a
-	// GET request.
+	// body is the JSON to send in a POST request. It can contain the same fields as url. Without a
+	// body, the request is a GET request.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([^{]|[{][^{]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service|Start|End|Args[.][a-z][A-Za-z0-9]*) ?[}][}])*$')",message="web.body: the supported fields are {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}}, {{.Service}}, {{.Start}}, {{.End}} and, in templates, {{.Args.NAME}}, without functions"
 	Body string `json:"body,omitempty"`
 
-	// value is a CEL expression over body, the JSON of the response (at most 1 MiB), that
-	// returns a number; null means no traffic. Example: body.errors / body.total.
+	// value is a CEL expression that returns a number. In this expression, body is the JSON of the
+	// response (at most 1 MiB); a null result means no traffic. Example: body.errors / body.total.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
@@ -330,7 +330,7 @@ type WebMetric struct {
 }
 
 // WebAWS signs a request with AWS Signature Version 4. A body is sent with the Content-Type
-// application/x-amz-json-1.0; CloudWatch also requires the header X-Amz-Target with the operation,
+// application/x-amz-json-1.0; CloudWatch also requires the X-Amz-Target header with the operation,
 // such as GraniteServiceVersion20100801.GetMetricData.
 type WebAWS struct {
 	// region that the signature is for, such as eu-central-1.
@@ -449,7 +449,7 @@ const (
 	// AnalysisInconclusive means that a user must decide, because a value was inconclusive or the
 	// metrics could not be measured.
 	AnalysisInconclusive AnalysisPhase = "Inconclusive"
-	// AnalysisNoTraffic means that the analysis waits for requests.
+	// AnalysisNoTraffic means that the analysis is waiting for requests.
 	AnalysisNoTraffic AnalysisPhase = "NoTraffic"
 )
 
@@ -499,9 +499,9 @@ type ReleaseAnalysis struct {
 	SpecHash string `json:"specHash,omitempty"`
 
 	// phase of this step. Running means that further rounds are necessary. Passed means that the
-	// required number of rounds passed. Failed means that more rounds failed than are tolerated,
-	// which is final for the rollout. Inconclusive means that a user must decide, because a value
-	// was inconclusive or could not be measured. NoTraffic means that the analysis waits for
+	// required number of rounds passed. Failed means that more rounds failed than are tolerated, which
+	// is final for the rollout. Inconclusive means that a user must decide, because a value was
+	// inconclusive or could not be measured. NoTraffic means that the analysis is waiting for
 	// requests.
 	Phase AnalysisPhase `json:"phase"`
 

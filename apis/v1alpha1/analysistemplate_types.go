@@ -46,9 +46,9 @@ type AnalysisArgumentValue struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// value of the argument. The allowed characters have no special meaning in strings of PromQL or
-	// JSON. In the host of a URL, the value must be a single label, without '.', '/' or ':'. In the
-	// path, '/' begins another segment, and '..' is rejected.
+	// value of the argument. The allowed characters have no special meaning in PromQL or JSON strings.
+	// In the host of a URL, the value must be a single label, without '.', '/' or ':'. In the path of
+	// a URL, a '/' in the value begins another segment, and '..' is rejected.
 	// +required
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9._:/-]*$')",message="analysisTemplateRef.args[].value must consist of letters, digits, '.', '_', ':', '/' and '-'"
@@ -104,7 +104,7 @@ type AnalysisTemplateSpec struct {
 	CanaryAnalysis `json:",inline"`
 }
 
-// AnalysisTemplate is an analysis that Microservices of its namespace share. The Secrets that it
+// AnalysisTemplate is an analysis that Microservices in its namespace share. The Secrets that it
 // refers to are read from the same namespace.
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:shortName=atpl,categories=hlnr

@@ -21,11 +21,11 @@ const (
 // of a release. A change to their content creates a new release of the same version, and each
 // release runs with its own copies.
 type Configuration struct {
-	// track defines which kinds are part of a release. ConfigMaps means that ConfigMaps are part of
-	// a release, and Secrets are not. All means that ConfigMaps and Secrets are part of a release;
-	// it requires the permissions of config/components/secrets in the namespace. None means that
-	// neither ConfigMaps nor Secrets are part of a release. Pods read the current content of
-	// objects that are not part of a release when they start. Defaults to ConfigMaps.
+	// track defines which kinds are part of a release. ConfigMaps means that ConfigMaps are part of a
+	// release, and Secrets are not. All means that ConfigMaps and Secrets are part of a release; it
+	// requires the permissions of config/components/secrets in the namespace. None means that neither
+	// ConfigMaps nor Secrets are part of a release. When pods start, they read the current content of
+	// objects that are not part of a release. Defaults to ConfigMaps.
 	// +optional
 	// +kubebuilder:default=ConfigMaps
 	Track ConfigurationTrack `json:"track,omitempty"`
@@ -47,8 +47,8 @@ type CanaryScale string
 const (
 	// ScaleFull gives a canary all replicas from the start.
 	ScaleFull CanaryScale = "Full"
-	// ScaleMatchWeight gives a canary as many replicas as its next weight requires, as a share of
-	// the active release's replicas, but at least one replica.
+	// ScaleMatchWeight gives a canary the share of the active release's replicas that its next weight
+	// requires, but at least one replica.
 	ScaleMatchWeight CanaryScale = "MatchWeight"
 )
 
@@ -57,7 +57,7 @@ const (
 type CanaryTraffic string
 
 const (
-	// TrafficRoutes splits requests by the weights of routes, which NetworkPolicies write.
+	// TrafficRoutes splits requests by the weights in the routes that NetworkPolicies write.
 	TrafficRoutes CanaryTraffic = "Routes"
 	// TrafficPods splits the pods of a group: the canary has the share of availability.replicas
 	// that its weight requires, but at least one pod, and the active release has the other pods.
@@ -76,9 +76,9 @@ type ClockTime string
 // DeployWindow is a weekly time window in which a step can start.
 // +kubebuilder:validation:XValidation:rule="(has(self.from) ? self.from : '00:00') != (has(self.to) ? self.to : '24:00') && (!has(self.from) || self.from != '24:00') && (!has(self.to) || self.to != '00:00')",message="window: from and to must differ; a day begins with from: 00:00 and ends with to: 24:00"
 type DeployWindow struct {
-	// timeZone of from and to, as a name from the IANA time zone database, such as "Europe/Zurich".
-	// Defaults to UTC. If the database does not contain the name, the window is closed, and the
-	// condition Stalled reports the unknown time zone.
+	// timeZone is the time zone of from and to, as a name from the IANA time zone database, such as
+	// "Europe/Zurich". Defaults to UTC. If the database does not contain the name, the window is
+	// closed, and the Stalled condition reports the unknown time zone.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$')",message="window.timeZone must be a name from the IANA time zone database, such as Europe/Zurich, and not an offset such as +02:00"
@@ -103,6 +103,6 @@ type DeployWindow struct {
 	To ClockTime `json:"to,omitempty"`
 }
 
-// ConditionConfigurationLost of a Microservice reports that a release's copies of ConfigMaps or
-// Secrets were deleted, and that their content is lost.
+// ConditionConfigurationLost is a condition of a Microservice: a release's copies of ConfigMaps or
+// Secrets were deleted, and their content is lost.
 const ConditionConfigurationLost = "ConfigurationLost"

@@ -12,8 +12,8 @@
 //	ClusterAnalysisTemplate (catpl)  the same for Microservices of several namespaces
 //
 // Other API groups also have kinds named NetworkPolicy, ImagePolicy and AnalysisTemplate, and
-// "kubectl get networkpolicy" lists the kind of networking.k8s.io: use the short names or
-// the full name networkpolicies.hlnr.io.
+// "kubectl get networkpolicy" lists the NetworkPolicies of networking.k8s.io: use the short names
+// or the full name networkpolicies.hlnr.io.
 //
 //	adoption_types.go               adoption of existing Deployments and Services, and deletion policies
 //	analysis_types.go               analysis of a canary: metrics, providers, results
@@ -45,7 +45,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// GroupVersion is the group and version of all kinds of this package.
+// GroupVersion is the group and version of all kinds in this package.
 var GroupVersion = schema.GroupVersion{Group: "hlnr.io", Version: "v1alpha1"}
 
 var schemeBuilder = runtime.NewSchemeBuilder(func(s *runtime.Scheme) error {
@@ -65,5 +65,5 @@ var schemeBuilder = runtime.NewSchemeBuilder(func(s *runtime.Scheme) error {
 	return nil
 })
 
-// AddToScheme registers the kinds of this package.
+// AddToScheme registers the kinds in this package.
 var AddToScheme = schemeBuilder.AddToScheme

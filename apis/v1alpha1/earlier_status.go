@@ -34,11 +34,11 @@ type DeprecatedRun struct {
 	// continued is the step that a user approved.
 	// +optional
 	Continued int32 `json:"continued,omitempty"`
-	// sequence of the write that started the rollout.
+	// sequence number of the write that started the rollout.
 	// +optional
 	Sequence int64 `json:"sequence,omitempty"`
-	// gate at which the rollout waits: ConfirmRollout, PreRollout, Together, ConfirmTrafficIncrease
-	// or ConfirmPromotion, as in rollout.gate.
+	// gate at which the rollout is waiting: ConfirmRollout, PreRollout, Together,
+	// ConfirmTrafficIncrease or ConfirmPromotion, as in rollout.gate.
 	// +optional
 	Gate Gate `json:"gate,omitempty"`
 	// gateTime is when the rollout reached the gate.

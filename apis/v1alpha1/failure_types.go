@@ -10,9 +10,8 @@ const (
 	// FailureImageUnusable means that the image exists, but a node must not or cannot run it,
 	// because its signature is rejected or because it was not built for the node's platform.
 	FailureImageUnusable = "ImageUnusable"
-	// FailureImagePullBackOff means that the image could not be pulled for another reason, for
-	// example because the credentials are missing or rejected, or because the registry does not
-	// respond.
+	// FailureImagePullBackOff means that the image could not be pulled for another reason, for example
+	// because the credentials are missing or rejected, or because the registry is not responding.
 	FailureImagePullBackOff = "ImagePullBackOff"
 	// FailureInvalidImageName means that the image reference is invalid.
 	FailureInvalidImageName = "InvalidImageName"
@@ -43,8 +42,8 @@ const (
 	// FailureOtherReleaseRunning means that the release is exclusive, and pods of another release
 	// of its group are still running.
 	FailureOtherReleaseRunning = "OtherReleaseRunning"
-	// FailureReadinessFailing means that a container runs, but does not become ready within the time
-	// that its probes allow.
+	// FailureReadinessFailing means that a container is running, but does not become ready within the
+	// time that its probes allow.
 	FailureReadinessFailing = "ReadinessFailing"
 	// FailureNameConflict means that a Deployment with the same name exists, and is not managed by
 	// this VersionedMicroservice.

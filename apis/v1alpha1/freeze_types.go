@@ -5,11 +5,11 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // FreezeRules define what a freeze applies to, why, and when.
 type FreezeRules struct {
 	// selector selects Microservices by label. Defaults to all Microservices. An invalid selector
-	// selects no Microservice, and the condition Stalled reports the error.
+	// selects no Microservice, and the Stalled condition reports the error.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 
-	// reason for the freeze. It is shown wherever a release waits for the end of the freeze.
+	// reason for the freeze. It is shown wherever a release is waiting for the end of the freeze.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128

@@ -38,9 +38,9 @@ type GitHubRepositorySpec struct {
 	// +optional
 	CredentialsSecretRef *Reference `json:"credentialsSecretRef,omitempty"`
 
-	// webhookSecretRef refers to a Secret in this namespace whose key "secret" signs the deliveries
-	// of a webhook. If webhookSecretRef is set, the manager accepts deliveries at status.webhookPath.
-	// After a delivery, the next poll takes place earlier; the content of the delivery is not used.
+	// webhookSecretRef refers to a Secret in this namespace whose key "secret" signs the deliveries of
+	// a webhook. If webhookSecretRef is set, the manager accepts deliveries at status.webhookPath. A
+	// delivery brings the next poll forward; the content of the delivery is not used.
 	// +optional
 	WebhookSecretRef *Reference `json:"webhookSecretRef,omitempty"`
 
@@ -358,8 +358,8 @@ type GitHubRepositoryStatus struct {
 	// +optional
 	RepositoryID int64 `json:"repositoryID,omitempty"`
 
-	// resolvedFrom is the "owner/name" of the specification that resolved to this repository. If the
-	// same name later resolves to another ID, the repository with that ID is not read.
+	// resolvedFrom is the "owner/name", as in the specification, that resolved to this repository. If
+	// the same name later resolves to another ID, the repository with that ID is not read.
 	// +optional
 	// +kubebuilder:validation:MaxLength=140
 	ResolvedFrom string `json:"resolvedFrom,omitempty"`
@@ -394,13 +394,13 @@ type GitHubRepositoryStatus struct {
 	// +kubebuilder:validation:MaxLength=512
 	WebhookPath string `json:"webhookPath,omitempty"`
 
-	// feedback lists the Deployments that were written.
+	// feedback lists the Deployments that were written to GitHub.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=600
 	Feedback []FeedbackRecord `json:"feedback,omitempty"`
 
-	// comments lists the comments that were written.
+	// comments lists the comments that were written to GitHub.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=500

@@ -64,7 +64,7 @@ type AuthorAssociation string
 // GitHubPullRequests selects open pull requests. A pull request is selected if it meets all
 // criteria that are set.
 type GitHubPullRequests struct {
-	// labels of the pull request.
+	// labels selects pull requests by label.
 	// +optional
 	Labels *PullRequestLabels `json:"labels,omitempty"`
 
@@ -157,7 +157,7 @@ type Forks struct {
 	// +required
 	Policy ForkPolicy `json:"policy"`
 
-	// label that approves a commit, with policy Approved. If it contains {{.SHA}}, as in
+	// label that approves a commit if policy is Approved. If it contains {{.SHA}}, as in
 	// "preview:{{.SHA}}", the label identifies the commit that it approves, regardless of later
 	// pushes. Without {{.SHA}}, the label approves the commit that was the head of the pull request
 	// when the label was first seen. This commit might have been pushed after the reviewer opened the
@@ -181,10 +181,10 @@ type Match struct {
 	// variables are {{.Number}}, {{.SHA}}, {{.SHA7}} and {{.Branch}} (as a DNS label). Each candidate
 	// must contain one of the first three variables, because two pull requests can have the same
 	// {{.Branch}}. A tag that does not contain the commit can move. Therefore, the revision label of
-	// its image must be the head commit or the merge commit. An image without this label is accepted
-	// if it is newer than the head commit and the pull request is not from a fork. With forks.policy
-	// Approved, only candidates with {{.SHA}} apply to forks. Defaults to "pr-{{.Number}}-{{.SHA7}}",
-	// "sha-{{.SHA7}}", "{{.SHA}}", "pr-{{.Number}}".
+	// an image with such a tag must be the head commit or the merge commit. An image without this
+	// label is accepted if it is newer than the head commit and the pull request is not from a fork.
+	// With forks.policy Approved, only candidates with {{.SHA}} apply to forks. Defaults to
+	// "pr-{{.Number}}-{{.SHA7}}", "sha-{{.SHA7}}", "{{.SHA}}", "pr-{{.Number}}".
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
@@ -212,7 +212,7 @@ type NameMatch struct {
 	// +kubebuilder:validation:MaxLength=512
 	From string `json:"from"`
 
-	// to is the image's tag, composed of the groups of from, such as "$1" or "${version}".
+	// to is the image's tag, composed of the capture groups of from, such as "$1" or "${version}".
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
@@ -237,10 +237,9 @@ type LabelMatch struct {
 	Value string `json:"value,omitempty"`
 }
 
-// AdditionalImage is a further image that is released together with spec.image.
+// AdditionalImage is another image that is released together with spec.image.
 type AdditionalImage struct {
-	// containerName is the name of the container or init container of the template that runs the
-	// image.
+	// containerName is the name of the template's container or init container that runs the image.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63

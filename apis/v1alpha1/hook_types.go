@@ -5,7 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// HookType defines at which point in a rollout a hook is called, and the effect of its response.
+// HookType defines the point in a rollout at which a hook is called, and the effect of its
+// response.
 // +kubebuilder:validation:Enum=ConfirmRollout;PreRollout;Rollout;ConfirmTrafficIncrease;ConfirmPromotion;PostRollout;PostPreview;Rollback;Event
 type HookType string
 
@@ -15,11 +16,11 @@ const (
 	// ConfirmPromotion abort the rollout if they respond with 412.
 	HookConfirmRollout HookType = "ConfirmRollout"
 	// HookPreRollout is a check that is called once, when the release is available and before it
-	// receives traffic. A response that means no fails the release; without a response, the rollout
+	// receives traffic. If the response means no, the release fails; without a response, the rollout
 	// waits. It also applies to the first release of a group.
 	HookPreRollout HookType = "PreRollout"
-	// HookRollout is a check in each round of the analysis. A response that means no fails the
-	// round. Without a response, the round counts as not measured.
+	// HookRollout is a check in each round of the analysis. If the response means no, the round fails.
+	// Without a response, the round counts as not measured.
 	HookRollout HookType = "Rollout"
 	// HookConfirmTrafficIncrease is a gate before each step that increases the release's traffic.
 	HookConfirmTrafficIncrease HookType = "ConfirmTrafficIncrease"
@@ -69,9 +70,8 @@ type Hook struct {
 	// +required
 	Type HookType `json:"type"`
 
-	// url to call, with http or https, and without a user name or password. Use secretRef to sign
-	// calls.
-	// If the manager does not call the address of the url, for example because this address is
+	// url to call, an http or https URL without a user name or password. Use secretRef to sign calls.
+	// If the manager does not call the address that url refers to, for example because this address is
 	// link-local, the message in status reports this. Exactly one of url and job is required.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
@@ -107,8 +107,8 @@ type Hook struct {
 	SecretRef *Reference `json:"secretRef,omitempty"`
 
 	// caSecretRef refers to a Secret in this namespace whose key "ca.crt" contains the certificate
-	// authorities, in PEM format, for an https url. They replace the certificate authorities of the
-	// system.
+	// authorities, in PEM format, that are trusted if url is an https URL. They replace the
+	// certificate authorities of the system.
 	// +optional
 	CASecretRef *Reference `json:"caSecretRef,omitempty"`
 
@@ -133,20 +133,21 @@ type Hook struct {
 	Previews bool `json:"previews,omitempty"`
 }
 
-// LabelHook on a Job and its pods is the name of the hook for which they run.
+// LabelHook is a label on a Job and its pods. Its value is the name of the hook for which they run.
 const LabelHook = "hlnr.io/hook"
 
-// AnnotationHookCall on a Job is the id of the call for which it runs, as in the status of the
-// hook.
+// AnnotationHookCall is an annotation on a Job. Its value is the id of the call for which the Job
+// runs, as in the status of the hook.
 const AnnotationHookCall = "hlnr.io/hook-call"
 
-// AnnotationHookType on a Job is the type that its hook had when the Job was created.
+// AnnotationHookType is an annotation on a Job. Its value is the type that the hook had when the
+// Job was created.
 const AnnotationHookType = "hlnr.io/hook-type"
 
 // HookJob is a Job that runs once for each call of a hook. Its pod is like the pods of the release,
 // with the same image, configuration, volumes and ServiceAccount. There are two exceptions: the pod
-// runs only the init containers and the release's container, which runs the command of the Job, and
-// no Service selects the pod. The Job has no access that the release does not have; Jobs for pull
+// runs only the init containers and the release's container (with the command of the Job), and no
+// Service selects the pod. The Job has no access that the release does not have; Jobs for pull
 // requests from forks are confined in the same way as the pods of these pull requests. Success of
 // the Job means yes, and failure means no. A pod that is evicted or preempted does not count as
 // failed, and runs again.
@@ -175,8 +176,8 @@ type HookJob struct {
 	// +kubebuilder:validation:XValidation:rule="!self.matches('\\\\s')",message="job.image must contain no white space"
 	Image string `json:"image,omitempty"`
 
-	// env are variables in addition to those of the container. The Job also has variables that
-	// describe the call, such as HLNR_VERSION and HLNR_URL.
+	// env lists environment variables in addition to those of the container. The Job also has
+	// variables that describe the call, such as HLNR_VERSION and HLNR_URL.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -188,8 +189,8 @@ type HookJob struct {
 	Resources *HookJobResources `json:"resources,omitempty"`
 
 	// timeout of one pod of the Job, counted from the time at which the pod is assigned to a node. A
-	// pod that has not finished at the end of this time is stopped, and counts as failed. If a Job of
-	// a Rollout hook has no scheduled pod when this time has passed since the Job was created, the
+	// pod that has not finished at the end of this time is stopped, and counts as failed. If this time
+	// passes after the creation of a Rollout hook's Job and none of its pods has been scheduled, the
 	// hook counts as not having responded. Defaults to 10m.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="job.timeout must be between 1s and 24h"
@@ -281,11 +282,11 @@ type HookStatus struct {
 	Step int32 `json:"step,omitempty"`
 
 	// since is the gateTime of the rollout to which the call belongs. For PostPreview, it is the time
-	// in the field end of the group.
+	// in the end field of the group.
 	// +optional
 	Since *metav1.MicroTime `json:"since,omitempty"`
 
-	// id of the delivery, as in the header X-Heighliner-Delivery. Retries have the same id.
+	// id of the delivery, as in the X-Heighliner-Delivery header. Retries have the same id.
 	// +kubebuilder:validation:MaxLength=64
 	ID string `json:"id"`
 

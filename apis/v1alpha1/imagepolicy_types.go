@@ -26,11 +26,10 @@ type ImagePolicySpec struct {
 
 	// imagePullSecrets are Secrets in this namespace that contain credentials of registries. Their
 	// type is kubernetes.io/dockerconfigjson, kubernetes.io/dockercfg or kubernetes.io/basic-auth. A
-	// Secret of the last type requires the annotation hlnr.io/registry, which contains the registry.
+	// Secret of the last type requires the annotation hlnr.io/registry, which specifies the registry.
 	// Without Secrets, a registry is read anonymously, or with the workload identity of the manager if
-	// this identity is enabled for the cloud of the registry. The pods of releases use the same
-	// Secrets to pull images. If a Secret is missing, the policy fails; it never falls back to
-	// anonymous access.
+	// this identity is enabled for the registry's cloud. The pods of releases use the same Secrets to
+	// pull images. If a Secret is missing, the policy fails; it never falls back to anonymous access.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -44,14 +43,14 @@ type ImagePolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s') && duration(self) <= duration('24h')",message="spec.interval must be between 5s and 24h"
 	Interval Duration `json:"interval,omitempty"`
 
-	// timeout is the maximum time to read the list of tags with all its pages, or one image. A
-	// whole scan takes at most two minutes. Defaults to 30s.
+	// timeout is the maximum time for reading either the list of tags, with all its pages, or one
+	// image. A whole scan takes at most two minutes. Defaults to 30s.
 	// +optional
 	// +kubebuilder:default="30s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('2m')",message="spec.timeout must be between 1s and 2m"
 	Timeout Duration `json:"timeout,omitempty"`
 
-	// suspend stops scanning. The offered versions remain.
+	// suspend stops scanning. Versions that are already offered remain offered.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
@@ -60,7 +59,7 @@ type ImagePolicySpec struct {
 	// +optional
 	Insecure bool `json:"insecure,omitempty"`
 
-	// source of versions. Defaults to the tags of the registry.
+	// source of versions. Defaults to the tags in the registry.
 	// +optional
 	Source *ImageSource `json:"source,omitempty"`
 
@@ -91,9 +90,9 @@ type ImagePolicySpec struct {
 	MinAge Duration `json:"minAge,omitempty"`
 
 	// untagged defines what happens to an offered version whose tag is deleted while its image
-	// remains. Keep means that the version remains offered, and that the condition Ready reports
-	// the missing tag. Withdraw means that the version is withdrawn with reason Gone, after two
-	// scans. Defaults to Keep.
+	// remains. Keep means that the version is still offered, and that the Ready condition reports the
+	// missing tag. Withdraw means that the version is withdrawn with reason Gone, after two scans.
+	// Defaults to Keep.
 	// +optional
 	// +kubebuilder:validation:Enum=Keep;Withdraw
 	Untagged UntaggedPolicy `json:"untagged,omitempty"`
@@ -112,7 +111,7 @@ type ImagePolicySpec struct {
 	// +kubebuilder:default={}
 	Limits ImageLimits `json:"limits,omitempty"`
 
-	// match maps names of the source to tags of the image, and defines labels that the image must
+	// match maps names in the source to tags of the image, and defines labels that the image must
 	// have.
 	// +optional
 	Match *Match `json:"match,omitempty"`
@@ -178,13 +177,13 @@ type TagFilter struct {
 	// +kubebuilder:validation:MaxLength=512
 	Pattern string `json:"pattern,omitempty"`
 
-	// extract is the version, composed of the groups of the pattern, such as "$version".
+	// extract is the version, composed of the capture groups of the pattern, such as "$version".
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	Extract string `json:"extract,omitempty"`
 
-	// exclude lists patterns. Tags that match one of them are excluded.
+	// exclude lists patterns. Tags that match one of these patterns are excluded.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -222,7 +221,7 @@ const (
 	SchemePushTime VersionScheme = "PushTime"
 )
 
-// Versioning reads, admits and groups versions.
+// Versioning defines how versions are read, admitted and grouped.
 // +kubebuilder:validation:XValidation:rule="!has(self.parts) || has(self.scheme) && self.scheme == 'Tuple'",message="spec.versioning.parts requires versioning.scheme Tuple: omit it, or set the scheme"
 // +kubebuilder:validation:XValidation:rule="!has(self.twoParts) || self.twoParts == 'Deny' || !has(self.scheme) || self.scheme == 'SemVer'",message="spec.versioning.twoParts requires versioning.scheme SemVer: omit twoParts, and with scheme Tuple set versioning.parts"
 // +kubebuilder:validation:XValidation:rule="!has(self.level) || self.level != 'Candidate' || !has(self.scheme) || !(self.scheme in ['Tuple', 'PushTime'])",message="spec.versioning.level must be Release with versioning.scheme Tuple or PushTime, which have no pre-releases"
@@ -283,7 +282,7 @@ type Versioning struct {
 }
 
 // ImageLimits restrict how many tags are read and how many versions are offered. Versions that a
-// Microservice uses, or that a pin or a domain refers to, remain offered beyond these limits.
+// Microservice uses, or that a pin or a domain refers to, are still offered beyond these limits.
 type ImageLimits struct {
 	// groups is the maximum number of groups that are offered, newest first. Defaults to 3, and to
 	// 256 for pull requests.
@@ -300,8 +299,8 @@ type ImageLimits struct {
 	// +kubebuilder:validation:Maximum=100
 	ReleasesPerGroup int32 `json:"releasesPerGroup,omitempty"`
 
-	// tags is the maximum number of tags that match spec.tagFilter. If more tags match, the condition
-	// Truncated is True. At most 100,000 tags of a repository are read. Defaults to 10000.
+	// tags is the maximum number of tags that match spec.tagFilter. If more tags match, the Truncated
+	// condition is True. At most 100,000 tags of a repository are read. Defaults to 10000.
 	// +optional
 	// +kubebuilder:default=10000
 	// +kubebuilder:validation:Minimum=1
@@ -334,7 +333,7 @@ type OfferedRelease struct {
 	PullRequest int64 `json:"pullRequest,omitempty"`
 
 	// fork reports whether the pull request comes from another repository. If it does, the pods run
-	// under the ServiceAccount default, without a token.
+	// under the default ServiceAccount, without a token.
 	// +optional
 	Fork bool `json:"fork,omitempty"`
 
@@ -476,7 +475,7 @@ type ImagePolicyStatus struct {
 	// +optional
 	Source string `json:"source,omitempty"`
 
-	// offered counts versions and groups, such as "4 in 2 groups".
+	// offered contains the numbers of offered versions and groups, as in "4 in 2 groups".
 	// +optional
 	Offered string `json:"offered,omitempty"`
 
@@ -505,8 +504,8 @@ type ImagePolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Rejected []RejectedCount `json:"rejected,omitempty"`
 
-	// verifiedBy is the SHA-256, in hexadecimal, of the public keys of spec.verify with which the
-	// offered versions were verified. If the keys in the Secret change, all versions are verified
+	// verifiedBy is the SHA-256 hash, in hexadecimal, of the public keys from spec.verify with which
+	// the offered versions were verified. If the keys in the Secret change, all versions are verified
 	// again.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
@@ -531,7 +530,7 @@ const (
 	ConditionTruncated       = "Truncated"
 )
 
-// ReasonInvalidSpec is the reason for the condition Stalled if the rules of the specification are
+// ReasonInvalidSpec is the reason for the Stalled condition if the rules of the specification are
 // invalid. status.releases then belongs to an earlier generation, and no release starts.
 const ReasonInvalidSpec = "InvalidSpec"
 

@@ -21,9 +21,9 @@ type MicroserviceSpec struct {
 	// +required
 	ImagePolicyRef Reference `json:"imagePolicyRef"`
 
-	// template is the pod template of every release. The image of the container in containerName
-	// is set for each version. A change to the template creates a new release of the same version;
-	// pods of existing releases never change.
+	// template is the pod template of every release. The image of the container that containerName
+	// refers to is set for each version. A change to the template creates a new release of the same
+	// version; pods of existing releases never change.
 	// +required
 	Template corev1.PodTemplateSpec `json:"template"`
 
@@ -36,9 +36,9 @@ type MicroserviceSpec struct {
 	ContainerName string `json:"containerName,omitempty"`
 
 	// paused stops everything that starts automatically: new releases, steps, promotions and the
-	// removal of releases. It does not stop the rollback of a canary that lost its pods, a drain
-	// in progress, the decisions Adopt and Deprecate, a pin to a retained release, or the rollback
-	// from a denied version. Continue and Retry take effect when the field is removed.
+	// removal of releases. It does not stop the rollback of a canary that lost its pods, a drain in
+	// progress, the Adopt and Deprecate decisions, a pin to a retained release, or the rollback from a
+	// denied version. Continue and Retry take effect when the field is removed.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 
@@ -88,8 +88,8 @@ type MicroserviceSpec struct {
 
 // Previews limits the previews of pull requests.
 type Previews struct {
-	// maxGroups is the maximum number of previews at the same time. Existing previews keep their
-	// slot; a free slot goes to the pull request with the latest push. Defaults to 20.
+	// maxGroups is the maximum number of simultaneous previews. Existing previews keep their slot; a
+	// free slot goes to the pull request with the latest push. Defaults to 20.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=256
@@ -144,7 +144,7 @@ type Availability struct {
 	// +kubebuilder:validation:Maximum=3600
 	MinReadySeconds *int32 `json:"minReadySeconds,omitempty"`
 
-	// standbyReplicas is the number of pods of a retained release, which was active before and
+	// standbyReplicas is the number of pods of a retained release, which was previously active and
 	// remains for rollback: a number, or Full, which means autoscaling.minReplicas if it is set, and
 	// availability.replicas otherwise. Defaults to 1. Retained releases have no pods if work is split
 	// by pods (canary.traffic Pods), if exclusive is true, if they never had traffic, and while a
@@ -153,11 +153,11 @@ type Availability struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 1000 : self == 'Full'",message="spec.availability.standbyReplicas must be a number from 0 to 1000 or Full"
 	StandbyReplicas *intstr.IntOrString `json:"standbyReplicas,omitempty"`
 
-	// exclusive is for workers that must not run in two versions at the same time, for example
+	// exclusive is for workers of which two versions must not run at the same time, for example
 	// because they elect a leader or process an ordered stream. The pods of the active release
-	// terminate before the pods of the next release of the group start. If the rollout fails, the
-	// pods of the failed release terminate before the pods of the active release start again. Steps
-	// of a canary must have weight 100, and retained releases have no pods. Defaults to false.
+	// terminate before the pods of the next release of the group start. If the rollout fails, the pods
+	// of the failed release terminate before the pods of the active release start again. Steps of a
+	// canary must have weight 100, and retained releases have no pods. Defaults to false.
 	// +optional
 	Exclusive bool `json:"exclusive,omitempty"`
 }
@@ -212,21 +212,21 @@ type UpdateStrategy struct {
 	// +kubebuilder:validation:Maximum=10
 	MinimumAvailable int32 `json:"minimumAvailable,omitempty"`
 
-	// progressDeadlineSeconds is the maximum time for a release to become available, and for each
-	// step to have available pods and a programmed weight. After this time the rollout fails, unless a
-	// problem outside the release is the cause: then the release waits, or loses its traffic and
-	// restarts at the first step when the problem is solved. In an exclusive group with an active
-	// release, the rollout fails in these cases too, except while pods of another release are still
-	// running. Pauses do not count while the release is healthy. Defaults to 600.
+	// progressDeadlineSeconds is the maximum time for a release to become available, and for each step
+	// to have available pods and a programmed weight. After this time the rollout fails, unless the
+	// delay is caused by a problem outside the release: in that case the release waits, or loses its
+	// traffic and restarts at the first step when the problem is solved. In an exclusive group with an
+	// active release, the rollout fails in these cases too, except while pods of another release are
+	// still running. Pauses do not count while the release is healthy. Defaults to 600.
 	// +optional
 	// +kubebuilder:default=600
 	// +kubebuilder:validation:Minimum=10
 	// +kubebuilder:validation:Maximum=86400
 	ProgressDeadlineSeconds int32 `json:"progressDeadlineSeconds,omitempty"`
 
-	// drainDelay is the time between the removal of a release from the last route and the
-	// termination of its pods. It is at least the value of the manager's flag --min-drain-delay
-	// (5s). Defaults to 30s.
+	// drainDelay is the time between the removal of a release from the last route and the termination
+	// of its pods. It is at least the value of the manager's --min-drain-delay flag (5s). Defaults to
+	// 30s.
 	// +optional
 	// +kubebuilder:default="30s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="spec.updateStrategy.drainDelay must be at most 24h"
@@ -281,7 +281,7 @@ type ManualUpdateStrategy struct {
 	// +optional
 	ExpireTime *metav1.Time `json:"expireTime,omitempty"`
 
-	// reason for the pin. It is shown in the condition Pinned.
+	// reason for the pin. It is shown in the Pinned condition.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Reason string `json:"reason,omitempty"`
@@ -360,7 +360,7 @@ type GroupPin struct {
 	// +optional
 	ExpireTime *metav1.Time `json:"expireTime,omitempty"`
 
-	// reason for the pin. It is shown in the condition Pinned.
+	// reason for the pin. It is shown in the Pinned condition.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Reason string `json:"reason,omitempty"`
@@ -397,10 +397,10 @@ type CanaryStrategy struct {
 	// +optional
 	Traffic CanaryTraffic `json:"traffic,omitempty"`
 
-	// scale defines how many replicas the canary has before it becomes active. Full means all
-	// replicas from the start. MatchWeight means the share of the active release's replicas that
-	// the canary's next weight requires, but at least one replica. Defaults to Full, or to
-	// MatchWeight with traffic Pods.
+	// scale defines how many replicas the canary has before it becomes active. Full means all replicas
+	// from the start. MatchWeight means the share of the active release's replicas that the canary's
+	// next weight requires, but at least one replica. Defaults to Full, or to MatchWeight if traffic
+	// is Pods.
 	// +optional
 	Scale CanaryScale `json:"scale,omitempty"`
 
@@ -410,7 +410,7 @@ type CanaryStrategy struct {
 	Analysis *CanaryAnalysis `json:"analysis,omitempty"`
 
 	// analysisTemplateRef refers to an analysis that several Microservices share. It is set instead of
-	// the field analysis. While the template does not exist, no release starts, and a canary waits in
+	// the analysis field. While the template does not exist, no release starts, and a canary waits in
 	// its step.
 	// +optional
 	AnalysisTemplateRef *AnalysisTemplateReference `json:"analysisTemplateRef,omitempty"`
@@ -452,8 +452,9 @@ type CanaryStep struct {
 	// +kubebuilder:validation:Maximum=100
 	Weight int32 `json:"weight"`
 
-	// match defines whether requests that the NetworkPolicy's canaryMatches select by header, query
-	// parameter, cookie, path, method or gRPC method are routed to the canary regardless of its weight.
+	// match defines whether the requests that the NetworkPolicy's canaryMatches select (by header,
+	// query parameter, cookie, path, method or gRPC method) are routed to the canary regardless of its
+	// weight.
 	// +optional
 	Match bool `json:"match,omitempty"`
 
@@ -497,9 +498,9 @@ type CanaryApproval struct {
 	// +kubebuilder:validation:Maximum=8
 	Count int32 `json:"count,omitempty"`
 
-	// from lists the names of groups of users, as the API server authenticates them. A user who
-	// approves must be a member of one of these groups, and list this group in spec.decision.groups.
-	// By default every user who is allowed to write decisions can approve.
+	// from lists the names of user groups, as authenticated by the API server. A user who approves
+	// must be a member of one of these groups, and list this group in spec.decision.groups. By default
+	// every user who is allowed to write decisions can approve.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8

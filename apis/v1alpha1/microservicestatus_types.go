@@ -55,9 +55,9 @@ type Rollout struct {
 	// +optional
 	Step int32 `json:"step,omitempty"`
 
-	// startedTime is the start of the rollout or of the current step, or the time from which the release
-	// had routes again after it had lost all of them. The progress deadline is measured from it, and is
-	// extended by the time that the step has waited.
+	// startedTime is the start of the rollout or of the current step, or the time at which the release
+	// regained routes after it had lost all of them. The progress deadline is measured from this time,
+	// and is extended by the time that the step has waited.
 	StartedTime metav1.MicroTime `json:"startedTime"`
 
 	// waitingSince is when the current wait of a healthy or blocked rollout began. It is often the time at
@@ -70,8 +70,8 @@ type Rollout struct {
 	// +optional
 	Interrupted bool `json:"interrupted,omitempty"`
 
-	// continued is the number of the step, counted from 1, that is complete: a user approved it or ended
-	// its pause, or it waits only for the pods of the next step.
+	// continued is the number (counted from 1) of the step that is complete: a user approved it or ended
+	// its pause, or it is waiting only for the pods of the next step.
 	// +optional
 	Continued int32 `json:"continued,omitempty"`
 
@@ -82,16 +82,16 @@ type Rollout struct {
 	// +kubebuilder:validation:MaxItems=8
 	Approvals []StepApproval `json:"approvals,omitempty"`
 
-	// sequence is the sequence number of the write of the rollout state with which this rollout
-	// started. It identifies the rollout: measurements and responses for another rollout do not count.
+	// sequence is the sequence number of the rollout state write that started this rollout. It
+	// identifies the rollout: measurements and responses for another rollout do not count.
 	// +optional
 	Sequence int64 `json:"sequence,omitempty"`
 
-	// gate at which the rollout waits. ConfirmRollout means that it waits before the release has pods.
-	// PreRollout means that it waits before the release has traffic. Together means that it waits for
-	// the Microservices that roll out together with this Microservice. ConfirmTrafficIncrease means
-	// that it waits before the next step with more traffic. ConfirmPromotion means that it waits after
-	// the last step.
+	// gate at which the rollout is waiting. ConfirmRollout means that it waits before the release has
+	// pods. PreRollout means that it waits before the release has traffic. Together means that it
+	// waits for the Microservices that roll out together with this Microservice.
+	// ConfirmTrafficIncrease means that it waits before the next step with more traffic.
+	// ConfirmPromotion means that it waits after the last step.
 	// +optional
 	Gate Gate `json:"gate,omitempty"`
 
@@ -157,7 +157,7 @@ type RolloutInternal struct {
 	Floor int32 `json:"floor,omitempty"`
 
 	// graceTime is the time until which the step can remain unhealthy beyond its deadline, because no
-	// manager ran when the deadline passed.
+	// manager was running when the deadline passed.
 	// +optional
 	GraceTime *metav1.MicroTime `json:"graceTime,omitempty"`
 }
@@ -188,8 +188,8 @@ type ZeroMark struct {
 	Revision int64 `json:"revision"`
 	// time at which the rollout state was written.
 	Time metav1.MicroTime `json:"time"`
-	// named reports whether an object of a NetworkPolicy that never confirmed the group still
-	// refers to the release. The drain begins when no such object refers to it.
+	// named reports whether the release is still referenced by an object of a NetworkPolicy that never
+	// confirmed the group. The drain begins when no such object refers to it.
 	// +optional
 	Named bool `json:"named,omitempty"`
 }
@@ -211,10 +211,10 @@ type Release struct {
 	Config string `json:"config,omitempty"`
 
 	// status of the release. A pending release has not begun its first step: it is not available yet, or
-	// waits, for example for PreRollout hooks or the end of a freeze. A canary has begun its steps and
-	// may receive traffic, but is not active yet. The active release serves its group. A release in error
-	// did not become available in time, failed, or was aborted. A deprecated release was active
-	// before, or was superseded before it was active.
+	// is waiting, for example for PreRollout hooks or the end of a freeze. A canary has begun its steps
+	// and may receive traffic, but is not active yet. The active release serves its group. A release in
+	// error did not become available in time, failed, or was aborted. A deprecated release was
+	// previously active, or was superseded before it became active.
 	Status ReleaseStatus `json:"status"`
 
 	// weight in percent that routes should give to the release. In a live group with an active
@@ -311,8 +311,8 @@ type FailedVersions struct {
 	// this version that are not listed in releases are not started automatically.
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version"`
-	// config is the hash of the pod template and configuration with which the versions failed. With
-	// another pod template or configuration, all of the failed versions can start again.
+	// config is the hash of the pod template and configuration with which the versions failed. With a
+	// different pod template or configuration, all of the failed versions can start again.
 	// +kubebuilder:validation:MaxLength=64
 	Config string `json:"config"`
 }
@@ -336,8 +336,8 @@ type ReleaseGroup struct {
 
 	// phase of the group. Live means that the group has an active release, or is about to have one.
 	// Closing means that the group is being drained and removed. Expired means that the group is a
-	// preview without pods: its last push is older than spec.previews.maxAge, it waits for one of the
-	// spec.previews.maxGroups slots, or it has no version to start.
+	// preview without pods: its last push is older than spec.previews.maxAge, it is waiting for one of
+	// the spec.previews.maxGroups slots, or it has no version to start.
 	Phase GroupPhase `json:"phase"`
 
 	// pullRequest is the number of the pull request, if this group is a preview.
@@ -445,10 +445,10 @@ type ReleaseGroupInternal struct {
 	Failed *FailedVersions `json:"failed,omitempty"`
 }
 
-// MicroserviceSummary contains the text of printer columns. Only the field previews includes
-// previews.
+// MicroserviceSummary contains the text of printer columns. Previews are included only in the
+// previews field.
 type MicroserviceSummary struct {
-	// active is the active version of the newest group, followed by the number of further groups with an
+	// active is the active version of the newest group, followed by the number of other groups with an
 	// active release, such as "1.2.0 +1".
 	// +optional
 	Active string `json:"active,omitempty"`
@@ -471,9 +471,9 @@ type MicroserviceSummary struct {
 // MicroserviceStatus is the rollout state. Releases, weights and routes are derived from it.
 // It is written with its resourceVersion as a precondition.
 type MicroserviceStatus struct {
-	// conditions always include Ready and, since the first plan, Progressing. The conditions Reconciling, Stalled, Pinned,
-	// Frozen, Blocked, ReleaseFailed, AnalysisInconclusive, TrafficDegraded, ConfigurationLost,
-	// PreviewsReady and DeploymentAdopted are present only while there is something to report.
+	// conditions always include Ready and, after the first plan, Progressing. The conditions Reconciling, Stalled, Pinned,
+	// Frozen, Blocked, ReleaseFailed, AnalysisInconclusive, TrafficDegraded, ConfigurationLost, PreviewsReady and
+	// DeploymentAdopted are present only while there is something to report.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -484,8 +484,8 @@ type MicroserviceStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// adoptedReplicas is the number of replicas that the Deployment of adoptFrom had before it was
-	// scaled to zero.
+	// adoptedReplicas is the number of replicas that the Deployment that adoptFrom refers to had
+	// before it was scaled to zero.
 	// +optional
 	AdoptedReplicas *int32 `json:"adoptedReplicas,omitempty"`
 
@@ -532,8 +532,9 @@ type MicroserviceInternal struct {
 // Conditions of a Microservice, in addition to Ready, Reconciling and Stalled. All except
 // Progressing are absent if there is nothing to report.
 const (
-	// ConditionProgressing is True while a rollout is in progress or waits to start, while a group is
-	// being removed, and while a release that was superseded before it was active is being drained.
+	// ConditionProgressing is True while a rollout is in progress or is waiting to start, while a
+	// group is being removed, and while a release that was superseded before it became active is being
+	// drained.
 	ConditionProgressing = "Progressing"
 	// ConditionPinned is True while all pins are in effect.
 	ConditionPinned = "Pinned"
@@ -554,8 +555,8 @@ const (
 	// ConditionPreviewsReady is True while all previews that have a slot are available. Its
 	// message shows how many are available, such as "17 of 20". It is absent if there are no previews.
 	ConditionPreviewsReady = "PreviewsReady"
-	// ConditionDeploymentAdopted is True once the Deployment that the Microservice takes over from
-	// is scaled to zero.
+	// ConditionDeploymentAdopted is True once the Deployment from which the Microservice takes over is
+	// scaled to zero.
 	ConditionDeploymentAdopted = "DeploymentAdopted"
 )
 

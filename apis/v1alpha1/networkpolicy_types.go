@@ -29,8 +29,8 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.routeRef) || self.ports.all(p, (has(self.provider.routeRef.port) ? p.name != self.provider.routeRef.port : size(self.ports) != 1) || (has(p.protocol) && p.protocol == 'UDP') == (self.provider.routeRef.kind == 'UDPRoute'))",message="spec.provider.routeRef.port must name a port of protocol UDP for a UDPRoute, and a port of another protocol for all other kinds"
 // +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.routeRef) || (has(self.deletionPolicy) && self.deletionPolicy != 'Delete')",message="spec.deletionPolicy must be Restore or Orphan if spec.provider.routeRef is set: otherwise deleting the policy would leave rules in your route that refer to deleted Services"
 type NetworkPolicySpec struct {
-	// microserviceRef refers to the Microservice. Defaults to the Microservice with the name of the
-	// policy.
+	// microserviceRef refers to the Microservice. Defaults to the Microservice with the same name as
+	// the policy.
 	// +optional
 	MicroserviceRef *Reference `json:"microserviceRef,omitempty"`
 
@@ -48,9 +48,9 @@ type NetworkPolicySpec struct {
 	// +optional
 	Provider *NetworkProvider `json:"provider,omitempty"`
 
-	// drainDelay is how long the routes of the previous provider remain after a new provider serves
-	// everything that these routes serve, because clients might still use the previous routes. Set it
-	// to more than the TTL of the DNS records. Defaults to the Microservice's
+	// drainDelay is how long the routes of the previous provider remain after a new provider begins to
+	// serve everything that these routes serve, because clients might still use the previous routes.
+	// Set it to more than the TTL of the DNS records. Defaults to the Microservice's
 	// updateStrategy.drainDelay, but at least 5s.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="spec.drainDelay must be at most 24h"
@@ -132,8 +132,8 @@ type NetworkPort struct {
 	// +optional
 	Protocol PortProtocol `json:"protocol,omitempty"`
 
-	// appProtocol of the Service's port, for example "kubernetes.io/h2c". Defaults to "https" with
-	// protocol HTTPS, and to "kubernetes.io/h2c" with protocol GRPC. With other protocols, there is no
+	// appProtocol of the Service's port, for example "kubernetes.io/h2c". Defaults to "https" for
+	// protocol HTTPS, and to "kubernetes.io/h2c" for protocol GRPC. For other protocols, there is no
 	// default.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -200,7 +200,7 @@ type RouteReference struct {
 	// +optional
 	Groups *DomainGroups `json:"groups,omitempty"`
 
-	// release pins the rules to a version. Its field status is not supported here.
+	// release pins the rules to a version. Its status field is not supported here.
 	// +optional
 	Release *DomainRelease `json:"release,omitempty"`
 }
@@ -506,10 +506,10 @@ type Domain struct {
 	// +optional
 	Groups *DomainGroups `json:"groups,omitempty"`
 
-	// release routes the domain to one release: the release of a version, or the canary. In the case
-	// of the canary, each group has its own domain, which routes to the canary of the group, if the
-	// template contains a field that differs between groups, such as {{.ReleaseGroupName}}; otherwise
-	// the domain routes to the canary of the newest group.
+	// release routes the domain to one release: the release of a version, or the canary. For the
+	// canary, if the template contains a field that differs between groups, such as
+	// {{.ReleaseGroupName}}, each group has its own domain, which routes to the canary of the group;
+	// otherwise the domain routes to the canary of the newest group.
 	// +optional
 	Release *DomainRelease `json:"release,omitempty"`
 
@@ -566,8 +566,8 @@ type CanaryMatch struct {
 	// +kubebuilder:validation:Enum=GET;HEAD;POST;PUT;DELETE;CONNECT;OPTIONS;TRACE;PATCH
 	Method string `json:"method,omitempty"`
 
-	// grpc is the method that a request must call, on a port of protocol GRPC. queryParams, path
-	// and method are not allowed for such a port.
+	// grpc is the method that a request must call, on a port with protocol GRPC. queryParams, path and
+	// method are not allowed for such a port.
 	// +optional
 	GRPC *MatchGRPC `json:"grpc,omitempty"`
 }
@@ -784,7 +784,7 @@ type DomainBackend struct {
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version"`
 	// weight of the release in the written route, in percent. A release with weight 0 receives only
-	// the requests that canaryMatches select, or copies of requests.
+	// the requests that canaryMatches select, or mirrored copies of requests.
 	Weight int32 `json:"weight"`
 }
 
@@ -811,7 +811,7 @@ type DomainStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Backends []DomainBackend `json:"backends,omitempty"`
 	// programmed is true when every parent has accepted the current route, a listener accepts the host,
-	// and, if tls is set, the certificate and the listener for the host are ready. With confirm Probe,
+	// and, if tls is set, the certificate and the listener for the host are ready. If confirm is Probe,
 	// the addresses of the Gateways must also serve the route.
 	Programmed bool `json:"programmed"`
 	// reason why the route is not programmed, as one CamelCase word.
@@ -1032,8 +1032,8 @@ type NetworkPolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=16
 	Listeners []ListenerStatus `json:"listeners,omitempty"`
 
-	// routes are the user-managed routes in which the policy owns rules: the route of
-	// spec.provider.routeRef, and previous routes whose rules are not restored yet.
+	// routes are the user-managed routes in which the policy owns rules: the route that
+	// spec.provider.routeRef refers to, and previous routes whose rules have not been restored yet.
 	// +optional
 	// +listType=map
 	// +listMapKey=kind

@@ -11,8 +11,8 @@ const (
 	NotifyStarted NotificationEvent = "Started"
 	// NotifyStep means that a rollout reached a step in which its release receives more traffic.
 	NotifyStep NotificationEvent = "Step"
-	// NotifyWaiting means that a rollout waits until a user approves a step, makes a decision, or
-	// removes spec.paused.
+	// NotifyWaiting means that a rollout is waiting for a user to approve a step, make a decision, or
+	// remove spec.paused.
 	NotifyWaiting NotificationEvent = "Waiting"
 	// NotifyPromoted means that the release became active.
 	NotifyPromoted NotificationEvent = "Promoted"
@@ -49,8 +49,8 @@ const (
 	ReceiverTeams ReceiverType = "Teams"
 	// ReceiverDiscord is a Discord webhook. Messages are edited in place.
 	ReceiverDiscord ReceiverType = "Discord"
-	// ReceiverGitHubStatus sets commit statuses on the commit of the release on GitHub. If the
-	// commit of a release is unknown, no status is set, and the event NotificationDropped is recorded.
+	// ReceiverGitHubStatus sets commit statuses on the commit of the release on GitHub. If the commit
+	// of a release is unknown, no status is set, and a NotificationDropped event is recorded.
 	ReceiverGitHubStatus ReceiverType = "GitHubStatus"
 )
 
@@ -76,7 +76,7 @@ type NotificationReceiver struct {
 	// +required
 	Type ReceiverType `json:"type"`
 
-	// url to call, with http or https, and without a user name or password. If the URL itself is
+	// url to call, an http or https URL without a user name or password. If the URL itself is
 	// confidential, store it in the Secret that secretRef refers to.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
@@ -91,19 +91,18 @@ type NotificationReceiver struct {
 	SecretRef *Reference `json:"secretRef,omitempty"`
 
 	// caSecretRef refers to a Secret in this namespace whose key "ca.crt" contains the certificate
-	// authorities, in PEM format, for an https url. They replace the certificate authorities of the
-	// system.
+	// authorities, in PEM format, that are trusted if url is an https URL. They replace the
+	// certificate authorities of the system.
 	// +optional
 	CASecretRef *Reference `json:"caSecretRef,omitempty"`
 
 	// events about which the receiver is notified. Started means that the rollout of a release
-	// started. Step means that the release gets more traffic. Waiting means that the rollout waits
-	// for a user. Promoted means that the release became active. Restored means that it became
-	// active again. RolledBack means that it failed after it had traffic. Failed means that it
-	// failed before it had traffic. Aborted means that a user aborted its rollout.
-	// Superseded means that another release superseded it. Removed means that it was removed before
-	// its rollout ended. Deprecated means that it is no longer active. Defaults to all except Step
-	// and Deprecated.
+	// started. Step means that the release gets more traffic. Waiting means that the rollout is
+	// waiting for a user. Promoted means that the release became active. Restored means that it became
+	// active again. RolledBack means that it failed after it had traffic. Failed means that it failed
+	// before it had traffic. Aborted means that a user aborted its rollout. Superseded means that
+	// another release superseded it. Removed means that it was removed before its rollout ended.
+	// Deprecated means that it is no longer active. Defaults to all except Step and Deprecated.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -118,8 +117,8 @@ type NotificationReceiver struct {
 	Channel string `json:"channel,omitempty"`
 
 	// repositoryRef refers to a GitHubRepository in this namespace. Its address and credentials are
-	// used to set the commit statuses of type GitHubStatus; the credentials need the permission
-	// statuses=write. repositoryRef is required for this type.
+	// used to set the commit statuses of a receiver of type GitHubStatus; the credentials need the
+	// statuses=write permission. repositoryRef is required for this type.
 	// +optional
 	RepositoryRef *Reference `json:"repositoryRef,omitempty"`
 
@@ -156,15 +155,15 @@ type NotificationPolicySpec struct {
 	Suspend bool `json:"suspend,omitempty"`
 
 	// selector selects, by label, the Microservices whose releases are reported. Defaults to all
-	// Microservices. An invalid selector selects no Microservice, and the condition Stalled reports
+	// Microservices. An invalid selector selects no Microservice, and the Stalled condition reports
 	// the error.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 
-	// namespaceSelector selects, by label, the namespaces whose Microservices are reported; {}
-	// selects all namespaces. It is allowed only in the namespace of the manager: in any other
-	// namespace, no message is sent, and the condition Stalled reports this. Defaults to the namespace
-	// of the policy.
+	// namespaceSelector selects, by label, the namespaces whose Microservices are reported; {} selects
+	// all namespaces. It is allowed only in the namespace of the manager: in any other namespace, no
+	// message is sent, and the Stalled condition reports this. Defaults to the namespace of the
+	// policy.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 

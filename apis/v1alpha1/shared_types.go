@@ -69,7 +69,7 @@ type ReleaseStatus string
 
 const (
 	// ReleasePending means that the release has not begun its first step: it is not available yet, or
-	// waits, for example for PreRollout hooks.
+	// is waiting, for example for PreRollout hooks.
 	ReleasePending ReleaseStatus = "pending"
 	// ReleaseCanary means that the release has begun its steps and may receive traffic, but is not active
 	// yet.
@@ -79,8 +79,8 @@ const (
 	ReleaseActive ReleaseStatus = "active"
 	// ReleaseError means that the release did not become available in time, failed, or was aborted.
 	ReleaseError ReleaseStatus = "error"
-	// ReleaseDeprecated means that the release was active before and is retained for rollback or
-	// about to be deleted, or that it was superseded before it was active.
+	// ReleaseDeprecated means that the release was previously active and is retained for rollback or
+	// about to be deleted, or that it was superseded before it became active.
 	ReleaseDeprecated ReleaseStatus = "deprecated"
 )
 
@@ -167,22 +167,22 @@ const (
 	// AnnotationIdentity on a VersionedMicroservice is the scheme and the hash of the values that
 	// the user set, such as "v1.0f3a…".
 	AnnotationIdentity = "hlnr.io/identity"
-	// AnnotationDecidedBy on a VersionedMicroservice, a Freeze or a ClusterFreeze is the name of
-	// the user who wrote spec.decision, or who created the freeze or changed its spec last. The
-	// admission policy requires it to be the name of the caller.
+	// AnnotationDecidedBy on a VersionedMicroservice, a Freeze or a ClusterFreeze is the name of the
+	// user who wrote spec.decision, or who created the freeze or last changed its spec. The admission
+	// policy requires it to be the name of the caller.
 	AnnotationDecidedBy = "hlnr.io/decided-by"
 	// AnnotationFollowGroup on a CronJob with LabelFollow is the name or slug of the release group
 	// that the CronJob follows. Defaults to the newest group with an active release.
 	AnnotationFollowGroup = "hlnr.io/follow-group"
-	// AnnotationFollowContainer on a CronJob with LabelFollow is the container that runs the image
-	// of the release. Defaults to the only container, or to the container that has the name
-	// of the release's container or of the Microservice.
+	// AnnotationFollowContainer on a CronJob with LabelFollow is the container that runs the image of
+	// the release. Defaults to the only container, or to the container with the same name as the
+	// release's container or the Microservice.
 	AnnotationFollowContainer = "hlnr.io/follow-container"
 	// AnnotationFollows on a CronJob with LabelFollow is the release whose image and configuration
 	// the CronJob uses. The controller sets it.
 	AnnotationFollows = "hlnr.io/follows"
-	// AnnotationFollowMessage on a CronJob with LabelFollow reports what the CronJob follows or
-	// waits for. The controller sets it.
+	// AnnotationFollowMessage on a CronJob with LabelFollow reports what the CronJob follows or is
+	// waiting for. The controller sets it.
 	AnnotationFollowMessage = "hlnr.io/follow-message"
 	// AnnotationFollowState on a CronJob with LabelFollow contains, as JSON, the containers whose
 	// images were set, and the original names of ConfigMaps and Secrets, which were replaced by the

@@ -102,8 +102,8 @@ type DisruptionBudget struct {
 type DecisionAction string
 
 const (
-	// DecisionContinue approves the step that the field step of the decision names, or ends the pause
-	// of this step.
+	// DecisionContinue approves the step that the decision's step field names, or ends the pause of
+	// this step.
 	DecisionContinue DecisionAction = "Continue"
 	// DecisionAdopt makes the release active without further steps, once it is
 	// available.
@@ -117,7 +117,7 @@ const (
 // Decision is a user's decision about a release.
 // +kubebuilder:validation:XValidation:rule="self.action == 'Continue' ? has(self.step) : !has(self.step)",message="spec.decision.step is the step that action Continue approves (its name, or its number from 1), and must not be set with other actions"
 type Decision struct {
-	// action to take. Continue approves the step that the field step names, or ends the pause of this
+	// action to take. Continue approves the step that the step field names, or ends the pause of this
 	// step. Adopt makes the release active without further steps, as soon as it is available.
 	// Deprecate aborts the rollout of a pending or canary release. Retry starts a failed release
 	// again.
@@ -168,10 +168,10 @@ type VersionedMicroserviceStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// release is the status of the release in the Microservice. A pending release has not begun its first
-	// step: it is not available yet, or waits, for example for PreRollout hooks or the end of a freeze. A
-	// canary has begun its steps and may receive traffic, but is not active yet. The active release
-	// serves its group. A release in error did not become available in time, failed, or was
-	// aborted. A deprecated release was active before, or was superseded before it was active.
+	// step: it is not available yet, or is waiting, for example for PreRollout hooks or the end of a
+	// freeze. A canary has begun its steps and may receive traffic, but is not active yet. The active
+	// release serves its group. A release in error did not become available in time, failed, or was
+	// aborted. A deprecated release was previously active, or was superseded before it became active.
 	// +optional
 	Release ReleaseStatus `json:"release,omitempty"`
 

@@ -25,8 +25,8 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// budget is the maximum number of writes that a manager may make for one service. The writes of Services, routes, statuses
-// and events are included. docs/explanation/write-budget.md describes the design.
+// budget is the maximum number of writes that a manager may make for one service. Writes to Services, routes, statuses and
+// events are included. docs/explanation/write-budget.md describes the design.
 type budget struct {
 	create, upgrade int
 	// retire is the maximum for an upgrade that removes the oldest release.
@@ -38,7 +38,7 @@ var (
 	budgetWithPauses    = budget{create: 16, upgrade: 23, retire: 26}
 )
 
-// budgeted are the services for which writes are counted. No name contains another name.
+// budgeted lists the services for which writes are counted. No name contains another name.
 var budgeted = []string{"bookshop", "carpool", "dogfood"}
 
 // rolloutState counts the writes of a manager, by service and kind.
@@ -98,7 +98,8 @@ func reasonOf(event []byte) string {
 	return string(reasons.Find(event))
 }
 
-// quiet reports whether the manager has sent requests, and none for the duration d. Before its first request, it is still starting.
+// quiet reports whether the manager has sent at least one request, but none within the last d. Before its first request, it is
+// still starting.
 func (l *rolloutState) quiet(d time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,7 +122,8 @@ func counted(t *testing.T) (*rolloutState, string) {
 	return l, proxied(t, l.note)
 }
 
-// counts returns the writes since the last call: the mean over all services, and a list of all writes.
+// counts returns the writes since the last call: the mean number per service, and a list of all
+// writes.
 func (l *rolloutState) counts(t *testing.T, phase string) played {
 	t.Helper()
 	var out played
@@ -150,7 +152,7 @@ func (l *rolloutState) counts(t *testing.T, phase string) played {
 	return out
 }
 
-// played contains the writes in a phase: the mean over all services, and a list of all writes.
+// played contains the writes in a phase: the mean number per service, and a list of all writes.
 type played struct {
 	mean float64
 	list string
@@ -177,8 +179,8 @@ func (p phases) over(b budget) (out []string) {
 }
 
 // rounds is the number of attempts to stay within the budget. On a busy machine, two controllers that see a change at
-// different times make an additional write. Therefore, only the round with the fewest writes counts. A new unnecessary
-// write would occur in every round.
+// different times cause an additional write. Therefore, only the round with the fewest writes counts. A new
+// unnecessary write would occur in every round.
 const rounds = 4
 
 // TestWriteBudget counts the writes of a manager while services with a canary and a domain are created and upgraded, and
@@ -257,9 +259,9 @@ func playBudget(t *testing.T, pause *v1alpha1.CanaryPause, least phases) {
 	}
 }
 
-// slow returns the number of NetworkPolicies that were not Ready within ten seconds after their creation. After this
-// time, the manager writes their status once more, to show what they wait for. Such delays occur with the race detector on
-// a busy machine.
+// slow returns the number of NetworkPolicies that were not Ready within ten seconds of their creation. After this time,
+// the manager writes their status once more, to show what they are waiting for. Such delays occur with the race detector
+// on a busy machine.
 func slow(t *testing.T, namespace string) (n int) {
 	t.Helper()
 	var policies v1alpha1.NetworkPolicyList
@@ -307,7 +309,7 @@ func createBudgeted(t *testing.T, namespace, name, repository string, pause *v1a
 	for _, obj := range []client.Object{policy, ms} {
 		create(t, obj)
 	}
-	// A list of domains that another test deleted might still be in effect for a moment.
+	// After another test deletes its list of domains, the list might remain in effect for a moment.
 	await.Nil(t, func(ctx context.Context) error { return env.Client.Create(ctx, routes) })
 }
 

@@ -23,18 +23,19 @@ import (
 // leaseName is the name of the leader election Lease if the manager runs without shards.
 const leaseName = "manager.hlnr.io"
 
-// checkPoll is the time between two reads of a check; a manager renews its Lease every two seconds.
+// checkPoll is the interval at which check polls the API server; a manager renews its Lease every
+// two seconds.
 const checkPoll = 500 * time.Millisecond
 
-// checkCommand returns the command "heighliner check".
+// checkCommand returns the "heighliner check" command.
 func checkCommand() *cobra.Command {
 	var o options
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Wait until a manager runs in the cluster, for helm test",
-		Long: `check waits until the API server serves all kinds of hlnr.io and a manager renews the leader
-election Lease, or managers renew the Leases of all shards. If that takes longer than --timeout, check reports what is missing
+		Short: "Wait until a manager is running in the cluster, for helm test",
+		Long: `check waits until the API server serves all hlnr.io kinds, and a manager renews the leader
+election Lease or, with --shards, managers renew the Leases of all shards. If that takes longer than --timeout, check reports what is missing
 and exits non-zero.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -128,7 +129,7 @@ func renewed(ctx context.Context, clients kubernetes.Interface, namespace, name 
 	}
 	lease, err := clients.CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return "", "", fmt.Errorf("get Lease %q: %w; no manager runs in namespace %q", name, err, namespace)
+		return "", "", fmt.Errorf("get Lease %q: %w; no manager is running in namespace %q", name, err, namespace)
 	}
 	if lease.Spec.HolderIdentity == nil || lease.Spec.RenewTime == nil || *lease.Spec.HolderIdentity == "" {
 		return "", "", fmt.Errorf("the Lease %s/%s has no holder; see the log of Deployment heighliner", namespace, name)
@@ -137,7 +138,7 @@ func renewed(ctx context.Context, clients kubernetes.Interface, namespace, name 
 	return holder + " " + lease.Spec.RenewTime.String(), holder, nil
 }
 
-// servedKinds returns an error with the kinds of hlnr.io that the API server does not serve.
+// servedKinds returns an error that lists the kinds of hlnr.io that the API server does not serve.
 func servedKinds(clients kubernetes.Interface) error {
 	served, err := clients.Discovery().ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
 	if err != nil {

@@ -124,7 +124,8 @@ func TestFollower(t *testing.T) {
 	follows("@"+digests["1.1.0"], false, "version 1.1.0")
 	configured(t, job, "level", "2")
 
-	// Git applies the manifest again, with another schedule and with the original names of the ConfigMaps.
+	// Apply the manifest from Git again, with another schedule and with the original names of the
+	// ConfigMaps.
 	git(strings.Replace(report, "0 3 ", "30 3 ", 1))
 	await.Nil(t, func(ctx context.Context) error {
 		if err := env.Client.Get(ctx, client.ObjectKeyFromObject(job), job); err != nil {
@@ -160,7 +161,7 @@ func TestFollower(t *testing.T) {
 		t.Error("the CronJob was written without a change")
 	}
 
-	// Git renames the container and removes a variable: the previous fields disappear.
+	// A change in Git renames the container and removes a variable: the previous fields disappear.
 	git(strings.NewReplacer("labels:", "annotations: {hlnr.io/follow-container: main}\n  labels:", "- name: shop", "- name: main", `
             - name: LEVEL
               valueFrom: {configMapKeyRef: {name: settings, key: level}}`, "").Replace(report))
@@ -186,7 +187,7 @@ func TestFollower(t *testing.T) {
 	})
 	follows("@"+digests["1.0.0"], false, "version 1.0.0")
 
-	// The list envFrom has a single owner. An empty list in the manifest removes the list from the CronJob. If the
+	// The envFrom list has a single owner. An empty list in the manifest removes the list from the CronJob. If the
 	// manifest omits the list, it remains in the CronJob.
 	git(strings.Replace(report, "envFrom:\n            - configMapRef: {name: settings}", "envFrom: []", 1))
 	await.Nil(t, func(ctx context.Context) error {
@@ -231,8 +232,8 @@ func TestFollower(t *testing.T) {
 	}
 }
 
-// configured fails the test unless a single ConfigMap with the given content replaces the ConfigMap "settings" in all
-// references of the manifest, and the other references are unchanged.
+// configured fails the test unless the CronJob refers to a single ConfigMap with the given content wherever the
+// manifest refers to the ConfigMap "settings", and the other references are unchanged.
 func configured(t *testing.T, job *batchv1.CronJob, key, value string) {
 	t.Helper()
 	pod := job.Spec.JobTemplate.Spec.Template.Spec

@@ -118,7 +118,7 @@ func TestFreeze(t *testing.T) {
 		t.Error("the Microservice did not change")
 	}
 
-	// A period of a calendar ends at its scheduled time, without a change by a user.
+	// A period of a calendar ends at its scheduled time, without any change by a user.
 	from, to := metav1.NewTime(time.Now().Add(-time.Hour)), metav1.NewTime(time.Now().Add(15*time.Second).Truncate(time.Second))
 	f = freeze(v1alpha1.FreezeRules{Reason: "trade fair", Periods: []v1alpha1.FreezePeriod{{From: from, To: to}}})
 	images.Push(t, "team/shop", "1.2.0")

@@ -71,7 +71,7 @@ type options struct {
 	workers         int
 	prometheus      string
 	registryRate    float64
-	// identityClouds and identityNamespaces configure for which clouds and namespaces ImagePolicies
+	// identityClouds and identityNamespaces define the clouds and namespaces for which ImagePolicies
 	// without pull Secrets use the workload identity of the manager.
 	identityClouds, identityNamespaces []string
 	serviceMetrics                     int
@@ -85,8 +85,8 @@ func command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "heighliner",
 		Short: "Release platform for Kubernetes: runs the controllers of hlnr.io",
-		Long: `heighliner runs the controllers of GitHubRepositories, ImagePolicies, Microservices,
-VersionedMicroservices, NetworkPolicies, Freezes and NotificationPolicies of the API group hlnr.io. Each new version
+		Long: `heighliner runs the controllers for GitHubRepositories, ImagePolicies, Microservices,
+VersionedMicroservices, NetworkPolicies, Freezes and NotificationPolicies in the hlnr.io API group. Each new version
 becomes a release next to the active one, receives traffic step by step, and is rolled
 back if it fails.
 
@@ -106,11 +106,11 @@ heighliner connects to the cluster that KUBECONFIG, --kubeconfig or the pod's se
 	f.BoolVar(&o.leaderElect, "leader-elect", false, "run only while holding the leader election Lease; required with more than one replica")
 	f.IntVar(&o.shards, "shards", 0, "number of shards into which the namespaces are divided by a hash; each replica reconciles the shards whose Leases it holds. Replaces --leader-elect. All replicas must use the same number; change it only while no replica is running. 0 disables shards")
 	f.StringVar(&o.leaderNamespace, "leader-election-namespace", "", "namespace of the Leases, and of the ConfigMap that defines which namespaces may use which hosts; defaults to the namespace of the pod")
-	f.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "address of the metrics, served over HTTPS to callers that may read /metrics; 0 disables metrics")
+	f.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "address at which metrics are served over HTTPS to callers that may read /metrics; 0 disables metrics")
 	f.BoolVar(&o.metricsInsecure, "metrics-insecure", false, "serve metrics over HTTP without authorization")
 	f.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
-	f.StringVar(&o.webhookAddress, "webhook-bind-address", "0", "address that accepts GitHub webhook deliveries over HTTP, behind a Gateway; 0 disables webhooks")
-	f.StringVar(&o.pprofAddress, "pprof-bind-address", "0", "address of the profiles of net/http/pprof under /debug/pprof/, served over HTTP without authorization, such as 127.0.0.1:6060; 0 disables profiles")
+	f.StringVar(&o.webhookAddress, "webhook-bind-address", "0", "address at which the manager accepts GitHub webhook deliveries over HTTP, behind a Gateway; 0 disables webhooks")
+	f.StringVar(&o.pprofAddress, "pprof-bind-address", "0", "address at which net/http/pprof profiles are served under /debug/pprof/, over HTTP without authorization, such as 127.0.0.1:6060; 0 disables profiles")
 	f.StringSliceVar(&o.namespaces, "namespace", nil, "namespaces to watch; defaults to all")
 	f.DurationVar(&o.minDrain, "min-drain-delay", 5*time.Second, "minimum time between the removal of the last route to a release and the removal of its pods, because gateways apply accepted routes with a delay")
 	f.StringVar(&o.prometheus, "prometheus-address", "", "URL of the Prometheus server for analyses that do not set an address")
@@ -119,7 +119,7 @@ heighliner connects to the cluster that KUBECONFIG, --kubeconfig or the pod's se
 	f.Float64Var(&o.registryRate, "registry-requests-per-second", registry.DefaultPerSecond, "maximum number of requests per second to each registry with each credential; bursts can be twice as large. After a 429 response, the rate is halved, and then increased every minute")
 	f.StringSliceVar(&o.identityClouds, "registry-workload-identity", nil, "clouds whose registries the manager accesses with its workload identity, for ImagePolicies without imagePullSecrets: aws, azure, google")
 	f.StringSliceVar(&o.identityNamespaces, "registry-workload-identity-namespaces", nil, "namespaces whose ImagePolicies may use --registry-workload-identity; defaults to all")
-	f.IntVar(&o.serviceMetrics, "service-metrics-limit", servicemetrics.DefaultLimit, "maximum number of Microservices with metrics by namespace, Microservice and group. If there are more Microservices, the manager exports only counts; 0 disables these metrics")
+	f.IntVar(&o.serviceMetrics, "service-metrics-limit", servicemetrics.DefaultLimit, "maximum number of Microservices for which metrics by namespace, Microservice and group are reported. If there are more Microservices, the manager exports only counts; 0 disables these metrics")
 	f.IntVar(&o.workers, "workers", 8, "number of objects of each kind that are reconciled concurrently")
 	std := flag.NewFlagSet("", flag.ContinueOnError)
 	zapOptions.BindFlags(std)
@@ -214,11 +214,11 @@ func run(ctx context.Context, o options, logger logr.Logger) error {
 	}
 	if later != nil {
 		if err := mgr.Add(later); err != nil {
-			return fmt.Errorf("set up the check of permissions: %w", err)
+			return fmt.Errorf("set up the permission check: %w", err)
 		}
 	}
 	if err := mgr.Add(newIdleMemory()); err != nil {
-		return fmt.Errorf("set up the return of memory: %w", err)
+		return fmt.Errorf("set up the return of idle memory: %w", err)
 	}
 	if o.ownNamespace() == "" {
 		logger.Info("the list of domains is not read, and every namespace may use every host; set --leader-election-namespace to the namespace of the list")

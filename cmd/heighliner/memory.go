@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// cgroupLimits are the files in which Linux shows the memory limit of a container: the file of cgroup v2, and that of
-// cgroup v1.
+// cgroupLimits are the files in which Linux exposes the memory limit of a container, for cgroup v2 and for cgroup v1.
 var cgroupLimits = []string{"sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes"}
 
 const (
-	// gcPercent is how much the heap grows, in percent of the objects in use, before the garbage collector runs. With
-	// Go's default, the manager would use less processor time during rollouts, but more memory all the time, because
-	// most of its memory is its cache. docs/explanation/scale.md contains measurements for several percentages.
+	// gcPercent is how much the heap grows, as a percentage of the objects in use, before the garbage collector runs.
+	// With Go's default, the manager would use less processor time during rollouts, but more memory all the time,
+	// because most of its memory is its cache. docs/explanation/scale.md contains measurements for several
+	// percentages.
 	gcPercent = 25
 	// goDefault is Go's default for this percentage.
 	goDefault = 100
@@ -37,7 +37,8 @@ func limitMemory() {
 	}
 }
 
-// memoryLimit returns nine tenths of the limit that the files below root show, or math.MaxInt64 if there is no limit.
+// memoryLimit returns nine tenths of the limit in the cgroupLimits files below root, or math.MaxInt64 if there is no
+// limit.
 func memoryLimit(root string) int64 {
 	for _, name := range cgroupLimits {
 		text, err := os.ReadFile(filepath.Join(root, name))
@@ -52,20 +53,21 @@ func memoryLimit(root string) int64 {
 }
 
 const (
-	// idleInterval is the interval in which allocations are counted.
+	// idleInterval is the interval over which allocations are counted.
 	idleInterval = 20 * time.Second
-	// idleBytes is the number of bytes that an idle manager allocates at most in an idleInterval. The rollout of one service, or a request
-	// for metrics with 500 services, needs less, and the rollouts of many services need more.
+	// idleBytes is the maximum number of bytes that an idle manager allocates in an idleInterval. The rollout of one service, or a request
+	// for metrics with 500 services, allocates less, and the rollouts of many services allocate more.
 	idleBytes = 16 << 20
-	// releaseIntervals is the minimum number of idleIntervals between two releases of memory, because each of them collects all garbage.
+	// releaseIntervals is the minimum number of idleIntervals between two releases of memory, because each such release collects all
+	// garbage.
 	releaseIntervals = 30
-	// releaseBytes is the number of bytes that are allocated at least between two releases of memory.
+	// releaseBytes is the minimum number of bytes that are allocated between two releases of memory.
 	releaseBytes = 64 << 20
 )
 
-// idleMemory returns the memory of garbage to the operating system when the manager is idle, for example after a rollout of many services, and at most
-// every ten minutes. Go's runtime would keep this memory, which is more than a quarter of the heap, for the next allocations. It runs in every replica, and does
-// nothing if GOGC sets another percentage than gcPercent.
+// idleMemory returns the memory of collected garbage to the operating system when the manager is idle, for example after a rollout of many services,
+// and at most once every ten minutes. Go's runtime would keep this memory, which is more than a quarter of the heap, for the next allocations.
+// idleMemory runs in every replica, and does nothing if GOGC sets a percentage other than gcPercent.
 type idleMemory struct {
 	ticks     <-chan time.Time
 	allocated func() uint64 // the number of bytes that were allocated since the start
@@ -105,7 +107,7 @@ func freeMemory() {
 	}
 }
 
-// read returns the value of a metric of the runtime.
+// read returns the value of a Go runtime metric.
 func read(metric string) uint64 {
 	sample := []metrics.Sample{{Name: metric}}
 	metrics.Read(sample)

@@ -45,7 +45,7 @@ func TestMemoryLimit(t *testing.T) {
 }
 
 // TestGarbageCollection checks that the manager collects garbage earlier than by default, unless GOGC is set. The test is not
-// parallel, because the setting belongs to the process.
+// parallel, because the setting applies to the whole process.
 func TestGarbageCollection(t *testing.T) {
 	before := debug.SetGCPercent(goDefault)
 	defer debug.SetGCPercent(before)
@@ -58,7 +58,7 @@ func TestGarbageCollection(t *testing.T) {
 	}
 }
 
-// TestIdleMemory checks that memory is returned when the manager is idle and has allocated enough, and not too often.
+// TestIdleMemory checks that memory is returned when the manager is idle and has allocated enough, but not too often.
 func TestIdleMemory(t *testing.T) {
 	t.Parallel()
 	ticks, totals, ended := make(chan time.Time), make(chan uint64), make(chan error)
@@ -98,7 +98,8 @@ func TestIdleMemory(t *testing.T) {
 	}
 }
 
-// TestFreeMemory checks that garbage is collected, unless GOGC sets the percentage. The test is not parallel, because the setting belongs to the process.
+// TestFreeMemory checks that garbage is collected, unless GOGC sets the percentage. The test is not parallel, because the setting applies to the
+// whole process.
 func TestFreeMemory(t *testing.T) {
 	before := debug.SetGCPercent(-1)
 	defer debug.SetGCPercent(before)

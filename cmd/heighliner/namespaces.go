@@ -32,8 +32,8 @@ type permissions struct {
 	client kubernetes.Interface
 }
 
-// lacking returns the watched kinds that the manager cannot list, by namespace. It includes deleted namespaces, because
-// their roles are gone.
+// lacking returns the watched kinds that the manager cannot list, by namespace. The result includes deleted namespaces,
+// because their roles are gone.
 func (r permissions) lacking(ctx context.Context, namespaces []string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, name := range namespaces {
@@ -158,7 +158,8 @@ type restart struct {
 // NeedLeaderElection returns false, because each replica reads the permissions itself.
 func (restart) NeedLeaderElection() bool { return false }
 
-// Start returns an error when the manager has the permissions. If the API server does not respond, Start retries later.
+// Start returns an error when the manager has the permissions to watch another namespace. If the API server does not
+// respond, Start retries later.
 func (r restart) Start(ctx context.Context) error {
 	names := slices.Sorted(maps.Keys(r.lacks))
 	ticker := time.NewTicker(r.every)

@@ -193,8 +193,8 @@ func TestShippedRightsSuffice(t *testing.T) {
 	alone(t)
 	shipped(t)
 	installTLS(t) // Install the CRDs before the manager starts, because it discovers the kinds when it starts.
-	// Create the namespace before the manager starts, so that it is deleted after the manager has ended: a namespace that
-	// is being deleted rejects events.
+	// Create the namespace before the manager starts, so that the namespace is deleted after the manager has ended: a
+	// namespace that is being deleted rejects events.
 	namespace := env.Namespace(t)
 	var refused refusals
 	config := rest.CopyConfig(env.Config)

@@ -24,8 +24,8 @@ import (
 )
 
 // TestSmokeTestReachesTheRelease tests a smoke test, which is called before a release gets traffic. The smoke test must
-// receive a URL and Services through which only this release responds. It must not be called before the Gateway has accepted
-// the domain of the canary.
+// receive a URL and Services that reach only this release. It must not be called before the Gateway has accepted the domain
+// of the canary.
 func TestSmokeTestReachesTheRelease(t *testing.T) {
 	t.Parallel()
 	const try = "try.shop.example.com"
@@ -80,7 +80,7 @@ func TestSmokeTestReachesTheRelease(t *testing.T) {
 	for _, obj := range []client.Object{gateway, policy, ms} {
 		create(t, obj)
 	}
-	// A list of domains that another test deleted might still be in effect for a moment.
+	// After another test deletes its list of domains, the list might remain in effect for a moment.
 	await.Nil(t, func(ctx context.Context) error { return env.Client.Create(ctx, routes) })
 	startManager(t, "v1.0.0", kubeconfig, namespace)
 

@@ -24,8 +24,9 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// TestRestoreWithoutStatuses removes all statuses of a service during a canary, as after a backup is restored. The
-// release that was active becomes active again, and no route ever gives the canary more than the weight of its step.
+// TestRestoreWithoutStatuses removes all statuses of a service during a canary, as happens after a backup is
+// restored. The release that was active becomes active again, and no route ever gives the canary more than the
+// weight of its step.
 func TestRestoreWithoutStatuses(t *testing.T) {
 	t.Parallel()
 	for name, running := range map[string]bool{"manager stopped": false, "manager running": true} {

@@ -194,10 +194,10 @@ func (r *requestsOf) wrap(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-// TestSecretsByNamespace tests the component secrets-by-namespace, with which the manager reads Secrets only in
+// TestSecretsByNamespace tests the secrets-by-namespace component, with which the manager reads Secrets only in
 // namespaces that grant the permission. In other namespaces, the manager reconciles everything that needs no Secret,
-// and each object that refers to a Secret reports which permission is missing, before it is granted and after it is
-// withdrawn. Uninstalling removes all grants.
+// and each object that refers to a Secret reports the missing permission, both before the permission is granted and
+// after it is withdrawn. Uninstalling removes all grants.
 func TestSecretsByNamespace(t *testing.T) {
 	alone(t)
 	shipped(t) // Begin with an installation whose permission applies to the whole cluster.
@@ -236,7 +236,8 @@ func TestSecretsByNamespace(t *testing.T) {
 		leaderElect: true, leaderNamespace: "heighliner-system", metricsAddress: "0", probeAddress: "0", webhookAddress: webhooks,
 		minDrain: time.Second, workers: 4, outbound: outbound.Config{Allow: []string{"127.0.0.1"}},
 	}
-	// Another test of this process runs a manager too, and the names and metrics of controllers are global.
+	// Another test in this process also runs a manager, and the names and metrics of controllers are
+	// global.
 	registry := ctrlmetrics.Registry
 	ctrlmetrics.Registry = prometheus.NewRegistry()
 	defer func() { ctrlmetrics.Registry = registry }()

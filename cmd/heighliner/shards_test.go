@@ -20,7 +20,8 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// writers records the managers that wrote objects in each namespace, in order. Consecutive writes of a manager count once.
+// writers records the managers that wrote objects in each namespace, in order. Consecutive writes by the same manager
+// count once.
 type writers struct {
 	mu sync.Mutex
 	of map[string][]int
@@ -42,7 +43,7 @@ func (w *writers) note(manager int) func(*http.Request) {
 	}
 }
 
-// TestShards tests that three managers with the permissions of the component shards divide the namespaces among themselves. One
+// TestShards tests that three managers with the permissions of the shards component divide the namespaces among themselves. One
 // manager is killed during a rollout, and the other managers take over its namespaces. Only one manager at a time writes objects
 // in a namespace, and each version has only one release.
 func TestShards(t *testing.T) {
@@ -142,7 +143,7 @@ func TestShards(t *testing.T) {
 }
 
 // TestShardsByServerSideApply enables and disables shards with server-side apply, as Helm 4 and Flux do. The API server
-// rejects the strategy Recreate in combination with the default values that it set earlier.
+// rejects the Recreate strategy in combination with the default values that it set earlier.
 func TestShardsByServerSideApply(t *testing.T) {
 	shipped(t)
 	for _, step := range []struct {
@@ -171,7 +172,7 @@ func TestShardsByServerSideApply(t *testing.T) {
 	}
 }
 
-// installShardRole grants access to the Leases of three shards in a namespace, as the component shards does in the namespace of
+// installShardRole grants access to the Leases of three shards in a namespace, as the shards component does in the namespace of
 // the manager.
 func installShardRole(t *testing.T, namespace string) {
 	t.Helper()

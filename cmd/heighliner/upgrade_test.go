@@ -67,14 +67,14 @@ func (p *traffic) clear() []string {
 	return writes
 }
 
-// quiet reports whether no request was sent for the duration d.
+// quiet reports whether no request has been sent for the duration d.
 func (p *traffic) quiet(d time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return time.Since(p.last) > d
 }
 
-// touch starts the quiet time again.
+// touch restarts the quiet period.
 func (p *traffic) touch() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -182,7 +182,7 @@ func (m *manager) stop() {
 	}
 }
 
-// reconciled returns how often a controller has reconciled an object.
+// reconciled returns the number of times that a controller has reconciled an object.
 func (m *manager) reconciled(controller string) int {
 	resp, err := http.Get("http://" + m.metrics + "/metrics")
 	if err != nil {
@@ -244,7 +244,7 @@ func state(t *testing.T, namespace string) map[string]string {
 	return all
 }
 
-// These flags set the size of the cluster, because a build with unnecessary writes makes these writes for each
+// These flags set the size of the cluster, because a build that makes unnecessary writes makes them for every
 // object of a kind. "make upgrade" uses larger values.
 var (
 	upgradeServices = flag.Int("upgrade.services", 6, "number of Microservices when another build starts, at least 2")
@@ -328,7 +328,7 @@ func TestUpgradeWritesNothing(t *testing.T) {
 	}
 	t.Logf("another build reconciled %d releases of %d Microservices within %s", services*versions, services, time.Since(began).Round(time.Second))
 
-	// The next upgrade of the services stores the fields of this version.
+	// The next upgrade of the services stores the fields that this version of the manager uses.
 	images.Push(t, "team/shop", "1.9.0")
 	waitFor(t, "1.9.0", 15*time.Minute, func() string { return missing(t, namespace, "1.9.0", services*versions) })
 	another.stop()
@@ -368,7 +368,8 @@ func resizing(t *testing.T, namespace string) string {
 	return ""
 }
 
-// storeEarlier stores every other rollout state in the format of versions that did not have status.internal.
+// storeEarlier stores every second rollout state in the format of versions that did not have
+// status.internal.
 func storeEarlier(t *testing.T, namespace string) {
 	t.Helper()
 	var list v1alpha1.MicroserviceList
@@ -390,8 +391,8 @@ func storeEarlier(t *testing.T, namespace string) {
 	}
 }
 
-// missing describes what is missing until a version is active in all Microservices and the given number of releases
-// exists.
+// missing describes what is still missing until a version is active in all Microservices and the given number of
+// releases exists.
 func missing(t *testing.T, namespace, version string, releases int) string {
 	t.Helper()
 	ctx := context.Background()

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// definitions of all kinds, as YAML.
+// definitions contains the definitions of all kinds, as YAML.
 //
 //go:embed hlnr.io_*.yaml
 var definitions embed.FS

@@ -32,7 +32,7 @@ type result struct {
 	id int64
 	// kept is the state of the comment to record.
 	kept github.CommentState
-	// err is the error of the write, or nil.
+	// err is the error that the write returned, or nil.
 	err error
 }
 
@@ -47,8 +47,8 @@ type applied struct {
 	err error
 }
 
-// access returns the access to a repository. It returns last, the access that was used before, if the Secret
-// was deleted together with the GitHubRepository.
+// access returns the access to a repository. If the Secret was deleted together with the GitHubRepository,
+// it returns last, which is the access that was used before.
 func (r *Reconciler) access(ctx context.Context, ghr *v1alpha1.GitHubRepository, repo github.Repo, last *access) (*access, error) {
 	switch {
 	case ghr.DeletionTimestamp.IsZero():
@@ -220,9 +220,9 @@ func (a *access) writeDeployment(ctx context.Context, prefix string, w write) (i
 	return a.client.StartDeployment(ctx, a.repo, wanted, status)
 }
 
-// isGone reports whether a Deployment was deleted. err is the error of a write to it. For a few seconds,
-// GitHub's replicas may not know about new objects. A Deployment therefore counts as deleted only after
-// GitHub has not found it for a while. Until then, isGone returns err.
+// isGone reports whether a Deployment was deleted. err is the error from a write to it. For a few
+// seconds, GitHub's replicas may not know about new objects. A Deployment therefore counts as deleted
+// only after GitHub has not found it for a while. Until then, isGone returns err.
 func (a *access) isGone(ctx context.Context, w write, id int64, err error) (bool, error) {
 	if github.KindOf(err) != github.NotFound || !w.deleted {
 		return false, err
@@ -256,7 +256,7 @@ func commentState(c *v1alpha1.CommentRecord) github.CommentState {
 	return github.CommentState{ID: c.CommentID, Recreated: c.Deletions > 0, Dismissed: c.Deletions > 1}
 }
 
-// deletionsOf returns how often a comment was deleted.
+// deletionsOf returns how many times a comment was deleted.
 func deletionsOf(s github.CommentState) int32 {
 	switch {
 	case s.Dismissed:

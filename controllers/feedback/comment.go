@@ -17,10 +17,10 @@ import (
 // defaultEnvironment is the default template for environment names.
 const defaultEnvironment = "{{.Microservice}}/{{.ReleaseGroupName}}"
 
-// maxEnvironment is the maximum length of an environment's name on GitHub and in the status.
+// maxEnvironment is the maximum length of an environment name on GitHub and in the status.
 const maxEnvironment = 255
 
-// environmentOf expands an environment's template. pr is nil for a release.
+// environmentOf expands the template of an environment name. pr is nil for a release.
 func environmentOf(template string, s *service, slug string, pr *v1alpha1.PullRequest) string {
 	number, branch := "", ""
 	if pr != nil {
@@ -30,7 +30,7 @@ func environmentOf(template string, s *service, slug string, pr *v1alpha1.PullRe
 		"{{.Number}}", number, "{{.Branch}}", branch, "{{.ReleaseGroupName}}", slug,
 		"{{.Microservice}}", s.microservice.Name, "{{.Namespace}}", s.microservice.Namespace,
 	).Replace(cmp.Or(template, defaultEnvironment))
-	// GitHub does not allow these characters in environments.
+	// GitHub does not allow these characters in environment names.
 	name = strings.Map(func(r rune) rune {
 		if r <= ' ' || r == 0x7f || strings.ContainsRune("'\"`,;\\", r) {
 			return '-'
@@ -66,10 +66,10 @@ func checksum(parts ...string) string {
 	return fmt.Sprintf("%x", h.Sum(nil)[:8])
 }
 
-// short returns the abbreviation of a commit SHA.
+// short returns an abbreviated commit SHA.
 func short(sha string) string { return sha[:min(7, len(sha))] }
 
-// Final texts for comments on pull requests.
+// The final text of comments on pull requests.
 const (
 	textClosed      = "The pull request is closed. Its previews are deleted."
 	textNotReported = "Previews of this pull request are no longer reported."

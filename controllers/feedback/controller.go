@@ -47,7 +47,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// FieldOwner is the field manager of all writes of this controller.
+// FieldOwner is the field manager for all writes by this controller.
 const FieldOwner = "heighliner-feedback"
 
 // staleCacheDelay is the time until the next reconcile if the cache does not contain the last status

@@ -24,7 +24,7 @@ func (r *Reconciler) untilDeadline(ghr *v1alpha1.GitHubRepository) time.Duration
 }
 
 // skipsCleanup reports whether to delete a GitHubRepository without removing feedback. This is the case after the
-// deadline, while the GitHubRepository is suspended, and if its namespace is also being deleted.
+// deadline, while the GitHubRepository is suspended, or if its namespace is also being deleted.
 func (r *Reconciler) skipsCleanup(ctx context.Context, ghr *v1alpha1.GitHubRepository) (bool, error) {
 	if !controllerutil.ContainsFinalizer(ghr, v1alpha1.FinalizerFeedback) {
 		return true, nil

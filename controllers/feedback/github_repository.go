@@ -30,7 +30,7 @@ func repositoryOfComment(c *v1alpha1.CommentRecord) githubRepository {
 }
 
 // same reports whether s and other are the same repository, even if the repository was renamed. Feedback that
-// was written before the first poll is in the current repository.
+// was written before the first poll counts as feedback in the current repository.
 func (s githubRepository) same(other githubRepository) bool {
 	switch {
 	case s.id != 0 && other.id != 0:

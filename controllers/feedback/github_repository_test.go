@@ -40,8 +40,8 @@ func (s *story) recorded() []string {
 	return out
 }
 
-// TestAnotherRepository checks that feedback in the previous repository is removed, and does
-// not count in the new repository.
+// TestAnotherRepository checks that feedback in the previous repository is removed, and does not
+// count as feedback in the new repository.
 func TestAnotherRepository(t *testing.T) {
 	s := begin(t)
 	sha := s.ready()

@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/internal/index"
 )
 
-// indexes are the indexes of the cache that this controller reads.
+// indexes are the cache indexes that this controller reads.
 var indexes = []index.Index{index.ImagePoliciesByRepository, index.MicroservicesByImagePolicy, index.NetworkPoliciesByMicroservice}
 
 // forPolicy enqueues the GitHubRepository that an ImagePolicy reads.
@@ -74,7 +74,7 @@ func changed[T client.Object](f func(T) any) builder.Predicates {
 	}})
 }
 
-// The fields of each kind that trigger a reconcile.
+// The fields of each kind whose changes trigger a reconcile.
 var (
 	repositoryChanged = changed(func(g *v1alpha1.GitHubRepository) any {
 		return []any{

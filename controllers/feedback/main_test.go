@@ -151,7 +151,7 @@ func (s *story) Eventf(_, _ runtime.Object, kind, reason, _, _ string, _ ...any)
 	s.events = append(s.events, kind+" "+reason)
 }
 
-// restart creates the reconciler again, like a restart of the manager.
+// restart creates the reconciler again, as a restart of the manager does.
 func (s *story) restart() {
 	s.Helper()
 	allowed, err := outbound.New(outbound.Config{Allow: []string{"127.0.0.1"}})
@@ -208,8 +208,7 @@ func (s *story) edit(change func(*v1alpha1.GitHubRepository)) {
 	}
 }
 
-// poll writes the pull requests on GitHub into the status, like the controller of
-// GitHubRepositories.
+// poll writes the pull requests on GitHub into the status, as the GitHubRepository controller does.
 func (s *story) poll() {
 	s.Helper()
 	if err := retry.RetryOnConflict(retry.DefaultBackoff, s.pollOnce); err != nil {

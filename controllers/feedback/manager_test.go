@@ -58,7 +58,7 @@ func (s *story) run(namespaces ...string) client.Reader {
 	return mgr.GetCache()
 }
 
-// eventually waits for the Deployments on GitHub.
+// eventually waits until the Deployments on GitHub match want.
 func (s *story) eventually(want ...string) {
 	s.Helper()
 	await.Nil(s, func(context.Context) error {

@@ -60,8 +60,8 @@ func (r *Reconciler) observe(ctx context.Context, ghr *v1alpha1.GitHubRepository
 	return f, nil
 }
 
-// reasonTooManyPullRequests is the reason for condition Truncated if not all pull requests
-// fit into the status.
+// reasonTooManyPullRequests is the reason of the Truncated condition if not all pull requests fit
+// into the status.
 const reasonTooManyPullRequests = "TooManyPullRequests"
 
 // pullRequestsComplete reports whether the status contains all open pull requests.
@@ -97,7 +97,7 @@ func (r *Reconciler) observeServices(ctx context.Context, f *observed, policy *v
 }
 
 // observeReleases reads why releases failed, and which active releases are stable. It requests another
-// reconcile for the time at which more releases may have become stable.
+// reconcile for the time when more releases may have become stable.
 func (r *Reconciler) observeReleases(ctx context.Context, f *observed, s *service) error {
 	for _, g := range s.microservice.Status.ReleaseGroups {
 		for _, row := range g.Releases {

@@ -155,7 +155,7 @@ type planner struct {
 	out     plan
 	members []member // of the current head commits
 	wanted  map[target]*v1alpha1.FeedbackRecord
-	// order is the order of the keys of wanted.
+	// order contains the keys of wanted, in order.
 	order          []target
 	wantedStates   map[target]releaseState
 	recordedStates map[target]v1alpha1.DeploymentState // from the records
@@ -243,7 +243,7 @@ func isCommit(text string) bool {
 	return (len(text) == 40 || len(text) == 64) && strings.Trim(text, "0123456789abcdef") == ""
 }
 
-// require adds a Deployment that should exist.
+// require adds to the plan a Deployment that should exist.
 func (p *planner) require(m member) {
 	if w := p.wanted[m.head]; w != nil {
 		w.PullRequest = min(w.PullRequest, m.pull)
@@ -463,7 +463,8 @@ func (p *planner) planComments() {
 	}
 }
 
-// isUnstable reports whether a state in the comment on a pull request is unstable, so that the comment does not change for now.
+// isUnstable reports whether a state in the comment on a pull request is unstable, in which case the comment does not change
+// for now.
 func (p *planner) isUnstable(number int64) bool {
 	return slices.ContainsFunc(p.members, func(m member) bool { return m.pull == number && m.unstable })
 }
@@ -524,7 +525,7 @@ func sortedNumbers(rows map[int64][]row) []int64 {
 	return numbers
 }
 
-// marker returns the marker of the Deployments of a pull request.
+// marker returns the marker for a pull request's Deployments.
 func marker(prefix string, pullRequest int64) string {
 	return prefix + strconv.FormatInt(pullRequest, 10)
 }

@@ -16,10 +16,10 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// commit returns a full SHA that consists of one letter.
+// commit returns a full SHA that consists of one repeated letter.
 func commit(letter string) string { return strings.Repeat(letter, 40) }
 
-// world returns the input of a plan: one Microservice with one ImagePolicy for pull requests.
+// world returns the input to a plan: one Microservice with one ImagePolicy for pull requests.
 func world(prs []v1alpha1.PullRequest, groups ...v1alpha1.ReleaseGroup) *observed {
 	policy := &v1alpha1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}}
 	policy.Spec.Source = &v1alpha1.ImageSource{GitHub: &v1alpha1.GitHubSource{PullRequests: &v1alpha1.GitHubPullRequests{}}}
@@ -136,7 +136,7 @@ func TestJudge(t *testing.T) {
 }
 
 // TestPodsThatComeAndGo checks that a preview's state is reported only once while its pods come and go, for
-// example in a crash loop in which they are briefly ready each time.
+// example in a crash loop in which the pods are briefly ready after each restart.
 func TestPodsThatComeAndGo(t *testing.T) {
 	t.Parallel()
 	head := commit("a")

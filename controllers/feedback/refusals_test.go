@@ -95,7 +95,7 @@ func refuse(w http.ResponseWriter, code int, body string) bool {
 	return true
 }
 
-// lagging makes reads of Deployments omit new Deployments, like GitHub's replicas, until healed is
+// lagging makes reads of Deployments omit new Deployments, as GitHub's replicas do, until healed is
 // called.
 func (s *story) lagging() (healed func()) {
 	var mu sync.Mutex
@@ -150,7 +150,7 @@ func TestReplicaLag(t *testing.T) {
 }
 
 // TestClosedWhileReplicasLag checks a pull request that is closed before the replicas know about its
-// Deployment. The Deployment must become inactive, and not count as deleted.
+// Deployment. The Deployment must become inactive, and must not count as deleted.
 func TestClosedWhileReplicasLag(t *testing.T) {
 	s := begin(t)
 	healed := s.lagging()
@@ -192,7 +192,7 @@ func TestDeploymentDeleted(t *testing.T) {
 }
 
 // TestEverythingLags checks that there is one Deployment and one comment, with the complete state,
-// although all reads return the state of a few seconds ago.
+// although all reads return the state from a few seconds ago.
 func TestEverythingLags(t *testing.T) {
 	s := begin(t)
 	sha := s.open(feature())

@@ -17,7 +17,7 @@ type service struct {
 	microservice *v1alpha1.Microservice
 	// routes are the NetworkPolicies of the Microservice.
 	routes []v1alpha1.NetworkPolicy
-	// failures are the values of status.failure, by name of the release.
+	// failures are the values of status.failure, by release name.
 	failures map[string]string
 	// stable contains the active releases whose availability has not changed for stabilizationPeriod.
 	stable map[string]bool
@@ -36,7 +36,8 @@ type releaseState struct {
 	unstable bool
 }
 
-// reasonMaxAge and reasonNoSlot are reasons in a group's target: the preview is too old, or waits for a preview slot.
+// reasonMaxAge and reasonNoSlot are reasons in a group's target: the preview is too old, or is waiting for a preview
+// slot.
 const reasonMaxAge, reasonNoSlot = "MaxAge", "NoSlot"
 
 // severity orders states. An environment with several Microservices has the most severe of their states.
@@ -59,12 +60,13 @@ func (v releaseState) merge(other releaseState) releaseState {
 	return out
 }
 
-// stabilizationPeriod is how long a change of availability must last before it is reported.
+// stabilizationPeriod is how long a change in availability must last before it is reported.
 const stabilizationPeriod = time.Minute
 
 // stableState returns the state of a version; recorded is its last recorded state. It suppresses state
-// changes of releases whose pods come and go: a success remains until a cause is known or the pods are
-// unavailable for a while, and a failure remains until the pods are available for a while.
+// changes of releases whose pods come and go: a success remains until a cause is known or the pods
+// have been unavailable for a while, and a failure remains until the pods have been available for a
+// while.
 func (s *service) stableState(g *v1alpha1.ReleaseGroup, version string, recorded v1alpha1.DeploymentState) releaseState {
 	v := s.stateOf(g, version)
 	if !v.active {
@@ -223,7 +225,7 @@ func routesTo(d v1alpha1.DomainStatus, release string) bool {
 }
 
 // failure describes why a release failed, with the value of status.failure and a generic sentence.
-// Messages of containers, probes and registries are not copied, because readers of a pull request
+// Messages from containers, probes and registries are not copied, because readers of a pull request
 // may not have access to the cluster.
 func (s *service) failure(row *v1alpha1.Release) string {
 	word := cmp.Or(s.failures[row.VersionedMicroservice], row.Reason, "Failed")
@@ -256,7 +258,7 @@ var failureMessages = map[string]string{
 }
 
 // chooser returns the filters of the ImagePolicy. It returns nil if they are invalid. In that case, the
-// offered versions remain.
+// versions that are already offered remain offered.
 func (s *service) chooser() *preview.Chooser {
 	var candidates []string
 	if s.policy.Spec.Match != nil {
@@ -271,7 +273,7 @@ func (s *service) chooser() *preview.Chooser {
 
 // previewCommit returns the commit that the preview of a pull request runs, or "" if the pull request gets no
 // preview. The image of the commit need not exist. The commit is the head commit or, if the fork received a push
-// after the approval, the approved commit as long as the approved commit is offered.
+// after the approval, the approved commit for as long as it is offered.
 func (s *service) previewCommit(chooser *preview.Chooser, pr *v1alpha1.PullRequest) string {
 	if pr.State != v1alpha1.PullRequestOpen {
 		return ""

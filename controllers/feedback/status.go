@@ -14,7 +14,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// Reasons for condition FeedbackReady, in addition to the kinds of GitHub errors.
+// Reasons for the FeedbackReady condition, in addition to the kinds of GitHub errors.
 const (
 	reasonTooMany = "TooManyPreviews"
 )
@@ -79,8 +79,8 @@ func recordComment(ghr *v1alpha1.GitHubRepository, res *result) {
 	}
 }
 
-// setCondition sets FeedbackReady: False until each failed write is repeated
-// successfully, and True if everything is written.
+// setCondition sets FeedbackReady: False until each failed write has been repeated successfully,
+// and True once everything is written.
 func setCondition(ghr *v1alpha1.GitHubRepository, p *plan, known *repositoryEntry, search bool) {
 	set := func(value metav1.ConditionStatus, reason, message string) {
 		status.Set(&ghr.Status.Conditions, ghr.Generation, v1alpha1.ConditionFeedbackReady, value, reason, message)
@@ -125,7 +125,7 @@ func lockedPullRequests(p *plan, known *repositoryEntry) []string {
 }
 
 // reportedFailure returns the failure to report, chosen deterministically, and the number of failed writes.
-// Comments of locked conversations do not count.
+// Comments in locked conversations do not count.
 func reportedFailure(p *plan, known *repositoryEntry) (error, int) {
 	var failed error
 	key, count := "", 0

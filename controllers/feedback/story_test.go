@@ -150,7 +150,8 @@ func TestThreePushes(t *testing.T) {
 	}
 }
 
-// TestFailure checks that the reason for a failure is reported, and that no message of a container is reported.
+// TestFailure checks that the reason for a failure is reported, and that no message from a container is
+// reported.
 func TestFailure(t *testing.T) {
 	s := begin(t)
 	sha := s.open(feature())
@@ -199,8 +200,8 @@ func TestNothingChanged(t *testing.T) {
 	s.expect("the same", envName+" "+short(sha)+": success")
 }
 
-// TestStatusLost checks that all feedback is found again if the manager stops between a request and
-// the record of its answer, or if a user removes the status.
+// TestStatusLost checks that all feedback is found again if the manager stops after a request and
+// before it records the answer, or if a user removes the status.
 func TestStatusLost(t *testing.T) {
 	for name, lose := range map[string]func(*v1alpha1.GitHubRepositoryStatus){
 		"the records": func(st *v1alpha1.GitHubRepositoryStatus) { st.Feedback, st.Comments = nil, nil },
@@ -283,7 +284,7 @@ func TestCommentDeleted(t *testing.T) {
 	}
 }
 
-// TestRefusals tests answers that request a retry, and an unavailable GitHub.
+// TestRefusals tests responses that request a retry, and a GitHub outage.
 func TestRefusals(t *testing.T) {
 	for name, test := range map[string]struct {
 		fault  githubtest.Fault
@@ -506,7 +507,8 @@ func TestDeletedAfterItsSecret(t *testing.T) {
 	s.expect("deleted", envName+" "+short(sha)+": queued inactive")
 }
 
-// TestSuspended checks that a suspended GitHubRepository writes nothing, and that its deletion does not wait.
+// TestSuspended checks that a suspended GitHubRepository writes nothing, and that nothing delays its
+// deletion.
 func TestSuspended(t *testing.T) {
 	s := begin(t)
 	sha := s.open(feature())
@@ -582,7 +584,7 @@ func TestTwoWriters(t *testing.T) {
 		_, err := status.Patch(t.Context(), env.Client, "looker", ghr, before, status.AtResourceVersion)
 		return err
 	}
-	// The other controller writes between reads and writes of this controller, several times in a row.
+	// The other controller writes between this controller's reads and writes, several times in a row.
 	title := ""
 	for _, rows := range []string{"", sha + " pending", sha + " +active"} {
 		if rows != "" {
@@ -611,7 +613,7 @@ func TestTwoWriters(t *testing.T) {
 	s.race = nil
 	ghr := s.get()
 	s.expect("everything is reported", envName+" "+short(sha)+": queued in_progress success")
-	// The other controller writes a state that it read before the write of this controller.
+	// The other controller writes a state that it read before this controller's write.
 	s.rolloutState(1, groupName, sha+" pending")
 	s.settle()
 	if err := poll(ghr, "stale"); !apierrors.IsConflict(err) {

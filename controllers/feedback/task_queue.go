@@ -21,8 +21,8 @@ const (
 	maxBatch = 8
 	// maxTask is the timeout of one task.
 	maxTask = time.Minute
-	// minBackoff and maxBackoff bound the wait after a failure. invalidBackoff is the wait
-	// after GitHub rejected a value, or a comment because the conversation is locked.
+	// minBackoff and maxBackoff bound the wait after a failure. invalidBackoff is the wait after
+	// GitHub rejected a value, or rejected a comment because the conversation is locked.
 	minBackoff     = 2 * time.Second
 	maxBackoff     = 5 * time.Minute
 	invalidBackoff = time.Hour
@@ -44,7 +44,7 @@ type failure struct {
 }
 
 // repositoryEntry is the state of one GitHubRepository in this process. It is lost when the process restarts,
-// which costs some reads but no writes.
+// which causes some additional reads but no additional writes.
 type repositoryEntry struct {
 	uid  types.UID
 	task *task
@@ -86,7 +86,7 @@ func newTaskQueue(c clock.PassiveClock, tasks int) *taskQueue {
 	}
 }
 
-// run enables tasks until ctx ends. It calls requeue for each repository whose task is done,
+// run enables tasks until ctx is done. It calls requeue for each repository whose task is done,
 // from any goroutine; requeue must not block. Call it before start.
 func (q *taskQueue) run(ctx context.Context, requeue func(types.NamespacedName)) {
 	q.mu.Lock()
@@ -232,7 +232,7 @@ func (e *repositoryEntry) locked() map[string]bool {
 }
 
 // abandoned returns the keys of writes to other repositories that were tried maxAbandonTries times.
-// Access to these repositories may never be granted again.
+// Access to these repositories might never be granted again.
 func (e *repositoryEntry) abandoned() map[string]bool {
 	keys := map[string]bool{}
 	for key, f := range e.failures {

@@ -13,8 +13,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestSlowHostDoesNotBlockOthers checks that any number of repositories at a host that does not respond,
-// in any number of namespaces, leave slots for other repositories.
+// TestSlowHostDoesNotBlockOthers checks that any number of repositories at a host that is not
+// responding, in any number of namespaces, leave slots for other repositories.
 func TestSlowHostDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	w := newTaskQueue(testingclock.NewFakeClock(time.Now()), 8)
@@ -53,7 +53,7 @@ func TestSlowHostDoesNotBlockOthers(t *testing.T) {
 	}
 }
 
-// TestBackoff checks that the wait grows with each failure, is bounded, and ends with a success.
+// TestBackoff checks that the wait grows with each failure, is bounded, and ends after a success.
 func TestBackoff(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

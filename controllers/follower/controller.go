@@ -1,7 +1,7 @@
-// Package follower updates CronJobs with the label hlnr.io/follow to the active release of a group:
-// to its images and its copies of ConfigMaps and Secrets. After a promotion or a rollback, the CronJobs
-// follow the new active release. They are suspended while the group has no active release. The
-// controller changes no other fields of CronJobs.
+// Package follower updates CronJobs with the label hlnr.io/follow so that they match the active release
+// of a group: the CronJobs use the images of this release and its copies of ConfigMaps and Secrets.
+// After a promotion or a rollback, the CronJobs follow the new active release. They are suspended while
+// the group has no active release. The controller changes no other fields of CronJobs.
 //
 //	controller.go  setup, RBAC, Reconcile, and the CronJobs that a change affects
 //	observe.go     the input of a reconcile
@@ -37,7 +37,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// FieldOwner is the field manager of all writes of this controller.
+// FieldOwner is the field manager for all writes by this controller.
 const FieldOwner = "heighliner-follower"
 
 // Options of the controller.
@@ -183,7 +183,7 @@ func (r *reconciler) resume(ctx context.Context, key client.ObjectKey) error {
 	return nil
 }
 
-// Reconcile updates one CronJob to the release that it follows.
+// Reconcile updates one CronJob to match the release that it follows.
 func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	o, err := r.observe(ctx, req)
 	if err != nil {

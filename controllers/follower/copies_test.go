@@ -16,7 +16,8 @@ import (
 
 const withSettings = `{"restartPolicy":"Never","containers":[{"name":"shop","image":"shop","envFrom":[{"configMapRef":{"name":"settings"}}]}]}`
 
-// configMap returns the name of the ConfigMap from which the first container takes its variables.
+// configMap returns the name of the ConfigMap that provides the environment variables of the first
+// container.
 func configMap(job *batchv1.CronJob) string {
 	return podSpec(job).Containers[0].EnvFrom[0].ConfigMapRef.Name
 }
@@ -118,9 +119,9 @@ func TestGroupAppears(t *testing.T) {
 	}
 }
 
-// TestSuspendedByKubectl checks a client-side apply of suspend: true while the controller suspends a CronJob.
-// The apply changes no field and no owner. The CronJob must nevertheless remain suspended when there is an
-// active release.
+// TestSuspendedByKubectl checks a client-side apply of suspend: true while a CronJob is suspended by the
+// controller. The apply changes no field and no owner. The CronJob must nevertheless remain suspended when
+// there is an active release.
 func TestSuspendedByKubectl(t *testing.T) {
 	s := newManaged(t)
 	s.apply(withSettings)

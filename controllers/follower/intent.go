@@ -20,7 +20,7 @@ import (
 type state struct {
 	// Containers are the names of the containers whose images are applied.
 	Containers []string `json:"containers,omitempty"`
-	// Images are the images of the manifest by container, before other images were applied.
+	// Images are the images that the manifest had, by container, before other images were applied.
 	Images map[string]string `json:"images,omitempty"`
 	// Sources are the original names of replaced references to ConfigMaps and Secrets, by the kind and
 	// the current name, for example "ConfigMap/shop-1f0c-2d71a0ff".
@@ -36,10 +36,10 @@ func stateOf(job *batchv1.CronJob) state {
 	return s
 }
 
-// image returns the image to apply to a container, and the image of the manifest if it is known. wanted is
-// the image of the release, or "". users reports whether another field manager owns the image.
-// The API server requires an image, so an applied image cannot be removed. Instead, the image of the manifest
-// replaces it until another manager sets an image.
+// image returns the image to apply to a container, and the image in the manifest if it is known. wanted is
+// the image of the release, or "". users reports whether another field manager owns the image. The API server
+// requires an image, so an applied image cannot be removed. Instead, the image of the manifest replaces it
+// until another manager sets an image.
 func (s state) image(c *corev1.Container, wanted string, users bool) (image, manifest string) {
 	applied := slices.Contains(s.Containers, c.Name)
 	manifest = s.Images[c.Name]
@@ -146,9 +146,9 @@ func appliesSuspend(job *batchv1.CronJob) bool {
 // It remains as long as the controller applies these fields.
 type others []map[string]any
 
-// othersOf returns the fields of the other managers of a CronJob's specification. The result is empty if
-// there are no entries of other managers, for example because they were removed. In that case, each item
-// counts as owned by a user.
+// othersOf returns the fields of a CronJob's specification that other managers own. The result is empty
+// if there are no entries of other managers, for example because the entries were removed. In that case,
+// each item counts as owned by a user.
 func othersOf(job *batchv1.CronJob) others {
 	var all others
 	for _, m := range job.ManagedFields {
@@ -169,8 +169,8 @@ func othersOf(job *batchv1.CronJob) others {
 	return all
 }
 
-// have reports whether another manager owns an item, such as a container or one of its variables. path
-// alternates between list names and item names.
+// have reports whether another manager owns an item, such as a container or one of its environment
+// variables. path alternates between list names and item names.
 func (o others) have(path ...string) bool {
 	keys := make([]string, len(path))
 	for i, key := range path {
@@ -239,8 +239,8 @@ func containerIntent(c *corev1.Container, image string, refs referrer) (map[stri
 	return item, nil
 }
 
-// volumesIntent returns the volumes with replaced references. The volume of a ConfigMap or Secret contains only the
-// name of this object.
+// volumesIntent returns the volumes with replaced references. For a ConfigMap or Secret volume, the intent contains
+// only the name of the object.
 func volumesIntent(volumes []corev1.Volume, refs referrer) ([]any, error) {
 	var items []any
 	for i := range volumes {
@@ -268,11 +268,11 @@ func volumesIntent(volumes []corev1.Volume, refs referrer) ([]any, error) {
 
 // referrer replaces references to ConfigMaps and Secrets with references to a release's copies.
 type referrer struct {
-	// release owns the copies. If release is nil, references do not change or, with restore, become the
-	// references of the manifest again.
+	// release owns the copies. If release is nil, references do not change or, if restore is set, are
+	// restored to those in the manifest.
 	release *v1alpha1.VersionedMicroservice
 	restore bool
-	// before and now are the Sources of the previous and of the new state.
+	// before and now are the Sources of the previous state and of the new state.
 	before, now map[string]string
 }
 

@@ -135,8 +135,8 @@ func TestRemovedVariableAndVolume(t *testing.T) {
 }
 
 // TestLabelRemoved checks that a CronJob that the controller suspended starts Jobs again after its label is
-// removed. Without the label the CronJob is not in the cache, and its manifest does not contain the field
-// suspend, so nothing else would resume it.
+// removed. Without the label the CronJob is not in the cache, and its manifest does not contain the suspend
+// field, so nothing else would resume it.
 func TestLabelRemoved(t *testing.T) {
 	s := newManaged(t)
 	const pod = `{"restartPolicy":"Never","containers":[{"name":"shop","image":"shop"}]}`

@@ -36,18 +36,18 @@ type plan struct {
 	container string
 	// suspend reports whether the CronJob must not start Jobs. Otherwise the user decides whether to suspend it.
 	suspend bool
-	// restore reports that, without a release, references are reset to the ConfigMaps and Secrets of the
-	// manifest, because the copies are or will be deleted.
+	// restore reports whether references are reset to the ConfigMaps and Secrets of the manifest if
+	// there is no release, because the copies are or will be deleted.
 	restore bool
 }
 
 // decide returns which release a CronJob follows. It is pure.
 //
 // A CronJob that has never followed a release has the image of its manifest, and is suspended until it
-// follows a release. A CronJob that has followed a release keeps that release while an object to which the
-// CronJob refers is missing, for example after an uninstallation, or while the reference is wrong. A CronJob
-// is suspended while its group has no active release, and after its group has ended and the release has been
-// deleted.
+// follows a release. A CronJob that has followed a release keeps following that release while an object to
+// which the CronJob refers is missing, for example after an uninstallation, or while such a reference is
+// wrong. A CronJob is suspended while its group has no active release, and after its group has ended and the
+// release has been deleted.
 func decide(o *observed) plan {
 	followed := o.cronJob.Annotations[v1alpha1.AnnotationFollows] != ""
 	keep := func(why reason, format string, values ...any) plan {
@@ -116,10 +116,10 @@ func activeOf(group *v1alpha1.ReleaseGroup) string {
 	return ""
 }
 
-// containerOf returns the name of the CronJob's container that runs a release's image: the container in the
-// annotation, or the container with the name of the release's container or of the Microservice, or the only
-// container. It returns "" if no such container exists. Containers that only this controller owns do not
-// count, because a user renamed or removed them.
+// containerOf returns the name of the CronJob's container that runs a release's image: the container that
+// the annotation names, or the container with the name of the release's container or of the Microservice,
+// or the only container. It returns "" if no such container exists. Containers that only this controller
+// owns do not count, because a user renamed or removed them.
 func containerOf(o *observed, release *v1alpha1.VersionedMicroservice) string {
 	users := othersOf(o.cronJob)
 	containers := slices.DeleteFunc(slices.Clone(podSpec(o.cronJob).Containers), func(c corev1.Container) bool { return !users.have("containers", c.Name) })

@@ -19,8 +19,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// TestRejectedWithOtherWords checks that a denial whose text differs each time, for example by a request ID,
-// is written to the CronJob and reported in an event only once.
+// TestRejectedWithOtherWords checks that a denial whose text differs each time, for example because it
+// contains a request ID, is written to the CronJob and reported in an event only once.
 func TestRejectedWithOtherWords(t *testing.T) {
 	s := newManaged(t)
 	s.apply(withProxy)

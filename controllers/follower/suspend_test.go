@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestAppliesSuspend checks which manifests suspend a CronJob. The API server does not validate the annotation, so a quantity that needs minutes and
-// gigabytes to parse must not be parsed.
+// TestAppliesSuspend checks which manifests suspend a CronJob. The API server does not validate the annotation, so a quantity that takes minutes and
+// gigabytes of memory to parse must not be parsed.
 func TestAppliesSuspend(t *testing.T) {
 	t.Parallel()
 	for manifest, want := range map[string]bool{

@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/freeze"
 )
 
-// observed is a freeze with the input of its status.
+// observed is a freeze together with the data from which its status is computed.
 type observed struct {
 	object client.Object
 	freeze freeze.Freeze

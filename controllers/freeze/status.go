@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// reasonInvalidSelector is the reason for an invalid selector.
+// reasonInvalidSelector is the condition reason that reports an invalid selector.
 const reasonInvalidSelector = "InvalidSelector"
 
 // setStatus sets the status, which reports whether a freeze currently applies, and to how many Microservices.
@@ -39,7 +39,7 @@ func setStatus(o *observed, now time.Time) (next time.Time) {
 	return state.Next()
 }
 
-// timeOf converts a time for a status. It returns nil for the zero time.
+// timeOf converts a time to the type that statuses use. It returns nil for the zero time.
 func timeOf(t time.Time) *metav1.Time {
 	if t.IsZero() {
 		return nil
@@ -47,7 +47,7 @@ func timeOf(t time.Time) *metav1.Time {
 	return new(metav1.NewTime(t))
 }
 
-// began returns the text of the event for the beginning of a freeze.
+// began returns the text of the event that is recorded when a freeze begins.
 func began(s *v1alpha1.FreezeStatus) string {
 	until := "until it is deleted"
 	if s.Until != nil {

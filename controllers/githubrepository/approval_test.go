@@ -13,8 +13,8 @@ import (
 	"github.com/heighliner/heighliner/internal/preview"
 )
 
-// takes reports whether a pull request from a fork is selected if the label ok must approve its
-// commit.
+// takes reports whether a pull request from a fork is selected if its commit must be approved with
+// the ok label.
 func takes(t *testing.T, pr v1alpha1.PullRequest) bool {
 	t.Helper()
 	c, err := preview.Compile(v1alpha1.GitHubPullRequests{Forks: &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "ok"}}, nil)
@@ -24,8 +24,8 @@ func takes(t *testing.T, pr v1alpha1.PullRequest) bool {
 	return c.Choose(&pr).Taken()
 }
 
-// stranger opens a pull request from a fork that an ImagePolicy reads. It returns the number of the pull
-// request as soon as the status contains it.
+// stranger opens a pull request from a fork, in a repository that an ImagePolicy reads. It returns the
+// number of the pull request as soon as the status contains it.
 func (s *story) stranger() int {
 	s.Helper()
 	s.repository("shop")
@@ -224,7 +224,8 @@ func TestApprovalAmongManyLabels(t *testing.T) {
 	}
 }
 
-// TestRenamedLabel checks that a label whose name changes only in its case does not approve a later commit.
+// TestRenamedLabel checks that a label whose name changes only in case does not approve a later
+// commit.
 func TestRenamedLabel(t *testing.T) {
 	t.Parallel()
 	at := func(head string, labels ...string) *pullRequests {

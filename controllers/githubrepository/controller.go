@@ -3,8 +3,8 @@
 //
 // A reconcile observes the cluster, starts a poll if one is due, and reports the results of the last poll. It
 // never waits for GitHub: a bounded number of polls, in total and for each tenant, run in the background, and
-// enqueue the repository when they are done. Deliveries of webhooks only make the next poll happen earlier;
-// they are not a source of data. The GitHub client is internal/github.
+// enqueue the repository when they are done. Webhook deliveries only make the next poll happen earlier; they
+// are not a source of data. The GitHub client is internal/github.
 //
 //	controller.go       setup, RBAC, Reconcile
 //	observe.go          the input of a reconcile
@@ -67,8 +67,8 @@ type Options struct {
 	Clock clock.WithDelayedExecution
 	// Metrics is where metrics are registered. Defaults to the manager's registry.
 	Metrics prometheus.Registerer
-	// WebhookAddress is the address at which every replica accepts deliveries of webhooks, over
-	// plain HTTP. If it is "" or "0", no deliveries are accepted.
+	// WebhookAddress is the address at which every replica accepts webhook deliveries, over plain
+	// HTTP. If it is "" or "0", no deliveries are accepted.
 	WebhookAddress string
 	// Packages is called after deliveries about a package, with the GitHubRepository and the name of the
 	// package, so that ImagePolicies that use an image in this repository can scan it immediately. Packages
@@ -90,7 +90,7 @@ type Reconciler struct {
 	polls    *pollCache
 	requests *requestCache
 	metrics  *metrics
-	// servesWebhooks reports whether deliveries of webhooks are accepted.
+	// servesWebhooks reports whether webhook deliveries are accepted.
 	servesWebhooks bool
 }
 
@@ -152,7 +152,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		Complete(gate.Reconciler(r))
 }
 
-// setupWebhooks adds the server of webhooks to a manager.
+// setupWebhooks adds the webhook server to a manager.
 func (r *Reconciler) setupWebhooks(mgr ctrl.Manager, o Options) error {
 	// Controllers start informers only on the leader.
 	if _, err := mgr.GetCache().GetInformer(context.Background(), &v1alpha1.GitHubRepository{}, cache.BlockUntilSynced(false)); err != nil {
@@ -200,8 +200,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: requeueAfter(o, known, r.clock.Now())}, nil
 }
 
-// ensurePoll starts a poll if there is no current or running poll for the current query, or
-// if a webhook delivery reported changes.
+// ensurePoll starts a poll if no poll for the current query is up to date or running, or if a
+// webhook delivery reported changes.
 func (r *Reconciler) ensurePoll(ctx context.Context, o *observed) error {
 	key := client.ObjectKeyFromObject(o.repository)
 	known := r.polls.entry(key)

@@ -56,7 +56,7 @@ func (s *story) many(n int) []int64 {
 	return all
 }
 
-// TestLosesNone checks that all pull requests of three pages are in the status, and that no pull request is lost after
+// TestLosesNone checks that all pull requests on three pages are in the status, and that no pull request is lost after
 // a failure.
 func TestLosesNone(t *testing.T) {
 	s := begin(t)
@@ -145,8 +145,8 @@ func TestSteadyStateCostsNothing(t *testing.T) {
 	same(t, "version after a restart", s.poll("shop").ResourceVersion, version)
 }
 
-// TestClosed checks that a pull request counts as closed only after an answer for its number, that a closed pull
-// request is kept for a day, and that it can be opened again.
+// TestClosed checks that a pull request counts as closed only after GitHub answers a request for its number,
+// that a closed pull request is kept for a day, and that it can be opened again.
 func TestClosed(t *testing.T) {
 	s := begin(t)
 	s.many(2)
@@ -364,7 +364,8 @@ func heads(r *v1alpha1.GitHubRepository) []string {
 	return all
 }
 
-// TestAnotherRepository checks that pull requests of another repository with the same numbers are different pull requests.
+// TestAnotherRepository checks that pull requests in another repository count as different pull requests even if they have
+// the same numbers.
 func TestAnotherRepository(t *testing.T) {
 	s := begin(t)
 	s.many(3)
@@ -566,8 +567,8 @@ func TestCredentials(t *testing.T) {
 	wantCondition(t, s.poll("shop"), "Ready", "True Succeeded")
 }
 
-// TestTenantsAreIsolated checks that a user without permission for a repository does not see answers to
-// requests with another user's credential.
+// TestTenantsAreIsolated checks that a user without permission for a repository does not see the
+// responses to requests that use another user's credential.
 func TestTenantsAreIsolated(t *testing.T) {
 	s := begin(t)
 	s.repo.SetPrivate(true)

@@ -20,7 +20,7 @@ const (
 	maxWait        = 30 * time.Second
 )
 
-// newest returns the later of two notices of a pull request.
+// newest returns the later of two notices about a pull request.
 func (n notice) newest(than notice) notice {
 	if than.updated.After(n.updated) {
 		return than

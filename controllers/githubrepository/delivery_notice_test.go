@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/internal/github/githubtest"
 )
 
-// delivered sends a delivery, which makes the next poll start earlier, and waits for the end of this poll.
+// delivered sends a delivery, which makes the next poll start earlier, and waits until this poll is done.
 func (d *door) delivered(delivery githubtest.Delivery) (*v1alpha1.GitHubRepository, time.Duration) {
 	d.Helper()
 	d.hooks.hint = d.reconciler.polls.hint
@@ -21,7 +21,8 @@ func (d *door) delivered(delivery githubtest.Delivery) (*v1alpha1.GitHubReposito
 	return d.pass("shop")
 }
 
-// until reconciles at each requested time for the given duration, and then returns the GitHubRepository.
+// until reconciles whenever a requeue is due within the given duration, and then returns the
+// GitHubRepository.
 func (d *door) until(next, over time.Duration) (r *v1alpha1.GitHubRepository) {
 	d.Helper()
 	for next <= over {
@@ -46,7 +47,7 @@ func (d *door) reads() (n int) {
 }
 
 // TestReadAgainWhileReplicasLag checks that, after a delivery about a change that GitHub's replicas do not
-// know about yet, requests are repeated until an answer contains the change, before the end of the interval.
+// know about yet, requests are repeated before the end of the interval until an answer contains the change.
 func TestReadAgainWhileReplicasLag(t *testing.T) {
 	const lag = 20 * time.Second
 	for name, test := range map[string]struct {

@@ -14,8 +14,8 @@ func renamedEvent(before, now string) status.Event {
 	return status.NormalEvent("Renamed", "Poll", fmt.Sprintf("the repository was renamed from %s to %s", before, now))
 }
 
-// recordEvents records the events of a written status: an event for each changed condition, with
-// the reason and message of the condition, and renamedEvent.
+// recordEvents records the events for a status that was written: an event for each changed
+// condition, with the reason and message of the condition, and renamedEvent.
 func (r *Reconciler) recordEvents(repository, before *v1alpha1.GitHubRepository) {
 	was, is := before.Status, repository.Status
 	r.events.Transitions(repository, was.Conditions, is.Conditions, "Poll",

@@ -121,8 +121,7 @@ func (s *story) reported() []string {
 	return reported
 }
 
-// restart creates the reconciler and its caches again, like a restart of the
-// manager.
+// restart recreates the reconciler and its caches, as a restart of the manager does.
 func (s *story) restart() {
 	s.Helper()
 	allowed, err := outbound.New(outbound.Config{Allow: []string{"127.0.0.1"}})
@@ -231,7 +230,7 @@ func (s *story) edit(name string, change func(*v1alpha1.GitHubRepository)) {
 	}
 }
 
-// once reconciles one repository once, and waits for the end of its poll.
+// once reconciles one repository once, and waits until its poll is done.
 func (s *story) once(name string) time.Duration {
 	s.Helper()
 	result, err := s.reconciler.Reconcile(s.Context(), ctrl.Request{NamespacedName: s.key(name)})
@@ -242,7 +241,8 @@ func (s *story) once(name string) time.Duration {
 	return result.RequeueAfter
 }
 
-// pass reconciles one repository, and again each time its poll is done, as the controller does.
+// pass reconciles one repository, and reconciles it again each time its poll is done, as the
+// controller does.
 func (s *story) pass(name string) (*v1alpha1.GitHubRepository, time.Duration) {
 	s.Helper()
 	for {
@@ -313,7 +313,7 @@ func condition(r *v1alpha1.GitHubRepository, kind string) string {
 	return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
 }
 
-// wantCondition checks that the condition begins with a text.
+// wantCondition checks that the condition begins with the given text.
 func wantCondition(t testing.TB, r *v1alpha1.GitHubRepository, kind, want string) {
 	t.Helper()
 	if got := condition(r, kind); !strings.HasPrefix(got, want) {

@@ -58,7 +58,8 @@ func TestAnswersAreBounded(t *testing.T) {
 	}
 }
 
-// TestReportedPollsKeepNoAnswers checks that the lists of a poll are not kept after the poll was reported.
+// TestReportedPollsKeepNoAnswers checks that the lists of a poll are not kept after the poll has been
+// reported.
 func TestReportedPollsKeepNoAnswers(t *testing.T) {
 	key := types.NamespacedName{Namespace: "shop", Name: "shop"}
 	ls := newPollCache(1)

@@ -63,8 +63,8 @@ func TestMergesAreAskedForOnce(t *testing.T) {
 	same(t, "commits after a push", s.github.Count(routeCommit, 200), 7)
 }
 
-// TestClosedStaysClosedForAReplicaThatLags checks that a closed pull request is not opened again by the list
-// of a lagging replica, but by a later list after the pull request was opened again on GitHub.
+// TestClosedStaysClosedForAReplicaThatLags checks that a closed pull request is not reopened by the list
+// from a lagging replica, but is reopened by a later list after the pull request was reopened on GitHub.
 func TestClosedStaysClosedForAReplicaThatLags(t *testing.T) {
 	t.Parallel()
 	pr := github.PullRequest{Number: 7, State: github.Open, HeadRef: "feature", BaseRef: "main", HeadSHA: sha(1), CreatedAt: epoch, UpdatedAt: epoch}

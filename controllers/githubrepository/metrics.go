@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/internal/github"
 )
 
-// metrics are the metrics of polls. No label identifies an object or a credential:
+// metrics are the metrics of polls. No label identifies an object or a credential. The metrics are:
 //
 //	heighliner_github_reads_total{operation,result}
 //	    requests to GitHub; operation is Repository, PullRequests, PullRequest,
@@ -48,12 +48,12 @@ func newMetrics(registerer prometheus.Registerer, ls *pollCache, pool *github.Po
 		}),
 		webhooks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "heighliner_webhook_total",
-			Help: "Number of deliveries of webhooks, by result.",
+			Help: "Number of webhook deliveries, by result.",
 		}, []string{"result"}),
 	}
 	state := func(name string, value func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "heighliner_github_polls", Help: "Number of polls of GitHub, by state.", ConstLabels: prometheus.Labels{"state": name},
+			Name: "heighliner_github_polls", Help: "Number of GitHub polls, by state.", ConstLabels: prometheus.Labels{"state": name},
 		}, value)
 	}
 	for _, c := range []prometheus.Collector{
@@ -68,7 +68,7 @@ func newMetrics(registerer prometheus.Registerer, ls *pollCache, pool *github.Po
 	return m, nil
 }
 
-// delivered counts a delivery of a webhook.
+// delivered counts a webhook delivery.
 func (m *metrics) delivered(result string) { m.webhooks.WithLabelValues(result).Inc() }
 
 // counted counts requests.

@@ -18,7 +18,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// observed contains one GitHubRepository with the related objects of the cluster.
+// observed contains one GitHubRepository and the related objects in the cluster.
 type observed struct {
 	repository *v1alpha1.GitHubRepository
 	query      query
@@ -40,7 +40,7 @@ const (
 	minInterval     = 5 * time.Second
 )
 
-// maxRequest is the schema's bound on status.lastHandledRequest.
+// maxRequest is the maximum length of status.lastHandledRequest in the schema.
 const maxRequest = 128
 
 // observe reads the cluster.
@@ -65,7 +65,8 @@ func (r *Reconciler) observe(ctx context.Context, repository *v1alpha1.GitHubRep
 }
 
 // observeReaders finds the parts of the repository that ImagePolicies read, and the pull requests
-// that they offer. ImagePolicies of namespaces that may not use the repository are ignored.
+// that they offer. ImagePolicies in namespaces that are not allowed to use the repository are
+// ignored.
 func (r *Reconciler) observeReaders(ctx context.Context, o *observed) error {
 	var policies v1alpha1.ImagePolicyList
 	if err := r.List(ctx, &policies, client.MatchingFields{index.ImagePoliciesByRepository.Field: client.ObjectKeyFromObject(o.repository).String()}); err != nil {
@@ -204,7 +205,7 @@ func (r *Reconciler) observeSecrets(ctx context.Context, o *observed) error {
 // keyWebhookSecret is the key of the secret that signs deliveries.
 const keyWebhookSecret = "secret"
 
-// secret reads a Secret of the repository's namespace.
+// secret reads a Secret in the repository's namespace.
 func (r *Reconciler) secret(ctx context.Context, o *observed, field, name string) (map[string][]byte, *status.Error, error) {
 	var s corev1.Secret
 	err := r.uncached.Get(ctx, client.ObjectKey{Namespace: o.repository.Namespace, Name: name}, &s)

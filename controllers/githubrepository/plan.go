@@ -24,8 +24,8 @@ func (m cacheEntry) settled(q query) bool {
 // firstReportDelay is the time after which a new repository reports that its first poll is not complete.
 const firstReportDelay = 10 * time.Second
 
-// reportable reports whether the status must be updated: because of results of a poll, a
-// problem that a user must fix, or a slow first poll.
+// reportable reports whether the status must be updated because of results of a poll, a problem
+// that a user must fix, or a slow first poll.
 func reportable(o *observed, known cacheEntry, now time.Time) bool {
 	if o.paused() || known.unreported(o.query) {
 		return true

@@ -21,14 +21,14 @@ type wanted struct {
 	pulls, releases, tags bool
 	// commits reports whether the commits of releases are needed.
 	commits bool
-	// names are the regular expressions of wanted tags, sorted and joined by separator. An
-	// empty expression selects all tags.
+	// names are the regular expressions that select the wanted tags, sorted and joined by separator.
+	// An empty expression selects all tags.
 	names string
 	// labels are the labels to which ImagePolicies refer, in lower case, sorted and joined by separator.
 	labels string
 }
 
-// separator does not occur in regular expressions of the API.
+// separator does not occur in regular expressions in the API.
 const separator = "\x00"
 
 // any reports whether anything is wanted.
@@ -40,7 +40,7 @@ type query struct {
 	repo    github.Repo
 	// secret is the name of the Secret with credentials; empty for anonymous access.
 	secret string
-	// webhook is the name of the Secret of the webhook, which is checked before each poll.
+	// webhook is the name of the webhook's Secret, which is checked before each poll.
 	webhook string
 	wanted  wanted
 	// interval is the interval between two polls.
@@ -49,9 +49,9 @@ type query struct {
 	requested string
 }
 
-// isSame reports whether two queries differ at most in the request for a poll. If only the request differs, a poll
-// in progress is completed and then followed by another poll. If the poll in progress were canceled instead,
-// frequent requests would cancel every poll.
+// isSame reports whether two queries are the same except for the request for an immediate poll. If only the
+// request differs, a poll in progress is completed and then followed by another poll. If the poll in progress were
+// canceled instead, frequent requests would cancel every poll.
 func (q query) isSame(other query) bool {
 	q.requested = other.requested
 	return q == other
@@ -60,7 +60,7 @@ func (q query) isSame(other query) bool {
 // host returns the server's address.
 func (q *query) host() string { return cmp.Or(q.baseURL, github.PublicURL) }
 
-// poll contains the answers of GitHub about one repository.
+// poll contains GitHub's answers about one repository.
 type poll struct {
 	query query
 	// startedAt is when the poll was started.
@@ -69,11 +69,11 @@ type poll struct {
 	after time.Time
 	// due is the time of the next poll; zero until the poll is complete.
 	due time.Time
-	// postponed contains the times until which pull requests and commits are not requested
-	// again, because the last answer was not conclusive.
+	// postponed contains the times before which pull requests and commits are not requested again,
+	// because the last answer was not conclusive.
 	postponed map[string]time.Time
-	// announced contains the notices of deliveries about pull requests, by number. missing contains those
-	// notices whose changes are not in GitHub's answers yet.
+	// announced contains the notices from deliveries about pull requests, by number. missing contains
+	// those notices whose changes are not in GitHub's answers yet.
 	announced, missing map[int64]notice
 
 	repository *github.Repository
@@ -91,7 +91,7 @@ type poll struct {
 	webhook *status.Error
 }
 
-// credentialCheckInterval is the minimum interval of polls that only check the credentials.
+// credentialCheckInterval is the minimum interval between polls that only check the credentials.
 const credentialCheckInterval = 10 * time.Minute
 
 // newPoll returns a poll to run. If immediate is set, the poll does not use earlier answers.
@@ -138,8 +138,8 @@ type poller struct {
 	ctx        context.Context
 }
 
-// run makes all requests of the query whose answers are not known yet. If the request for one part
-// fails, the other parts are still requested, unless GitHub must not be called at all.
+// run makes all requests that the query needs and whose answers are not known yet. If the request
+// for one part fails, the other parts are still requested, unless GitHub must not be called at all.
 func (a *poller) run(known *v1alpha1.GitHubRepositoryStatus) {
 	r, q := a.reconciler, &a.query
 	repository, err := a.resolveName(a.after)
@@ -190,7 +190,7 @@ func repositoryReplaced(known *v1alpha1.GitHubRepositoryStatus, now *github.Repo
 		known.ResolvedFrom, now.ID, known.RepositoryID, known.Repository))
 }
 
-// isForeign reports whether a pull request belongs to another repository, because another user took
+// isForeign reports whether a pull request belongs to another repository because another user took
 // the name during the poll. The poll then fails, and the next poll resolves the name again.
 func (a *poller) isForeign(pr *github.PullRequest) bool {
 	if pr.RepositoryID == a.repository.ID {
@@ -331,10 +331,11 @@ const (
 	continueDelay = time.Second
 )
 
-// finish sets the time at which the next poll is due. Normally, this is after the interval, but up to 10%
-// earlier, so that not all polls happen in the same second. An incomplete poll continues after continueDelay.
-// After a poll that failed because of a rate limit, the next poll is due when requests are allowed again.
-// After any other failure, it is due after the interval, or earlier if the failure is transient.
+// finish sets the time at which the next poll is due. Normally, this is after the interval or up to 10%
+// earlier, so that not all polls happen in the same second. An incomplete poll continues after
+// continueDelay. After a poll that failed because of a rate limit, the next poll is due when requests are
+// allowed again. After any other failure, it is due after the interval, or earlier if the failure is
+// transient.
 func (l *poll) finish(now time.Time) {
 	l.findMissing()
 	interval := l.query.interval

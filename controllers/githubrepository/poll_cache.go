@@ -39,8 +39,8 @@ type cacheEntry struct {
 	reported bool
 	// task is the queued or running poll; nil if there is none.
 	task *task
-	// hints are the deliveries of webhooks since the start of the last poll: notices of pull
-	// requests by number. Number 0 stands for all other deliveries.
+	// hints are the webhook deliveries since the start of the last poll: notices about pull requests,
+	// by pull request number. Number 0 stands for all other deliveries.
 	hints map[int64]notice
 	// lastPoll and pushes have the same meaning as in mergeContext.
 	lastPoll time.Time
@@ -49,7 +49,7 @@ type cacheEntry struct {
 	lastRead map[int64]lastRead
 }
 
-// lastRead is the poll whose labels of a pull request are in the status.
+// lastRead is the poll that read the labels that the status contains for a pull request.
 type lastRead struct {
 	time time.Time
 	// labels contains the labels to which ImagePolicies referred, and which were therefore not truncated.
@@ -72,8 +72,8 @@ func newPollCache(polls int) *pollCache {
 	}
 }
 
-// run enables polls until ctx ends. It calls requeue for each repository whose poll is
-// complete, from any goroutine; requeue must not block.
+// run enables polls until ctx is done. It calls requeue for each repository whose poll is complete,
+// from any goroutine; requeue must not block.
 func (ls *pollCache) run(ctx context.Context, requeue func(types.NamespacedName)) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -182,14 +182,15 @@ func (ls *pollCache) markReported(key types.NamespacedName, l *poll, known map[s
 	m.reported, m.poll = true, l.withoutAnswers()
 }
 
-// doubtful records that the status may or may not contain the results of a poll.
+// doubtful records that it is not known whether the status contains the results of a poll.
 func (ls *pollCache) doubtful(key types.NamespacedName, l *poll) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ls.ensure(key).doubt(l)
 }
 
-// doubt removes the labels to which ImagePolicies did not refer in the poll, because the status may contain its results.
+// doubt removes from lastRead the labels to which ImagePolicies did not refer at the time of the poll, because the
+// status may contain the poll's results.
 func (m *cacheEntry) doubt(l *poll) {
 	if l == nil || l.pulls == nil {
 		return
@@ -211,7 +212,8 @@ func (m *cacheEntry) doubt(l *poll) {
 }
 
 // withoutAnswers returns a copy of a poll without the answers from which its results were computed. It is
-// called when the results are in the status, because a list of pull requests may need several megabytes.
+// called when the results are in the status, because a list of pull requests can take up several
+// megabytes.
 func (l *poll) withoutAnswers() *poll {
 	short := *l
 	short.releases, short.tags = nil, nil

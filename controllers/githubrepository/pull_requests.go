@@ -48,18 +48,18 @@ type pullRequests struct {
 	other bool
 }
 
-// mergeContext is the input of a merge in addition to the previous state and the poll.
+// mergeContext contains those inputs to a merge that are neither the previous state nor the poll.
 type mergeContext struct {
-	// gap reports whether there was no poll for some time. A head commit may therefore have changed and changed
-	// back.
+	// gap reports whether there was no poll for some time. In that case, a head commit may have changed and
+	// changed back.
 	gap bool
 	// wanted contains the labels to which ImagePolicies refer.
 	wanted map[string]bool
-	// lastRead contains, by number, the poll that the labels of an open pull request are from.
+	// lastRead contains, by the number of an open pull request, the poll that read its labels.
 	lastRead map[int64]lastRead
-	// maxGap is the time without a poll of a pull request after which there is a gap; 0 means any time.
+	// maxGap is how long a pull request may go without a poll before there is a gap; 0 means no limit.
 	maxGap time.Duration
-	// lastPoll is the time of the poll that the previous state is from; zero if an earlier process made this
+	// lastPoll is the time of the poll that the previous state is from; zero if an earlier process ran this
 	// poll.
 	lastPoll time.Time
 	// pushes contains, for head commits without a date, the time before which they were not
@@ -401,17 +401,18 @@ func headOf(number int64, sha string) string { return fmt.Sprintf("%d@%s", numbe
 // observed them yet.
 const keepClosed = 24 * time.Hour
 
-// Bounds on the status: pull requests, and bytes of JSON in total.
+// Bounds on the status: the number of pull requests, and the total size in bytes of JSON.
 const (
 	maxPullRequests = 500
 	maxBytes        = 250_000
 )
 
-// retainPullRequests drops closed pull requests that are no longer offered. It then drops more pull requests
-// until the rest fits into the given number of bytes of JSON, and returns the number of pull requests that it drops
-// for this reason. It first drops closed pull requests, then pull requests from forks, which anyone can open, then
+// retainPullRequests drops closed pull requests that are no longer offered. It then drops more pull requests until
+// the rest fits into the given number of bytes of JSON, and returns the number of pull requests that it drops for
+// this reason. It first drops closed pull requests, then pull requests from forks, which anyone can open, then
 // other pull requests, then offered pull requests, and finally closed pull requests that are still offered, because
-// ImagePolicies have not observed the change yet. Within each of these classes, it drops the oldest pushes first.
+// ImagePolicies have not observed the change yet. Within each of these classes, it drops the pull requests with the
+// oldest pushes first.
 func retainPullRequests(all []v1alpha1.PullRequest, held map[int64]bool, now time.Time, room int) ([]v1alpha1.PullRequest, int) {
 	const (
 		ended = iota

@@ -265,7 +265,8 @@ func TestLabelsAreBounded(t *testing.T) {
 	}
 }
 
-// TestLateDate checks that a head commit whose date is read late is not older than the poll before its push.
+// TestLateDate checks that a head commit whose date is read late does not count as older than the poll
+// before its push.
 func TestLateDate(t *testing.T) {
 	t.Parallel()
 	known := []v1alpha1.PullRequest{{Number: 1, State: v1alpha1.PullRequestOpen, HeadSHA: sha(1), HeadTime: timestamp(epoch.Add(-time.Hour))}}
@@ -288,7 +289,7 @@ func TestLateDate(t *testing.T) {
 }
 
 // TestOfferedVersionsAreRetained checks that a pull request that an ImagePolicy offers is kept, regardless of
-// the number of newer pull requests and of text from other users.
+// the number of newer pull requests and the length of text from other users.
 func TestOfferedVersionsAreRetained(t *testing.T) {
 	t.Parallel()
 	many := func(n int, change func(int, *v1alpha1.PullRequest)) []v1alpha1.PullRequest {

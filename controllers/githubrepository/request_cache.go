@@ -48,7 +48,8 @@ func (a *answer) finished() bool {
 }
 
 // answerLifetime is how long answers are kept, and maxAnswers is the maximum size of all answers in bytes.
-// Beyond this size, the oldest answers are removed. To get a removed answer again, a new request is sent.
+// Beyond this size, the oldest answers are removed. If a removed answer is needed again, a new request is
+// sent.
 const (
 	answerLifetime = time.Hour
 	maxAnswers     = 32 << 20

@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// Reasons for the condition Truncated.
+// Reasons for the Truncated condition.
 const (
 	reasonTooManyPulls    = "TooManyPullRequests"
 	reasonTooManyReleases = "TooManyReleases"
@@ -83,7 +83,7 @@ func applyPoll(o *observed, known cacheEntry, now time.Time) map[string]time.Tim
 // minPullBytes is the minimum size that is reserved for pull requests in the status.
 const minPullBytes = 100_000
 
-// maxGap is the maximum delay beyond the interval with which a poll still counts as following the previous
+// maxGap is how long after the end of the interval a poll may take place and still follow the previous
 // poll without a gap.
 const maxGap = 5 * time.Minute
 
@@ -203,7 +203,7 @@ func amount(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// summary returns condition Ready's message after a poll.
+// summary returns the message of the Ready condition after a poll.
 func summary(st *v1alpha1.GitHubRepositoryStatus, l *poll) string {
 	var parts []string
 	w := l.query.wanted
@@ -229,7 +229,8 @@ func summary(st *v1alpha1.GitHubRepositoryStatus, l *poll) string {
 	return text
 }
 
-// setWebhook sets condition WebhookReady, which reports whether deliveries of a webhook are accepted.
+// setWebhook sets the WebhookReady condition, which reports whether deliveries of a webhook are
+// accepted.
 func setWebhook(o *observed, known cacheEntry, serves bool) {
 	conds, gen := &o.repository.Status.Conditions, o.repository.Generation
 	problem, checked := o.webhook, o.secretsRead

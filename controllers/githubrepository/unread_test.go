@@ -14,7 +14,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// polls applies polls of a repository, one in each minute, as the reconciler does.
+// polls applies polls of a repository, one per minute, as the reconciler does.
 type polls struct {
 	o   *observed
 	now time.Time
@@ -26,7 +26,8 @@ func newPolls() *polls {
 	return &polls{&observed{repository: &v1alpha1.GitHubRepository{}}, epoch, newPollCache(4), types.NamespacedName{Namespace: "a", Name: "b"}}
 }
 
-// poll completes a poll for which ImagePolicies refer to labels, and which read the listed pull requests.
+// poll completes a poll that read the listed pull requests while ImagePolicies referred to the
+// given labels.
 func (p *polls) poll(labels string, listed ...github.PullRequest) *poll {
 	p.now = p.now.Add(time.Minute)
 	l := &poll{query: query{interval: time.Minute, wanted: wanted{pulls: true, labels: labels}}, pulls: &pullRequests{time: p.now, listed: listed}}
@@ -40,13 +41,14 @@ func (p *polls) apply() map[string]time.Time {
 	return applyPullRequests(p.o, p.ls.entry(p.key), p.now, &cut)
 }
 
-// read completes a poll whose results are written.
+// read completes a poll whose results are written to the status.
 func (p *polls) read(labels string, listed ...github.PullRequest) {
 	l := p.poll(labels, listed...)
 	p.ls.markReported(p.key, l, p.apply())
 }
 
-// forked returns a pull request from a fork with a number of labels, and the given labels.
+// forked returns a pull request from a fork with the given number of other labels, and the given
+// labels.
 func forked(head string, others int, labels ...string) github.PullRequest {
 	g := github.PullRequest{Number: 1, State: github.Open, HeadSHA: head, HeadRef: "x", Fork: true}
 	for i := range others {
@@ -56,8 +58,8 @@ func forked(head string, others int, labels ...string) github.PullRequest {
 	return g
 }
 
-// TestLabelsOfUnreadPullRequests checks that a label approves the head commit only if it cannot be older than the commit, even if polls
-// do not read the pull request or their results are not written.
+// TestLabelsOfUnreadPullRequests checks that a label approves the head commit only if the label cannot be older than the commit, even
+// if polls do not read the pull request or their results are not written.
 func TestLabelsOfUnreadPullRequests(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -40,7 +40,7 @@ const (
 	secretAge  = 5 * time.Second
 	maxSecrets = 1024
 	// rememberedFor is how long duplicates of a delivery are detected. Only the last maxRemembered deliveries
-	// are remembered. GitHub sends a delivery again only when a user requests this.
+	// are remembered. GitHub sends a delivery again only if a user requests it.
 	rememberedFor = 10 * time.Minute
 	maxRemembered = 4096
 	// maxSources is the maximum number of repositories whose rates are tracked.
@@ -63,8 +63,8 @@ const (
 // hints to start a poll earlier. If a delivery is lost, the next regular poll observes the change.
 //
 // A GitHub App and an organization have one webhook for all of their repositories. A delivery
-// therefore concerns each GitHubRepository of the namespace that refers to the same Secret and
-// to the repository of the delivery.
+// therefore concerns each GitHubRepository in the namespace that refers to the same Secret and to
+// the repository of the delivery.
 //
 // For a delivery without a valid signature, the handler computes only one hash, and reads a Secret at
 // most once every five seconds. Such a delivery does not count against the limits of valid deliveries,
@@ -74,7 +74,7 @@ const (
 // immediately. Other replicas request a poll with the annotation hlnr.io/requestedAt, as
 // users do, and ignore deliveries about packages.
 type webhookHandler struct {
-	// repositories reads from the cache, and secrets from the API server.
+	// repositories reads from the cache, and secrets reads from the API server.
 	repositories, secrets client.Reader
 	writer                client.Writer
 	clock                 clock.WithDelayedExecution
@@ -83,7 +83,7 @@ type webhookHandler struct {
 	// holds reports whether this replica, if it is elected, reconciles a namespace.
 	holds func(namespace string) bool
 	hint  func(types.NamespacedName, map[int64]notice)
-	// packages is called for a new version of a package of a repository; it may be nil.
+	// packages is called for a new version of a repository's package; it may be nil.
 	packages func(types.NamespacedName, string)
 	count    func(result string)
 
@@ -123,7 +123,7 @@ func (h *webhookHandler) init() *webhookHandler {
 	return h
 }
 
-// Delivery results in the metric.
+// Results of deliveries, as the metric reports them.
 const (
 	resultAccepted  = "Accepted"
 	resultIgnored   = "Ignored"

@@ -18,7 +18,7 @@ type webhookServer struct {
 // NeedLeaderElection returns false, because a Service sends deliveries to any replica.
 func (*webhookServer) NeedLeaderElection() bool { return false }
 
-// Start serves until ctx ends.
+// Start serves until ctx is done.
 func (s *webhookServer) Start(ctx context.Context) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.address)
 	if err != nil {

@@ -415,7 +415,8 @@ func TestWebhookReady(t *testing.T) {
 	same(t, "without webhook", r.Status.WebhookPath+condition(r, "WebhookReady"), "")
 }
 
-// TestServerEnds checks that the server closes slow connections, and stops when its context ends.
+// TestServerEnds checks that the server closes slow connections, and stops when its context is
+// done.
 func TestServerEnds(t *testing.T) {
 	t.Parallel()
 	s := &webhookServer{address: "127.0.0.1:-1"}

@@ -95,7 +95,7 @@ func (l *scanRecord) forgetTimes(tags []string) {
 
 // rankTimed ranks tags by the build times of their images. The offer does not change until all times are
 // known. Otherwise, a policy would first offer an old image, and then one newer image after another. A tag
-// that refers to another image is another version, so rankTimed deletes its entry in before.
+// that now refers to another image is another version, so rankTimed deletes its entry in before.
 func (s *selection) rankTimed(o *observed, a *recordReader, tags []string, before map[string]v1alpha1.OfferedRelease) *version.Ranking {
 	times := make(map[string]version.Timed, len(tags))
 	s.untimed = 0
@@ -143,7 +143,7 @@ func (a *recordReader) sameImage(tag string, rel v1alpha1.OfferedRelease) bool {
 	return false
 }
 
-// buildTimeOf returns the version of a listed tag, which is its build time.
+// buildTimeOf returns the version of a listed tag, which is the build time of the tag's image.
 func (s *selection) buildTimeOf(o *observed, a *recordReader, tag string) version.Timed {
 	if s.failures >= maxFailures {
 		s.untimed++

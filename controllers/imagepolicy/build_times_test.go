@@ -39,7 +39,8 @@ func tagged(p *v1alpha1.ImagePolicy) (out []string) {
 	return out
 }
 
-// TestByTime checks that tags without an order are offered by the build times of their images.
+// TestByTime checks that tags without an order are offered in the order of the build times of their
+// images.
 func TestByTime(t *testing.T) {
 	s := begin(t) // 2026-01-02 03:04:05
 	s.built("sha-fff", 48*time.Hour)
@@ -270,7 +271,7 @@ func TestByTimeOfAMovedTagWhileATimeIsUnknown(t *testing.T) {
 	same(t, "digest when it is old enough", p.Status.Releases[0].Images[0].Digest, young)
 }
 
-// TestByTimeInsteadOfSemVerWithMinAge checks that a change of the versioning scheme does not make an image younger.
+// TestByTimeInsteadOfSemVerWithMinAge checks that a change to the versioning scheme does not make an image younger.
 func TestByTimeInsteadOfSemVerWithMinAge(t *testing.T) {
 	s := begin(t)
 	s.built("1.0.0", 3*time.Hour)
@@ -283,8 +284,8 @@ func TestByTimeInsteadOfSemVerWithMinAge(t *testing.T) {
 	same(t, "offered after the change", tagged(p), []string{"2026.1.2.2.4.5 1.1.0"})
 }
 
-// TestByTimeWithFailures checks that a registry that answers only some or no requests withdraws nothing, and
-// does not change the order of versions.
+// TestByTimeWithFailures checks that, if a registry answers only some requests or none, nothing is withdrawn
+// and the order of versions does not change.
 func TestByTimeWithFailures(t *testing.T) {
 	s := begin(t)
 	s.built("b", 3*time.Hour)
@@ -316,7 +317,7 @@ func TestByTimeWithFailures(t *testing.T) {
 	s.server.Heal()
 	p = s.scan("shop")
 	same(t, "latest", tagOf(p.Status.Releases[0].Images), "d")
-	// An image counts as gone after its absence was proved twice.
+	// An image counts as gone after its absence has been proved twice.
 	s.server.Delete(t, path, "d")
 	s.server.Delete(t, path, p.Status.Releases[0].Images[0].Digest)
 	s.microservice("shop", "shop", "release "+p.Status.Latest)
@@ -345,7 +346,7 @@ func TestByTimeOfIndexes(t *testing.T) {
 	same(t, "offered", tagged(p), []string{"2026.1.2.2.4.5 inner", "2025.6.7.8.9.10 annotated"})
 }
 
-// TestByTimeInsteadOfSemVer checks that, after a change of the versioning scheme, versions in use remain
+// TestByTimeInsteadOfSemVer checks that, after a change to the versioning scheme, versions in use remain
 // until there is a newer version.
 func TestByTimeInsteadOfSemVer(t *testing.T) {
 	s := begin(t)

@@ -80,8 +80,9 @@ type Options struct {
 	// Verifier verifies signatures. The default verifier reads signatures with Scanner, which
 	// must then implement cosign.Registry.
 	Verifier Verifier
-	// Identity provides credentials for its registries to policies without imagePullSecrets. The
-	// Scanner must use it too. If it is nil, access for such policies is anonymous.
+	// Identity provides credentials, for the registries that it supports, to policies that have no
+	// imagePullSecrets. The Scanner must use it too. If it is nil, access for such policies is
+	// anonymous.
 	Identity registry.Identity
 	// IdentityNamespaces are the namespaces whose policies may use Identity; empty means all.
 	IdentityNamespaces []string
@@ -228,7 +229,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: requeueAfter(o, s, known, now)}, nil
 }
 
-// ensureScan starts a scan if there is no current or running scan for the current query.
+// ensureScan starts a scan if no scan for the current query is up to date or running.
 func (r *Reconciler) ensureScan(ctx context.Context, o *observed) error {
 	key := client.ObjectKeyFromObject(o.policy)
 	known := r.scans.entry(key)
@@ -250,7 +251,7 @@ func (r *Reconciler) ensureScan(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// watchPackages requests scans for new package versions until ctx ends.
+// watchPackages requests scans for new package versions until ctx is done.
 func (r *Reconciler) watchPackages(ctx context.Context, packages <-chan types.NamespacedName, enqueue func(ctrl.Request)) {
 	for {
 		select {
@@ -262,7 +263,7 @@ func (r *Reconciler) watchPackages(ctx context.Context, packages <-chan types.Na
 	}
 }
 
-// rescan enqueues the ImagePolicies that read a GitHubRepository for an immediate scan.
+// rescan enqueues, for an immediate scan, the ImagePolicies that read a GitHubRepository.
 func (r *Reconciler) rescan(ctx context.Context, repository types.NamespacedName, enqueue func(ctrl.Request)) {
 	named := &v1alpha1.GitHubRepository{}
 	named.Namespace, named.Name = repository.Namespace, repository.Name

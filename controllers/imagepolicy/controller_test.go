@@ -269,7 +269,7 @@ func TestGoneNeedsTwoScans(t *testing.T) {
 	same(t, "offered again", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
 }
 
-// TestFailuresLoseNothing checks that no failure of a registry withdraws a version, that events cause no
+// TestFailuresLoseNothing checks that no registry failure withdraws a version, that events cause no
 // requests to the registry, and that the error is reported.
 func TestFailuresLoseNothing(t *testing.T) {
 	for name, test := range map[string]struct {
@@ -493,8 +493,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestNothingWaitsForARegistry checks that a registry that does not answer does not delay reports: rules that
-// withdraw a version apply immediately, and a new policy reports that it waits for the registry.
+// TestNothingWaitsForARegistry checks that a registry that is not responding does not delay reports: rules
+// that withdraw a version apply immediately, and a new policy reports that it is waiting for the registry.
 func TestNothingWaitsForARegistry(t *testing.T) {
 	hang := func(s *story) (entered chan struct{}) {
 		entered = make(chan struct{}, 10)

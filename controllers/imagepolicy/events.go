@@ -11,8 +11,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// The functions below construct all events of policies. An event about a change to a condition has the
-// condition's reason and message.
+// The functions below construct all events for policies. An event about a change to a condition has
+// the condition's reason and message.
 
 func tagMovedEvent(version string) status.Event {
 	return status.WarningEvent("TagMoved", "Scan", fmt.Sprintf("the tag of version %s moved to another image: it is a new release of the same version", version))
@@ -26,7 +26,7 @@ func withdrawnEvent(w v1alpha1.Withdrawal) status.Event {
 	return status.WarningEvent(string(w.Reason), "Withdraw", fmt.Sprintf("%s of group %s: no longer offered", what, w.Group))
 }
 
-// recordEvents records the events of a written status.
+// recordEvents records the events for a status that was written.
 func (r *Reconciler) recordEvents(policy, before *v1alpha1.ImagePolicy) {
 	was, is := before.Status, policy.Status
 	r.events.Transitions(policy, was.Conditions, is.Conditions, "Scan",

@@ -14,7 +14,7 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// Explanation is what an ImagePolicy offers after its first scan, if no version is in use.
+// Explanation is what an ImagePolicy would offer after its first scan if no version were in use.
 type Explanation struct {
 	// Result contains the decision for each tag.
 	version.Result
@@ -30,8 +30,8 @@ type Explanation struct {
 	Unverified bool
 }
 
-// Check returns an error in the specification of a policy that the schema does not detect, such as an
-// invalid range or regular expression. It returns nil if there is no error.
+// Check returns an error if a policy's specification contains an error that the schema does not
+// detect, such as an invalid range or regular expression. It returns nil if there is no error.
 func Check(policy *v1alpha1.ImagePolicy) error {
 	if o := withoutStatus(policy, ""); o.problem != nil {
 		return o.problem
@@ -50,14 +50,14 @@ type Progress struct {
 
 // Explain scans the source of the policy as the controller does, and returns the decision on each tag. auth
 // is the credential for all repositories of spec.image's registry, tls is the content of spec.certSecretRef,
-// and platform is the default for spec.platforms. Signatures are not verified: see Unverified. A GitHub
-// source is an error, because it requires a cluster.
+// and platform is the default for spec.platforms. Signatures are not verified: see Unverified. Explain
+// returns an error for a GitHub source, because such a source requires a cluster.
 //
 // The error is a problem with the specification, or the registry's first error. In the latter case, the
 // explanation contains the results so far. Each image is requested once, and requests end after three
 // failures. Reading the build times of thousands of images takes minutes, or hours with a slow registry. If
-// ctx ends before all times are read, the error is the cause of ctx. progress is called after each image; it
-// may be nil.
+// ctx is done before all times are read, the error is the cause of ctx. progress is called after each image;
+// it may be nil.
 func Explain(ctx context.Context, policy *v1alpha1.ImagePolicy, source Scanner, auth registry.Credential, tls registry.TLS, platform string, progress func(Progress)) (Explanation, error) {
 	o := withoutStatus(policy, platform)
 	if o.problem != nil {

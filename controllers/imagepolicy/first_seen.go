@@ -14,13 +14,14 @@ import (
 // times in images, because they can be forged.
 type firstSeen struct {
 	origin origin
-	// time is the time of the last list, and list contains its sorted tags. The slice is shared with the list.
+	// time is the time of the last list, and list contains its sorted tags. The list from the scan uses the
+	// same slice.
 	time time.Time
 	list []string
 	// first contains the times of tags that were not in the first list.
 	first map[string]time.Time
-	// reported contains the versions that were too young according to the status at the start of
-	// this process.
+	// reported contains the versions that, according to the status when this process started, were too
+	// young.
 	reported map[string]time.Time
 	// withoutImage contains the versions from GitHub that had no image in the last scan.
 	withoutImage map[string]bool
@@ -50,8 +51,8 @@ func (seen *firstSeen) withMoved(tag, image string, at time.Time) *firstSeen {
 	return &c
 }
 
-// movedAgain returns a copy that records the tags that moved before and whose images now have another build
-// time. These tags need not be offered.
+// movedAgain returns a copy that records the tags that had already moved and whose images now have another
+// build time. It does so regardless of whether these tags are offered.
 func (seen *firstSeen) movedAgain(times map[string]version.Timed, at time.Time) *firstSeen {
 	if seen == nil {
 		return nil
@@ -64,7 +65,7 @@ func (seen *firstSeen) movedAgain(times map[string]version.Timed, at time.Time) 
 	return seen
 }
 
-// withoutMoved returns a copy without the record of a tag that moved. The image of the tag is the offered image,
+// withoutMoved returns a copy without the record of a tag that moved. The tag refers to the offered image,
 // possibly again. If the other image returns later, it counts as new.
 func (seen *firstSeen) withoutMoved(tag string) *firstSeen {
 	if _, moved := seen.moved[tag]; !moved {
@@ -79,10 +80,11 @@ func (seen *firstSeen) withoutMoved(tag string) *firstSeen {
 // observeTags returns a copy with a list of tags. A scan and the reconcile that reads the scan both observe
 // the list.
 //
-// Tags in the very first list count as old enough. Otherwise, no version could start within minAge. After a
-// restart, offered versions count as old enough, and versions that are too young according to the status keep
-// their time. The age of all other tags starts at the last change to the list if the list is still the
-// same, and otherwise starts now. A restart may therefore delay a version, but never causes an early offer.
+// Tags in the very first list count as old enough. Otherwise, no version could start until minAge has passed.
+// After a restart, offered versions count as old enough, and versions that are too young according to the
+// status keep their time. For all other tags, the age starts at the last change to the list if the list is
+// still the same, and otherwise now. A restart may therefore delay a version, but never causes an early
+// offer.
 func (o *observed) observeTags(before *firstSeen, tags []string, checksum string, at time.Time) *firstSeen {
 	if before != nil && before.origin == o.query.origin && before.time.Equal(at) && slices.Equal(before.list, tags) {
 		return before
@@ -191,7 +193,8 @@ func (seen *firstSeen) retain(named version.Result) *firstSeen {
 	return &c
 }
 
-// withImage returns a copy that records the time of the image of a version that had no image before.
+// withImage returns a copy that records when the image of a version that had no image before was
+// first seen.
 func (seen *firstSeen) withImage(rel version.Release, at time.Time) *firstSeen {
 	if seen == nil || !seen.withoutImage[rel.Version] {
 		return seen

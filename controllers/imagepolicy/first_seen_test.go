@@ -126,8 +126,8 @@ func TestYoungVersionsCauseNoRequests(t *testing.T) {
 	}
 }
 
-// TestForgetsWhatIsNotNamed checks that the record of versions without an image forgets versions that are no longer
-// listed.
+// TestForgetsWhatIsNotNamed checks that versions that are no longer listed are removed from the record of versions
+// without an image.
 func TestForgetsWhatIsNotNamed(t *testing.T) {
 	before := &firstSeen{withoutImage: map[string]bool{"1.0.0": true, "1.1.0": true, "2.0.0": true}}
 	named := version.Result{Offered: []version.Release{{Version: "1.1.0"}, {Version: "1.2.0"}}, Rejected: []version.Rejection{{Version: "2.0.0"}, {Tag: "latest"}}}

@@ -106,7 +106,7 @@ func (r *Reconciler) observeGitHub(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// readRepository copies the input of the policy from a GitHubRepository.
+// readRepository copies the policy's input from a GitHubRepository.
 func (o *observed) readRepository(repository *v1alpha1.GitHubRepository) {
 	g, st := o.github, &repository.Status
 	ready := meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionReady)
@@ -150,7 +150,7 @@ func (o *observed) readRepository(repository *v1alpha1.GitHubRepository) {
 	o.query.listed = g.checksum(o)
 }
 
-// notReady returns an error with the message of a GitHubRepository's condition Ready. The error is terminal
+// notReady returns an error with the message of a GitHubRepository's Ready condition. The error is terminal
 // if a user must fix the problem.
 func notReady(repository *v1alpha1.GitHubRepository, what string) *status.Error {
 	message := "it has no status yet"
@@ -164,7 +164,7 @@ func notReady(repository *v1alpha1.GitHubRepository, what string) *status.Error 
 	return status.NewWaiting("RepositoryNotReady", 0, err)
 }
 
-// maxURL is the schema's bound on the url of an offered release.
+// maxURL is the maximum length of the url of an offered release in the schema.
 const maxURL = 512
 
 // link returns a URL in the repository, or "" if the URL is too long.

@@ -95,7 +95,7 @@ func verdicts(p *v1alpha1.ImagePolicy) []string {
 }
 
 // TestReleasesOfGitHub checks that an empty list withdraws no version, and that a name that does not
-// match the pattern or has no image does not keep other names from being offered.
+// match the pattern or has no image does not prevent other names from being offered.
 func TestReleasesOfGitHub(t *testing.T) {
 	s := begin(t)
 	published := metav1.NewTime(s.clock.Now().Add(-time.Hour))
@@ -143,7 +143,7 @@ func TestReleasesOfGitHub(t *testing.T) {
 }
 
 // TestPrereleasesOfGitHub checks that a release that GitHub marks as a pre-release has the level Candidate, even
-// if GitHub marks the release only later.
+// if GitHub does not mark it until later.
 func TestPrereleasesOfGitHub(t *testing.T) {
 	s := begin(t)
 	s.repository("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
@@ -195,7 +195,7 @@ func TestReleaseOfGitHubIsGone(t *testing.T) {
 	}
 }
 
-// TestMinAgeOfReleases checks that a release's age starts with the first of GitHub's lists that contains it,
+// TestMinAgeOfReleases checks that a release's age starts with the first list from GitHub that contains it,
 // and that the releases in the very first list are old enough.
 func TestMinAgeOfReleases(t *testing.T) {
 	s := begin(t)

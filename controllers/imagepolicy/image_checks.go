@@ -24,8 +24,8 @@ func rejectf(v version.Verdict, format string, args ...any) *version.Refusal {
 	return &version.Refusal{Verdict: v, Reason: fmt.Sprintf(format, args...)}
 }
 
-// isFinal reports whether the content of an image is the reason for a rejection, so that a changed policy
-// withdraws the image.
+// isFinal reports whether the content of an image is the reason for a rejection. If so, a change to
+// the policy withdraws the image.
 func isFinal(r *version.Refusal) bool {
 	return r != nil && (r.Verdict == version.VerdictLabels || r.Verdict == version.VerdictVerify)
 }
@@ -220,7 +220,7 @@ func isCurrent(p *v1alpha1.ImagePolicy, rel *v1alpha1.OfferedRelease) bool {
 	return true
 }
 
-// repositoryOfImage returns the repository of an image reference repository:tag@digest.
+// repositoryOfImage returns the repository of an image reference of the form repository:tag@digest.
 func repositoryOfImage(image string) string {
 	ref, _, _ := strings.Cut(image, "@")
 	if i := strings.LastIndex(ref, ":"); i > strings.LastIndex(ref, "/") {

@@ -75,7 +75,7 @@ func usageChanged() builder.WatchesOption {
 }
 
 // versionsInUse returns the versions that a Microservice runs or pins, and the head commits of its
-// previews without releases. Such a preview remains until its pull request is closed.
+// previews that have no release. Such a preview remains until its pull request is closed.
 func versionsInUse(ms *v1alpha1.Microservice) []version.Held {
 	var held []version.Held
 	for _, g := range ms.Status.ReleaseGroups {
@@ -116,7 +116,7 @@ func forMicroservice(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: ms.Namespace, Name: ms.Spec.ImagePolicyRef.Name}}}
 }
 
-// forNetworkPolicy enqueues the ImagePolicy behind a NetworkPolicy's Microservice.
+// forNetworkPolicy enqueues the ImagePolicy that a NetworkPolicy's Microservice uses.
 func (r *Reconciler) forNetworkPolicy(ctx context.Context, o client.Object) []reconcile.Request {
 	var ms v1alpha1.Microservice
 	key := client.ObjectKey{Namespace: o.GetNamespace(), Name: o.(*v1alpha1.NetworkPolicy).MicroserviceName()}

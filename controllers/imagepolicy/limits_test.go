@@ -8,7 +8,8 @@ import (
 )
 
 // TestLimitOfTagsCountsAdmittedTags checks that tags that spec.tagFilter rejects do not count against
-// spec.limits.tags, so that versions that are listed after thousands of commit tags are found.
+// spec.limits.tags, so that versions are found even if they are listed after thousands of commit
+// tags.
 func TestLimitOfTagsCountsAdmittedTags(t *testing.T) {
 	s := begin(t)
 	s.push("v1.0.0", "v1.1.0")
@@ -30,7 +31,7 @@ func TestLimitOfTagsCountsAdmittedTags(t *testing.T) {
 	same(t, "Truncated without a filter", condition(p, "Truncated"), "True TooManyTags: not all tags were read, only 1000: increase spec.limits.tags, select tags with spec.tagFilter, or delete old ones")
 }
 
-// TestDeletedTagOfAnImageThatRemains checks that the condition Ready reports a deleted tag whose image remains,
+// TestDeletedTagOfAnImageThatRemains checks that the Ready condition reports a deleted tag whose image remains,
 // and that the version of the tag is withdrawn after two scans if spec.untagged is Withdraw.
 func TestDeletedTagOfAnImageThatRemains(t *testing.T) {
 	for _, untagged := range []v1alpha1.UntaggedPolicy{"", v1alpha1.UntaggedKeep, v1alpha1.UntaggedWithdraw} {

@@ -96,10 +96,10 @@ func (s *story) reported() []string {
 	return reported
 }
 
-// restart creates the reconciler and the scanner again, like a restart of the manager.
+// restart recreates the reconciler and the scanner, as a restart of the manager does.
 func (s *story) restart() { s.identify(nil) }
 
-// identify creates the reconciler and the scanner again, with an identity that provides credentials for registries.
+// identify recreates the reconciler and the scanner with an identity that provides credentials for registries.
 func (s *story) identify(identified registry.Identity) {
 	s.Helper()
 	ls := newScanCache(s.clock, defaultScans)
@@ -193,7 +193,7 @@ func (s *story) edit(name string, change func(*v1alpha1.ImagePolicy)) {
 	})
 }
 
-// once reconciles one policy once, and returns it and the time until the next reconcile.
+// once reconciles one policy once, and returns the policy and the time until the next reconcile.
 func (s *story) once(name string) (*v1alpha1.ImagePolicy, time.Duration) {
 	s.Helper()
 	result, err := s.reconciler.Reconcile(s.Context(), ctrl.Request{NamespacedName: s.key(name)})
@@ -209,7 +209,8 @@ func (s *story) key(name string) types.NamespacedName {
 	return types.NamespacedName{Namespace: s.namespace, Name: name}
 }
 
-// pass reconciles one policy, and again each time its scan is done, as the controller does.
+// pass reconciles one policy, and reconciles it again each time its scan is done, as the controller
+// does.
 func (s *story) pass(name string) (*v1alpha1.ImagePolicy, time.Duration) {
 	s.Helper()
 	for {
@@ -222,7 +223,7 @@ func (s *story) pass(name string) (*v1alpha1.ImagePolicy, time.Duration) {
 	}
 }
 
-// await waits for the end of a policy's scan.
+// await waits until a policy's scan is done.
 func (s *story) await(name string) {
 	s.Helper()
 	await.Until(s, "the scan of "+name+" to end", func() bool { return s.reconciler.scans.entry(s.key(name)).task == nil })

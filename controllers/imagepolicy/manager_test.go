@@ -55,9 +55,9 @@ func (s *story) run() {
 	})
 }
 
-// TestSlowRegistryDoesNotBlockOthers checks that policies at a registry that sends its response very slowly block
-// neither another registry in their namespace nor changes to the policies, even if there are more policies
-// than workers.
+// TestSlowRegistryDoesNotBlockOthers checks that policies whose registry sends its response very slowly block
+// neither policies in their namespace that use another registry nor changes to the slow policies, even if
+// there are more policies than workers.
 func TestSlowRegistryDoesNotBlockOthers(t *testing.T) {
 	s := begin(t)
 	asked := make(chan struct{}, 100)

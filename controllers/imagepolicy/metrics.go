@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry"
 )
 
-// metrics are the metrics of scans. No label identifies an object:
+// metrics are the metrics of scans. No label identifies an object. The metrics are:
 //
 //	heighliner_registry_lookups_total{operation,result}
 //	    requests to the scanner, which may answer with results for another policy;
@@ -39,7 +39,7 @@ func newMetrics(registerer prometheus.Registerer, ls *scanCache) (*metrics, erro
 	}
 	state := func(name string, value func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "heighliner_registry_scans", Help: "Number of scans of registries, by state.", ConstLabels: prometheus.Labels{"state": name},
+			Name: "heighliner_registry_scans", Help: "Number of registry scans, by state.", ConstLabels: prometheus.Labels{"state": name},
 		}, value)
 	}
 	for _, c := range []prometheus.Collector{

@@ -17,7 +17,7 @@ import (
 )
 
 // TestRefusedVersionsDoNotDelayOthers checks that three new versions that a vulnerability scanner
-// blocks (403 for their manifests) do not keep another version from being offered.
+// blocks (403 for their manifests) do not prevent another version from being offered.
 func TestRefusedVersionsDoNotDelayOthers(t *testing.T) {
 	for _, code := range []int{403, 500} {
 		t.Run(fmt.Sprint(code), func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestRefusedVersionsDoNotDelayOthers(t *testing.T) {
 }
 
 // TestRefusedImageDelaysNoOtherByTime checks that, with scheme PushTime, one blocked image does not permanently
-// keep other images from being offered.
+// prevent other images from being offered.
 func TestRefusedImageDelaysNoOtherByTime(t *testing.T) {
 	s := begin(t)
 	s.built("a", 3*time.Hour)
@@ -164,7 +164,7 @@ func TestMinAgeThatIsRaised(t *testing.T) {
 }
 
 // TestMinAgeOfAMovedTagOverAnOutage checks that a registry outage at the time when a moved tag becomes old
-// enough does not restart the tag's wait.
+// enough does not restart the wait for the tag.
 func TestMinAgeOfAMovedTagOverAnOutage(t *testing.T) {
 	s := old(t, "1.0.0")
 	s.scan("shop")

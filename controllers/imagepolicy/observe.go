@@ -21,7 +21,7 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// observed contains one ImagePolicy with the related objects of the cluster.
+// observed contains one ImagePolicy and the related objects in the cluster.
 type observed struct {
 	policy *v1alpha1.ImagePolicy
 	// inUse are the versions that Microservices use, and the versions in pins and domains.
@@ -35,7 +35,7 @@ type observed struct {
 	// access contains the content of Secrets. It is read before a scan.
 	access access
 	// selector and, for pull requests, chooser are compiled from the specification. They are nil if
-	// the specification is invalid: then problem contains the error.
+	// the specification is invalid; problem then contains the error.
 	selector *version.Selector
 	chooser  *preview.Chooser
 	// platforms are the platforms that an image must support.
@@ -46,7 +46,7 @@ type observed struct {
 	// contains checks of image content and, since the last check, the specification changed or the policy was
 	// not Ready.
 	recheck bool
-	// unverified disables the verification of signatures.
+	// unverified disables signature verification.
 	unverified bool
 	// problem is an error that must be resolved, possibly by a user, before a scan can start; nil if there is none.
 	problem *status.Error
@@ -64,7 +64,7 @@ func interval(spec *v1alpha1.ImagePolicySpec) time.Duration {
 	return max(minInterval, spec.Interval.Std(defaultInterval))
 }
 
-// maxRequest is the schema's bound on status.lastHandledRequest.
+// maxRequest is the maximum length of status.lastHandledRequest in the schema.
 const maxRequest = 128
 
 // requested returns the value of the annotation that requests a scan, truncated for the status.

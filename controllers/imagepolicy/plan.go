@@ -124,8 +124,8 @@ func fit[T any](items []T, n, bytes int) []T {
 }
 
 // withdraw returns the withdrawn versions that are in use: versions that the rules reject, and versions that
-// were withdrawn earlier for a reason that can no longer be observed. A withdrawal remains, with its time,
-// until the version is offered again or is no longer in use.
+// were withdrawn earlier for a reason that can no longer be observed. A withdrawal and its time remain until
+// the version is offered again or is no longer in use.
 func withdraw(o *observed, s selection, now time.Time) []v1alpha1.Withdrawal {
 	gone, excluded := s.gone, notListed(o)
 	for _, h := range s.excluded {

@@ -167,7 +167,8 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// TestDeniedVersionsAreKept checks that a list of withdrawn versions that is too long omits denied versions last.
+// TestDeniedVersionsAreKept checks that, if a list of withdrawn versions is too long, denied versions are the
+// last to be omitted.
 func TestDeniedVersionsAreKept(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)

@@ -18,10 +18,10 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
 
-// TestPoliciesOfProducts tests versions in registries of several vendors. Each registry runs in its own process.
-// Artifacts that are not images are rejected, an index with attestations is offered, an unavailable registry
-// withdraws nothing, a deleted tag is reported, a deleted image is withdrawn after two scans, and times and
-// signatures are read. internal/registry.TestProducts tests the details.
+// TestPoliciesOfProducts tests versions in registries from several vendors. Each registry runs in its own
+// process. Artifacts that are not images are rejected, an index with attestations is offered, an unavailable
+// registry withdraws nothing, a deleted tag is reported, a deleted image is withdrawn after two scans, and times
+// and signatures are read. internal/registry.TestProducts tests the details.
 func TestPoliciesOfProducts(t *testing.T) {
 	for _, product := range registrytest.Products() {
 		for _, login := range []registrytest.Login{registrytest.Everybody, registrytest.ByToken} {

@@ -24,7 +24,7 @@ const (
 	// defaultPulls is the default for spec.limits.groups.
 	defaultPulls = 256
 	// headFirst and headMost bound the delay until the next request for a head commit without an
-	// image. The delay doubles each time, and ends no later than the next regular scan.
+	// image. The delay doubles each time, but never extends past the next regular scan.
 	headFirst = 10 * time.Second
 	headMost  = 5 * time.Minute
 )
@@ -35,8 +35,8 @@ type head struct {
 	// images are the images of the commit. If there are no images, refusal is the reason.
 	images  []v1alpha1.ReleaseImage
 	refusal *version.Refusal
-	// tries is the number of requests without an image, and next is the time of the next request. Both
-	// are zero if there are images.
+	// tries is the number of requests that found no image, and next is the time of the next request.
+	// Both are zero if images were found.
 	tries int
 	next  time.Time
 }
@@ -302,7 +302,7 @@ func countsOf(rejected []version.Rejection) []version.Count {
 	return counts
 }
 
-// maxName is the schema's bound on the name of a group.
+// maxName is the maximum length of the name of a group in the schema.
 const maxName = 253
 
 // previewRelease returns the release of the head commit of a pull request.
@@ -387,7 +387,7 @@ func (s *selection) checkHead(o *observed, a *recordReader, st pullState, tag pr
 }
 
 // withdrawPulls returns the withdrawn groups that are in use: groups of closed pull requests, groups that the
-// filters reject, and groups without a pull request. A withdrawal remains, with its time, until the group is
+// filters reject, and groups without a pull request. A withdrawal and its time remain until the group is
 // offered again or is no longer in use.
 func (o *observed) withdrawPulls(p *pullRequests, now time.Time) []v1alpha1.Withdrawal {
 	offered, seen := map[string]bool{}, map[string]bool{}

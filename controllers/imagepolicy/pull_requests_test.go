@@ -155,7 +155,8 @@ func TestLifeOfAPullRequest(t *testing.T) {
 	same(t, "offered and withdrawn at the end", append(previews(p), taken(p)...), []string(nil))
 }
 
-// TestWaitForAnImage checks that the wait for an image grows, and that a push or a requested scan resets the wait.
+// TestWaitForAnImage checks that the wait for an image becomes longer each time, and that a push or a requested
+// scan resets the wait.
 func TestWaitForAnImage(t *testing.T) {
 	s := begin(t)
 	s.opens(pull(1, "fix", sha("a")))
@@ -183,7 +184,7 @@ func TestWaitForAnImage(t *testing.T) {
 	waits(15*time.Second, 15*time.Second)
 }
 
-// TestTagsThatMove checks that a tag that moves counts only if its image was built from the head commit.
+// TestTagsThatMove checks that a moved tag counts only if its image was built from the head commit.
 func TestTagsThatMove(t *testing.T) {
 	s := begin(t)
 	pushed := s.clock.Now()
@@ -500,8 +501,8 @@ func TestPullRequestsRespectARateLimit(t *testing.T) {
 	same(t, "offered after the pause", previews(p), []string{"one-1 1111 sha-1111111"})
 }
 
-// TestOneBadImageDoesNotBlockOthers checks that a head commit with an unusable image does not keep other head commits
-// from being offered.
+// TestOneBadImageDoesNotBlockOthers checks that a head commit with an unusable image does not prevent other head
+// commits from being offered.
 func TestOneBadImageDoesNotBlockOthers(t *testing.T) {
 	s := begin(t)
 	s.opens(pull(1, "one", sha("1")), pull(2, "two", sha("2")))
@@ -558,7 +559,7 @@ func TestAnotherRepository(t *testing.T) {
 	same(t, "link", p.Status.Releases[0].URL, "https://github.com/acme/mall/pull/1")
 	s.hold("shop", "one-1 "+sha("2"))
 
-	// A user changes the reference to another GitHubRepository.
+	// A user changes the reference so that it points to another GitHubRepository.
 	s.create(&v1alpha1.GitHubRepository{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "other"}, Spec: v1alpha1.GitHubRepositorySpec{Owner: "acme", Repo: "other"}})
 	s.setRepositoryStatus("other", func(st *v1alpha1.GitHubRepositoryStatus) {
 		st.Repository, st.RepositoryID = "acme/other", 2
@@ -604,7 +605,7 @@ func TestIDOfARepository(t *testing.T) {
 }
 
 // TestRenamedBranchAndNewPolicy checks that an ImagePolicy uses the pull request's number to find the group of
-// a pull request whose branch was renamed, even after the ImagePolicy was deleted and created again.
+// a pull request whose branch was renamed, even after the ImagePolicy was deleted and recreated.
 func TestRenamedBranchAndNewPolicy(t *testing.T) {
 	s := begin(t)
 	s.opens(pull(12, "old", sha("1")))
@@ -632,7 +633,7 @@ func TestRenamedBranchAndNewPolicy(t *testing.T) {
 
 const revision = "org.opencontainers.image.revision"
 
-// approvedForks selects forks that are approved with the label ok.
+// approvedForks selects forks that are approved with the ok label.
 func approvedForks(g *v1alpha1.GitHubPullRequests) {
 	g.Forks = &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "ok"}
 }
@@ -685,8 +686,8 @@ func TestForkWithTheSameDigits(t *testing.T) {
 	same(t, "offered by the full commit SHA", previews(s.scan("shop")), []string{"ours-14 4c1a sha-4c1a2b3", "nice-12 4c1a " + good})
 }
 
-// TestForksNeedAnApprovalNow checks that previews of forks are withdrawn if they were offered without an approval
-// and an approval becomes required, unless the tag of the preview contains the approved commit.
+// TestForksNeedAnApprovalNow checks that previews of forks are withdrawn if they were offered without approval
+// and approval becomes required, unless the tag of the preview contains the approved commit.
 func TestForksNeedAnApprovalNow(t *testing.T) {
 	s := begin(t)
 	s.opens(pull(2, "two", sha("b"), approvedAt(sha("b"))), pull(1, "one", sha("a"), approvedAt(sha("a"))))
@@ -759,9 +760,9 @@ func TestApprovalReplaced(t *testing.T) {
 	same(t, "offered with an image", append(previews(p), taken(p)...), []string{"patch-1 bbbb " + sha("b")})
 }
 
-// TestImageOfThePushBefore checks that the trial merge of the previous push does not count for the new head
-// commit, and that an image that was offered for an earlier head commit because of its trial merge is not
-// offered for the new head commit.
+// TestImageOfThePushBefore checks that the trial merge of the previous push is not matched to the new head
+// commit, and that an image that was offered because it was built from that trial merge is not offered for
+// the new head commit.
 func TestImageOfThePushBefore(t *testing.T) {
 	s := begin(t)
 	pushed := s.clock.Now()
@@ -788,7 +789,7 @@ func TestImageOfThePushBefore(t *testing.T) {
 	same(t, "offered with the merge of the head", append(previews(p), p.Status.Releases[0].Images[0].Digest), []string{"fix-7 bbbb pr-7", after})
 }
 
-// TestPushTime checks that offers contain their push time as soon as it is known.
+// TestPushTime checks that offers contain the time of the push as soon as it is known.
 func TestPushTime(t *testing.T) {
 	s := begin(t)
 	made, pushed := metav1.NewTime(s.clock.Now().Add(-48*time.Hour)), metav1.NewTime(s.clock.Now().Add(-time.Hour))

@@ -18,8 +18,8 @@ const (
 	// maxScan is the timeout of one scan, which includes the list, all images, and all proofs of absence. It
 	// is also the maximum value of spec.timeout.
 	maxScan = 2 * time.Minute
-	// maxLists is the maximum size of all kept lists of tags in bytes. A list with the maximum number
-	// of tags of maximum length takes 17 MB.
+	// maxLists is the maximum total size, in bytes, of all lists of tags that are kept. A list with
+	// the maximum number of tags of maximum length takes 17 MB.
 	maxLists = 96 << 20
 )
 
@@ -64,8 +64,8 @@ type scanTask struct {
 	work   func(context.Context, *scanRecord)
 	since  time.Time
 	cancel context.CancelFunc // nil while the scan is queued
-	// previous is a canceled task that is still running for the policy, or nil. done is closed when the
-	// current task returns.
+	// previous is the policy's previous task, which is canceled but still running, or nil. done is
+	// closed when the current task returns.
 	previous *scanTask
 	done     chan struct{}
 }
@@ -99,7 +99,7 @@ func newScanCache(c clock.PassiveClock, most int) *scanCache {
 	return &scanCache{clock: c, limit: most, policies: map[types.NamespacedName]*cacheEntry{}, running: map[slot]int{}}
 }
 
-// run enables scans until ctx ends. It calls requeue for each policy whose scan is complete,
+// run enables scans until ctx is done. It calls requeue for each policy whose scan is complete,
 // from any goroutine; requeue must not block.
 func (ls *scanCache) run(ctx context.Context, requeue func(types.NamespacedName)) {
 	ls.mu.Lock()
@@ -245,7 +245,7 @@ func (ls *scanCache) finish(t *scanTask) bool {
 
 // shed removes lists while the size of all lists exceeds maxLists. It first removes the oldest list of the
 // namespace whose lists have the largest total size, but not the list of keep, whose scan has just completed.
-// A policy requests its list again when it uses the list, or for its next scan.
+// A policy whose list was removed requests the list again when it uses the list, or for its next scan.
 func (ls *scanCache) shed(keep types.NamespacedName) {
 	for {
 		total, taken, seen := 0, map[string]int{}, map[*string]bool{}

@@ -17,7 +17,7 @@ import (
 type origin struct {
 	repository string
 	insecure   bool
-	// further are the additional repositories, secrets the names of all Secrets, and pinned
+	// further are the additional repositories, secrets are the names of all Secrets, and pinned are
 	// the tags of an explicit list. Each contains one item per line.
 	further, secrets, pinned string
 	// source is the kind of source, with the referenced object.
@@ -40,14 +40,15 @@ type query struct {
 	requested string
 }
 
-// isSame reports whether two queries differ at most in the items of the GitHubRepository and in the request
-// for a scan. If only these differ, a scan in progress is completed and then followed by another scan.
+// isSame reports whether two queries are the same except for the items of the GitHubRepository and the
+// request for a scan. If only these differ, a scan in progress is completed and then followed by another
+// scan.
 func (q query) isSame(other query) bool {
 	q.listed, q.requested = other.listed, other.requested
 	return q == other
 }
 
-// readsRegistry reports whether the list of tags of the registry is read.
+// readsRegistry reports whether the registry's list of tags is read.
 func (q *query) readsRegistry() bool { return q.source == "" || q.source == "registry" }
 
 // repositories returns the repositories to read. The first repository is spec.image.
@@ -73,8 +74,8 @@ func (a *access) auth(image int) registry.Credential {
 	return registry.Credential{}
 }
 
-// scanRecord is the result of a scan for one policy. It answers all reconciles until the
-// next scan is due, so that frequent events of Microservices cause no requests.
+// scanRecord is the result of a scan for one policy. It provides the answers for all reconciles
+// until the next scan is due, so that frequent events from Microservices cause no requests.
 type scanRecord struct {
 	query  query
 	access access
@@ -157,7 +158,7 @@ func (l *scanRecord) measure() {
 	}
 }
 
-// clone returns a copy for a scan that adds the missing answers.
+// clone returns a copy to which a scan adds the missing answers.
 func (l *scanRecord) clone() *scanRecord {
 	c := *l
 	c.images, c.details, c.verified = maps.Clone(l.images), maps.Clone(l.details), maps.Clone(l.verified)
@@ -190,7 +191,7 @@ var (
 	errTimedOut   = errors.New("the scan took longer than two minutes; its results are kept, and the rest is requested again")
 )
 
-// progressed changes and reports the progress.
+// progressed updates the progress, and reports it.
 func (a *recordReader) progressed(change func(*Progress)) {
 	if a.report != nil {
 		change(&a.progress)

@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry"
 )
 
-// silentRegistry answers only when the caller's context has ended.
+// silentRegistry answers only after the caller's context is done.
 type silentRegistry struct{ shelf }
 
 func (*silentRegistry) List(ctx context.Context, _ registry.Request) (registry.Scan, error) {

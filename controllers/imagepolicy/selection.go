@@ -47,8 +47,8 @@ type selection struct {
 	// result is the result of the selection, and images contains the images by tag.
 	result version.Result
 	images map[string][]v1alpha1.ReleaseImage
-	// pulled is set for pull requests. Then result contains only counts, rejections, and the pull
-	// requests beyond the limits.
+	// pulled is set for pull requests. In that case, result contains only counts, rejections, and the
+	// pull requests beyond the limits.
 	pulled *pullRequests
 	// firstSeen records when tags were first seen; nil without spec.minAge.
 	firstSeen *firstSeen
@@ -67,7 +67,7 @@ type selection struct {
 	// excluded contains the offered versions that the specification withdraws because of the content
 	// of their image, or because their source now marks them as pre-releases.
 	excluded []version.Held
-	// keys identifies the keys of spec.verify in the scan; empty if there are none. keysChanged
+	// keys identifies the keys of spec.verify that the scan uses; empty if there are none. keysChanged
 	// reports whether the offered versions were verified with other keys, and must be verified again.
 	keys        string
 	keysChanged bool
@@ -115,7 +115,7 @@ func (s *registryErrors) noteUnreadable() {
 	}
 }
 
-// noteError keeps the registry's first error. Errors of single tags do not count.
+// noteError keeps the registry's first error. Errors for single tags do not count.
 func (s *registryErrors) noteError(err error) {
 	s.failures++
 	if s.err == nil {

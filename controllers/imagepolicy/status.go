@@ -14,7 +14,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// reasonScanning is the reason for conditions until a scan is complete.
+// reasonScanning is the reason that conditions have until a scan is complete.
 const reasonScanning = "Scanning"
 
 // setConditions sets the conditions. It is pure.
@@ -100,8 +100,8 @@ func noVersions(s selection, out plan) string {
 	return message
 }
 
-// lastRefused returns a candidate that was rejected by the last filter with rejections. Fewer changes are
-// necessary to offer such a candidate than to offer others.
+// lastRefused returns a candidate that was rejected by the last filter that rejected any candidates.
+// Fewer changes are necessary to offer such a candidate than to offer others.
 func lastRefused(out plan) (last v1alpha1.RefusedCandidate, ok bool) {
 	for _, count := range slices.Backward(out.rejected) {
 		for _, c := range out.candidates {

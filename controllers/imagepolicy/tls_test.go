@@ -14,7 +14,8 @@ import (
 )
 
 // TestCertificatesOfARegistry checks that a registry that has its own certificate authority and requires
-// client certificates is read with the Secret of spec.certSecretRef as soon as the Secret is valid.
+// client certificates is read with the Secret that spec.certSecretRef refers to, as soon as the Secret
+// is valid.
 func TestCertificatesOfARegistry(t *testing.T) {
 	s := begin(t)
 	s.clock.SetTime(time.Now()) // the validity of certificates depends on the real clock
@@ -50,7 +51,8 @@ func TestCertificatesOfARegistry(t *testing.T) {
 }
 
 // TestHugeKeyIsAFault checks that a key whose verification would take minutes of processor time is reported
-// as an error in the Secret. A reconcile therefore ends when its context ends, whatever the Secret contains.
+// as an error in the Secret. A reconcile therefore ends when its context is done, whatever the Secret
+// contains.
 func TestHugeKeyIsAFault(t *testing.T) {
 	s := begin(t)
 	s.push("1.0.0")

@@ -277,8 +277,8 @@ func TestReplacedKeyWithdraws(t *testing.T) {
 }
 
 // TestReplacedKeyWithdrawsPreviews checks that previews signed only with a replaced key are withdrawn without
-// another push: for the image of the head commit, and for the image of the previous commit if the head commit
-// has no image yet.
+// another push, whether the preview runs the image of the head commit or, if the head commit has no image
+// yet, the image of the previous commit.
 func TestReplacedKeyWithdrawsPreviews(t *testing.T) {
 	for name, between := range map[string]func(*story){
 		"running":         func(*story) {},

@@ -18,7 +18,7 @@ import (
 
 // +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;patch
 
-// Reasons for condition DeploymentAdopted.
+// Reasons for the DeploymentAdopted condition.
 const (
 	reasonDeploymentNotFound     = "DeploymentNotFound"
 	reasonDeploymentNotAdoptable = "DeploymentNotAdoptable"
@@ -28,13 +28,14 @@ const (
 	reasonAdopted                = "Adopted"
 )
 
-// requeueDeployment is the interval at which a Deployment that is missing or cannot be adopted is read again,
-// because Deployments are not watched.
+// requeueDeployment is the interval at which the controller rereads a Deployment that is missing or cannot be
+// adopted, because Deployments are not watched.
 const requeueDeployment = time.Minute
 
 // adoption is the progress of the takeover from a Deployment.
 type adoption struct {
-	// reason and message are those of condition DeploymentAdopted. The condition is True if the reason is Adopted.
+	// reason and message are those of the DeploymentAdopted condition. The condition is True if the reason is
+	// Adopted.
 	reason, message string
 	// scale is the Deployment to write; nil if it does not change.
 	scale *appsv1.Deployment

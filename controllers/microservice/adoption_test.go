@@ -131,8 +131,8 @@ func TestAdoptionScalesThePreviousDeploymentLast(t *testing.T) {
 	s.play()
 	same(t, "writes in a stable state", s.writes[writes:], []string{})
 
-	// The takeover is reverted: the previous pods start, the Service returns, the drain passes, and the releases
-	// are deleted.
+	// The takeover is reverted: the previous pods start, the Service is restored, the drain ends, and the
+	// releases are deleted.
 	s.remove()
 	s.pass()
 	same(t, "replicas when it is deleted", s.previousReplicas(), int32(3))

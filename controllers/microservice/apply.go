@@ -37,7 +37,7 @@ type applied struct {
 // rejects the stamp, the plan is computed again without the revival, so that a release that fails or
 // that a user aborts still loses its traffic.
 //
-// refused is the error of releases that could not be created or changed. It does not block other
+// refused is the error for releases that could not be created or changed. It does not block other
 // writes. err is the error that ends the reconcile.
 func (r *Reconciler) planAndCreate(ctx context.Context, w *pass) (refused, err error) {
 	w.applied.unwritable = map[string]error{}
@@ -65,7 +65,7 @@ func (r *Reconciler) planAndCreate(ctx context.Context, w *pass) (refused, err e
 // ensureReleases creates, revives and scales up releases. No other write of a release may precede
 // the write of the rollout state.
 //
-// refused is the error of releases that could not be created, scaled up, or given their disruption
+// refused is the error for releases that could not be created, scaled up, or given their disruption
 // budget or autoscaler. It does not block other writes: the planner counts the existing pods, and a
 // canary that fails must lose its weight even if the API server rejects the writes of releases.
 // Releases that could not be stamped are recorded as unwritable, and the plan must be computed again.
@@ -114,8 +114,8 @@ func (r *Reconciler) ensureReleases(ctx context.Context, w *pass) (refused, err 
 	return refused, nil
 }
 
-// unchanged returns an error if an object has changed since it was read. A rejected write does not show
-// such a change, and the decision about the object may be outdated.
+// unchanged returns an error if an object has changed since it was read. A rejected write does not
+// reveal such a change, and the decision about the object may be outdated.
 func (r *Reconciler) unchanged(ctx context.Context, object *v1alpha1.VersionedMicroservice) error {
 	var live v1alpha1.VersionedMicroservice
 	if err := r.live.Get(ctx, client.ObjectKeyFromObject(object), &live); err != nil {
@@ -127,7 +127,7 @@ func (r *Reconciler) unchanged(ctx context.Context, object *v1alpha1.VersionedMi
 	return nil
 }
 
-// conflict returns the error of a write that is based on an outdated release.
+// conflict returns the error for a write that is based on an outdated release.
 func conflict(object *v1alpha1.VersionedMicroservice, cause string) error {
 	return apierrors.NewConflict(v1alpha1.GroupVersion.WithResource("versionedmicroservices").GroupResource(), object.Name, errors.New(cause))
 }
@@ -179,8 +179,9 @@ func (r *Reconciler) create(ctx context.Context, w *pass, e release.Ensure) (mad
 	return false, nil
 }
 
-// resize sets the replicas of a release, with the matching disruption budget, autoscaler and mark, and stamps a
-// revived release. The write applies only if the object has not changed since it was read.
+// resize sets the replicas of a release, and the matching disruption budget, autoscaler and never-active mark.
+// If the release is being restarted, resize also stamps it. The write takes effect only if the object has not
+// changed since it was read.
 func (r *Reconciler) resize(ctx context.Context, w *pass, name string, replicas int, stamp int64) error {
 	before := w.objects[name]
 	if before == nil || !before.DeletionTimestamp.IsZero() {
@@ -189,8 +190,8 @@ func (r *Reconciler) resize(ctx context.Context, w *pass, name string, replicas 
 	object := new(*before) // A shallow copy: the object is copied deeply only if it must be written.
 	object.Annotations = maps.Clone(before.Annotations)
 	object.Spec.Replicas = int32(replicas)
-	// The routes follow the rollout state later. Until the traffic of a release is gone, the release
-	// keeps its autoscaler and the pods that the autoscaler added.
+	// The routes follow the rollout state with a delay. Until the traffic of a release is gone, the
+	// release keeps its autoscaler and the pods that the autoscaler added.
 	serves := !slices.Contains(w.plan.Idle, name)
 	object.Spec.Availability.DisruptionBudget = resources.NextBudget(before.Spec.Availability.DisruptionBudget, resources.DisruptionBudget(w.ms, object.Spec.Replicas, serves))
 	object.Spec.Availability.Autoscaling = resources.Autoscaling(w.ms, object.Spec.Replicas, serves)

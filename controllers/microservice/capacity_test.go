@@ -23,7 +23,8 @@ func autoscaled(ms *v1alpha1.Microservice) {
 	ms.Spec.UpdateStrategy.Canary.Steps = []v1alpha1.CanaryStep{{Weight: 50, Pause: &v1alpha1.CanaryPause{Duration: "1h"}}}
 }
 
-// half continues until 1.1.0 is a canary with half of the traffic and 1.0.0 is active.
+// half starts a story and continues it until 1.1.0 is a canary with half of the traffic and 1.0.0
+// is active.
 func half(t *testing.T) *story {
 	t.Helper()
 	s := begin(t, autoscaled)
@@ -149,8 +150,8 @@ func TestRefusedResizeKeepsNoTraffic(t *testing.T) {
 }
 
 // TestRefusedRevivalKeepsNoTraffic checks that the rollout state is written and the canary loses its weight,
-// although the API server rejects a write to the release that should be revived or that has a user's
-// decision.
+// although the API server rejects a write to the release that should be revived or that a user made a
+// decision about.
 func TestRefusedRevivalKeepsNoTraffic(t *testing.T) {
 	t.Parallel()
 	decide := func(s *story, version string, action v1alpha1.DecisionAction) {
@@ -244,8 +245,8 @@ func TestRefusedRevivalKeepsNoTraffic(t *testing.T) {
 	}
 }
 
-// TestRefusedWriteOnOldFacts checks that the plan is dropped if the write of an object that has changed since
-// it was read is rejected, because a decision about the object may be outdated.
+// TestRefusedWriteOnOldFacts checks that the plan is dropped if a write is rejected and the object has
+// changed since it was read, because a decision about the object may be outdated.
 func TestRefusedWriteOnOldFacts(t *testing.T) {
 	t.Parallel()
 	s := half(t)

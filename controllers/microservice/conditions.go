@@ -21,7 +21,8 @@ var conditions = []string{
 	v1alpha1.ConditionTrafficDegraded, v1alpha1.ConditionConfigurationLost, v1alpha1.ConditionPreviewsReady, v1alpha1.ConditionDeploymentAdopted,
 }
 
-// Reasons for condition TrafficDegraded that come from the specification, in addition to the plan's reasons.
+// Reasons for the TrafficDegraded condition that come from the specification, in addition to the plan's
+// reasons.
 const (
 	reasonNoNetworkPolicy     = "NoNetworkPolicy"
 	reasonWeightsNotSupported = "WeightsNotSupported"
@@ -48,7 +49,8 @@ func setConditions(w *pass, problem *status.Error) {
 type state struct{ reason, message string }
 
 // setFromPlan sets a condition from the plan's states, most severe first, and from further states. The
-// condition is True while there is at least one state. Pinned is True only while all pins take effect.
+// condition is True while there is at least one state. Pinned is True only while all pins are in
+// effect.
 func setFromPlan(w *pass, kind release.Condition, more ...state) {
 	var states []state
 	for _, reason := range release.Conditions[kind] {
@@ -76,7 +78,7 @@ func setFromPlan(w *pass, kind release.Condition, more ...state) {
 // setReady sets Ready. It is True if this generation is accepted and each group has an active release
 // that is available and, if there are policies, programmed. A canary, a pause, a failed newer release
 // or a preview does not change Ready: versions appear without a commit, and must not cause an error for
-// a user who waits for the result of a commit.
+// a user who is waiting for the result of a commit.
 func setReady(w *pass, problem *status.Error) {
 	ms, plan := w.ms, w.plan
 	conds, gen := &ms.Status.Conditions, ms.Generation
@@ -299,11 +301,11 @@ func failures(g v1alpha1.ReleaseGroup) []string {
 	return lines
 }
 
-// progress are the reasons for condition Progressing. The last reason that applies is reported: waits for a
-// user take precedence over waits for a time.
+// progress are the reasons for the Progressing condition. The last reason that applies is reported:
+// waiting for a user takes precedence over waiting for a time.
 var progress = []string{"Idle", "Draining", "Canary", "Analysis", "Paused", "Window", "Frozen", "Group", "Together", "Gate", "Blocked", "TrafficLost", "Inconclusive", "Approval"}
 
-// waits maps the reasons why a plan waits to reasons for the condition Progressing.
+// waits maps a plan's reasons for waiting to reasons for the Progressing condition.
 var waits = map[release.Reason]string{
 	release.Unhealthy: "Canary", release.AnalysisRunning: "Analysis", release.AnalysisNoTraffic: "Analysis", release.Waiting: "Paused", release.Paused: "Paused", release.Frozen: "Frozen",
 	release.TrafficLost: "TrafficLost", release.Blocked: "Blocked", release.AwaitingGroup: "Group",
@@ -311,9 +313,9 @@ var waits = map[release.Reason]string{
 	release.AwaitingJobs: "Draining", release.AwaitingGate: "Gate", release.AnalysisInconclusive: "Inconclusive", release.AwaitingApproval: "Approval",
 }
 
-// progressOf returns the reason for condition Progressing of a note, or "". A freeze is not a reason while the
-// same group waits for something that does not end with the freeze: for the end of a pause, or for pods of an
-// unhealthy release.
+// progressOf returns a note's reason for the Progressing condition, or "". A freeze is not a reason while the
+// same group is waiting for something that does not end with the freeze: for the end of a pause, or for pods
+// of an unhealthy release.
 func progressOf(notes []release.Note, n release.Note) string {
 	first := func(x release.Note) bool {
 		return x.Slug == n.Slug && !x.Event && (x.Reason == release.Unhealthy || x.Reason == release.Paused)
@@ -324,7 +326,8 @@ func progressOf(notes []release.Note, n release.Note) string {
 	return waits[n.Reason]
 }
 
-// waitOf returns the reason of condition Progressing that shows what the rollout of a group waits for, or "".
+// waitOf returns the reason for the Progressing condition that shows what the rollout of a group is waiting
+// for, or "".
 func waitOf(notes []release.Note, slug string) string {
 	last := slices.Index(progress, "Canary")
 	for _, n := range notes {
@@ -338,7 +341,7 @@ func waitOf(notes []release.Note, slug string) string {
 	return progress[last]
 }
 
-// setProgressing sets condition Progressing, with the words of the PROGRESSING column.
+// setProgressing sets the Progressing condition, with the wording of the PROGRESSING column.
 func setProgressing(ms *v1alpha1.Microservice, plan release.Result) {
 	reason, message := "Idle", "no rollout is in progress"
 	rank := map[string]int{}

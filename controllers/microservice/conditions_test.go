@@ -51,8 +51,9 @@ func TestSchemaAdmitsAllConditions(t *testing.T) {
 	}
 }
 
-// TestReadyOfExclusiveGroup checks that Ready is False, with both releases in the message, while no release
-// of an exclusive group has ready pods, and that the group counts as serving while a canary has the pods.
+// TestReadyOfExclusiveGroup checks that Ready is False and its message contains both releases while no
+// release of an exclusive group has ready pods, and that the group counts as serving while a canary has the
+// pods.
 func TestReadyOfExclusiveGroup(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -110,9 +111,9 @@ func TestReadyWithoutReleases(t *testing.T) {
 	}
 }
 
-// conditionsOfTheCode finds the types of all conditions that this package sets by searching its source for
-// calls of status.Set, for the notes of a plan, and for the functions of package status that set the summary
-// conditions.
+// conditionsOfTheCode finds the types of all conditions that this package sets. It searches the source of
+// the package for calls to status.Set, for the notes of a plan, and for the functions of package status that
+// set the summary conditions.
 func conditionsOfTheCode(t *testing.T) []string {
 	t.Helper()
 	found := map[string]bool{}

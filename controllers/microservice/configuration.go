@@ -44,8 +44,8 @@ func CacheByObject() map[client.Object]cache.ByObject {
 }
 
 // observeConfiguration reads the hashes of the configuration that is part of a release. An object that is
-// missing and not optional, or that the manager may not read, is a problem and not an error: no new release
-// starts, but existing releases continue.
+// missing and not optional, or that the manager is not permitted to read, is a problem and not an error: no
+// new release starts, but existing releases continue.
 func (r *Reconciler) observeConfiguration(ctx context.Context, o *observed) (usable bool, err error) {
 	o.contents = resources.Contents{}
 	var missing []string
@@ -114,7 +114,7 @@ func hashOf(obj client.Object) string {
 	return resources.HashOfConfigMap(obj.(*corev1.ConfigMap))
 }
 
-// forbidden returns the error for the missing permission to read Secrets.
+// forbidden returns the error for missing permission to read Secrets.
 func forbidden(namespace string, err error) *status.Error {
 	problem := status.NewTerminal(reasonSecretsForbidden,
 		fmt.Errorf("spec.configuration.track: All requires the permissions of config/components/secrets in namespace %q: %w", namespace, err))

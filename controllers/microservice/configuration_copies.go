@@ -221,8 +221,8 @@ func (r *Reconciler) orphanCopies(ctx context.Context, ms *v1alpha1.Microservice
 	return nil
 }
 
-// applyCopies sets existing releases as the owners of their copies, recreates deleted copies while their
-// content is known, and deletes copies whose release was never created.
+// applyCopies sets existing releases as the owners of their copies, recreates deleted copies if their
+// content is still known, and deletes copies whose release was never created.
 func (r *Reconciler) applyCopies(ctx context.Context, w *pass) error {
 	var errs []error
 	for _, obj := range w.copies {

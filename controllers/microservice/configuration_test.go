@@ -377,7 +377,7 @@ func TestConfigurationLeftOut(t *testing.T) {
 	}
 }
 
-// TestConfigurationThatChangesAllTheTime checks that a ConfigMap that changes frequently does not prevent a
+// TestConfigurationThatChangesAllTheTime checks that a ConfigMap that changes frequently does not prevent
 // promotion (protocol rule 28).
 func TestConfigurationThatChangesAllTheTime(t *testing.T) {
 	t.Parallel()
@@ -480,8 +480,8 @@ func TestTrimmedConfigurationIsTheSame(t *testing.T) {
 	same(t, "writes when complete ConfigMaps are read", s.writes[writes:], []string{})
 }
 
-// TestDeletedCopies checks that a copy that a user deletes is recreated while its content is known, and that
-// otherwise a condition reports the loss.
+// TestDeletedCopies checks that a copy that a user deletes is recreated if its content is still known, and
+// that otherwise a condition reports the loss.
 func TestDeletedCopies(t *testing.T) {
 	t.Parallel()
 	s := begin(t, names("settings"))
@@ -580,10 +580,10 @@ func (s *story) exists(obj client.Object, name string) bool {
 	return err == nil
 }
 
-// TestForeignCopy checks that an object of another user with the name of a copy is not changed, and is reported.
+// TestForeignCopy checks that another user's object that has the name of a copy is not changed, and is reported.
 func TestForeignCopy(t *testing.T) {
 	t.Parallel()
-	// Each case edits a copy so that it becomes an object of a user.
+	// Each case edits a copy so that it becomes a user's object.
 	for name, edit := range map[string]func(*corev1.ConfigMap){
 		"plain": func(c *corev1.ConfigMap) {
 			*c = corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}, Data: map[string]string{"file": "theirs"}}
@@ -795,7 +795,7 @@ func (s *story) playFor(d time.Duration) {
 	s.play(func() bool { return s.clock.Now().After(end) })
 }
 
-// TestSecretsForbidden checks that no new release starts without the permission to read Secrets, and that the
+// TestSecretsForbidden checks that no new release starts without permission to read Secrets, and that the
 // message contains the fix.
 func TestSecretsForbidden(t *testing.T) {
 	t.Parallel()

@@ -1,9 +1,9 @@
 // Package microservice reconciles Microservices: it creates releases for the versions that an
 // ImagePolicy offers.
 //
-// A reconcile observes, plans, and applies the plan. It applies the plan in three parts: creations, the
-// write of the status, and deletions. Package internal/release is the planner, which makes the decisions. This package reads the
-// input of the planner and applies the plans.
+// A reconcile observes, plans, and applies the plan. It applies the plan in three parts: creations, the write of the status, and
+// deletions. Package internal/release is the planner, which makes the decisions. This package reads the planner's input and
+// applies the plans.
 //
 //	controller.go            options, watches, and Reconcile
 //	observe.go               observed: the objects that are read, and the input of the planner
@@ -86,11 +86,12 @@ type Reconciler struct {
 	minDrain time.Duration
 	// began is the time of the first reconcile. Earlier changes to releases are not known.
 	began first
-	// journal recognizes a rollout state that is older than the last write of this process.
+	// journal recognizes a rollout state that is older than the last write by this process.
 	journal status.Journal
 	// resizes recognizes releases that are older than the last resize by this process.
 	resizes status.Journal
-	// restored contains the times at which previous Deployments were available again, by UID of the Microservice.
+	// restored contains the times at which previous Deployments became available again, by UID of the
+	// Microservice.
 	restored sync.Map
 	metrics  *metrics
 	// stale contains the times at which the ImagePolicies of Microservices became due for a scan, by name of
@@ -99,7 +100,7 @@ type Reconciler struct {
 	// guest reports whether objects are read with the permissions of a user, who may lack access to
 	// freezes.
 	guest bool
-	// requeues keeps the requeue time of the plan if a reconcile ends in an error.
+	// requeues keeps the requeue time of the plan if a reconcile ends with an error.
 	requeues status.Requeues
 }
 
@@ -255,8 +256,8 @@ func (r *Reconciler) fail(ctx context.Context, err error) (ctrl.Result, error) {
 	return status.Again(ctx, err)
 }
 
-// outdated reports whether a write found a newer object, or no object. The plan was then based on
-// an outdated cache.
+// outdated reports whether a write found a newer object, or no object. In that case, the plan was
+// based on an outdated cache.
 func outdated(err error) bool { return apierrors.IsConflict(err) || apierrors.IsNotFound(err) }
 
 func until(requeue, now time.Time) time.Duration {

@@ -110,7 +110,7 @@ func (r *Reconciler) orphanRelease(ctx context.Context, ms *v1alpha1.Microservic
 	return nil
 }
 
-// disown removes owner references to kinds of hlnr.io from an object.
+// disown removes owner references to hlnr.io kinds from an object.
 func (r *Reconciler) disown(ctx context.Context, live client.Object) error {
 	next := live.DeepCopyObject().(client.Object)
 	owners := next.GetOwnerReferences()

@@ -66,8 +66,8 @@ func (w *pass) waits() bool {
 	})
 }
 
-// needsApproval reports whether the current step of a release waits for an approval. The conditions
-// and the summary show steps that end after a time or a measurement.
+// needsApproval reports whether the current step of a release requires approval. The conditions and
+// the summary show steps that end after a time or a measurement.
 func (w *pass) needsApproval(name string) bool {
 	c := w.ms.Spec.UpdateStrategy.Canary
 	for _, g := range w.plan.State.Groups {
@@ -78,8 +78,8 @@ func (w *pass) needsApproval(name string) bool {
 	return false
 }
 
-// recordPins records an event when a pin is set, is removed, expires, or has no effect. For a pin without
-// effect, it records one event for each reason.
+// recordPins records an event when a pin is set, is removed, expires, or has no effect. For a pin that
+// has no effect, it records one event for each reason.
 func (r *Reconciler) recordPins(before, now *v1alpha1.Microservice) {
 	was := meta.FindStatusCondition(before.Status.Conditions, v1alpha1.ConditionPinned)
 	is := meta.FindStatusCondition(now.Status.Conditions, v1alpha1.ConditionPinned)

@@ -16,15 +16,15 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// requeueMissingSecret is the interval at which a Secret that a fork's release waits for is read, because
-// Secrets are not watched.
+// requeueMissingSecret is the interval at which the controller reads a Secret that a fork's release is
+// waiting for, because Secrets are not watched.
 const requeueMissingSecret = time.Minute
 
 // confined returns the Microservice from which releases for forks are built. Its template does not refer to
-// Secrets with a credential for the API server. The types of Secrets are read from the API server. A Secret
-// that cannot be read may contain a credential, so no release is built. A Secret that does not exist yet may
-// later contain a credential too. If the Secret is optional, the release is built without the Secret.
-// Otherwise, the release waits for the Secret, as its pods would.
+// Secrets that contain a credential for the API server. The types of Secrets are read from the API server. A
+// Secret that cannot be read may contain a credential, so no release is built. A Secret that does not exist
+// yet may later contain a credential too. If the Secret is optional, the release is built without the
+// Secret. Otherwise, the release waits for the Secret, as its pods would.
 func (r *Reconciler) confined(ctx context.Context, ms *v1alpha1.Microservice) (*v1alpha1.Microservice, error) {
 	credentials := map[string]bool{}
 	needed := resources.Secrets(&ms.Spec.Template.Spec)

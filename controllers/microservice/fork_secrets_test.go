@@ -17,9 +17,9 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestForksGetNoTokenOfAServiceAccount checks a template that refers to the Secret of a ServiceAccount: a
-// fork's release is created without this Secret. Other Secrets, and releases of the repository's own pull
-// requests, are not affected.
+// TestForksGetNoTokenOfAServiceAccount checks a template that refers to the token Secret of a
+// ServiceAccount: a fork's release is created without this Secret. Other Secrets, and releases of the
+// repository's own pull requests, are not affected.
 func TestForksGetNoTokenOfAServiceAccount(t *testing.T) {
 	t.Parallel()
 	volume := func(name, secret string) corev1.Volume {
@@ -58,9 +58,9 @@ func TestForksGetNoTokenOfAServiceAccount(t *testing.T) {
 	same(t, "Secrets of the fork's release", secrets("abc"), []string{"database"})
 }
 
-// TestForksWhereSecretsAreForbidden checks a namespace whose Secrets the manager may not read. No release of
-// a fork is created, because its template may refer to credentials; the missing permission is reported; and
-// other releases are created.
+// TestForksWhereSecretsAreForbidden checks a namespace whose Secrets the manager is not permitted to read.
+// No release of a fork is created, because its template may refer to credentials; the missing permission is
+// reported; and other releases are created.
 func TestForksWhereSecretsAreForbidden(t *testing.T) {
 	t.Parallel()
 	s := begin(t, func(ms *v1alpha1.Microservice) {
@@ -101,8 +101,8 @@ func TestForksWhereSecretsAreForbidden(t *testing.T) {
 	same(t, "releases", versions, []string{"1.1.0"})
 }
 
-// TestForksWaitForSecrets checks that a fork's release waits for a missing Secret that its pods require, and
-// is created without a missing optional Secret. Otherwise, its pods would use a Secret that is created later and
+// TestForksWaitForSecrets checks that a fork's release waits for a missing Secret that its pods require, and is
+// created without a missing optional Secret. Otherwise, its pods would use a Secret that was created later and
 // was never checked.
 func TestForksWaitForSecrets(t *testing.T) {
 	t.Parallel()

@@ -57,9 +57,9 @@ func (r *Reconciler) namespaceLabels(ctx context.Context, name string) (map[stri
 	return namespace.Labels, nil
 }
 
-// readable returns the error of a read, or nil if the cause of the error is that a user has no access to the
-// objects. Such objects, for example freezes, are omitted from the input of the plan. The status of the
-// Microservice shows whether the Microservice waits for a freeze.
+// readable returns the error from a read, or nil if the error occurs because a user has no access to the
+// objects. Such objects, for example freezes, are omitted from the plan's input. The status of the
+// Microservice shows whether the Microservice is waiting for a freeze to end.
 func (r *Reconciler) readable(err error) error {
 	if r.guest && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || meta.IsNoMatchError(err)) {
 		return nil

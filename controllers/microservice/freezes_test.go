@@ -18,7 +18,7 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// fair creates a Freeze that is in the namespace and ends after a duration.
+// fair creates a Freeze in the namespace that ends after the given duration.
 func (s *story) fair(d time.Duration, exceptions ...v1alpha1.FreezeException) *v1alpha1.Freeze {
 	s.Helper()
 	end := metav1.NewTime(s.clock.Now().Add(d))
@@ -172,8 +172,8 @@ func TestFactsWithoutTheRightToReadFreezes(t *testing.T) {
 	}
 }
 
-// TestFreezeEnqueues checks that only changes that may start or end a Microservice's wait enqueue the
-// Microservice.
+// TestFreezeEnqueues checks that only changes that may start or end a Microservice's wait for a
+// freeze enqueue the Microservice.
 func TestFreezeEnqueues(t *testing.T) {
 	t.Parallel()
 	s := begin(t)

@@ -76,7 +76,8 @@ func TestVersionHeldElsewhereStartsNoGroup(t *testing.T) {
 }
 
 // TestConcernsAPinnedTag checks that, if an ImagePolicy offers a version beyond its limits because this
-// Microservice pins the version, the version can start, even if the pin is written like the tag.
+// Microservice pins the version, the version can start, even if the pin is written in the form of the
+// tag.
 func TestConcernsAPinnedTag(t *testing.T) {
 	t.Parallel()
 	offer := &v1alpha1.OfferedRelease{Group: "1-0-x", SemVer: v1alpha1.SemVer{Name: "1.0.x", Version: "1.0.0"}}

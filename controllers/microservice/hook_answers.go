@@ -99,9 +99,9 @@ func awaitsJobs(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice) bo
 	})
 }
 
-// gateJobs reports whether any Job of a gate has not ended. Such a Job may run after its rollout has ended. A Job
-// without a hook in the status counts as a Job of a gate, because a user may have renamed or removed its
-// hook.
+// gateJobs reports whether any Job of a gate has not ended. Such a Job may still be running after its rollout has
+// ended. A Job without a hook in the status counts as a Job of a gate, because a user may have renamed or removed
+// its hook.
 func gateJobs(s *v1alpha1.VersionedMicroserviceStatus) bool {
 	others := int32(0)
 	for _, h := range s.Hooks {
@@ -161,8 +161,8 @@ func groupRunning(ms *v1alpha1.Microservice, release string) *v1alpha1.ReleaseGr
 	return nil
 }
 
-// readGate combines the answers of the hooks at the gate where a rollout waits. The gate is open if all
-// hooks approve. Answers that belong to another wait at a gate do not count.
+// readGate combines the answers of the hooks at the gate where a rollout is waiting. The gate is open
+// if all hooks approve. Answers that belong to another wait at a gate do not count.
 func readGate(canary *v1alpha1.CanaryStrategy, group *v1alpha1.ReleaseGroup, answers []v1alpha1.HookStatus) release.GateFact {
 	run, preview := group.Rollout, group.Level == v1alpha1.LevelPreview
 	fact := release.GateFact{

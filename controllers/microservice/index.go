@@ -54,8 +54,8 @@ var indexes = []index.Index{
 	}},
 }
 
-// uncached returns a client that lists by an index without a cache. The API server filters by namespace,
-// labels, and its own fields, and the client filters by the index.
+// uncached returns a client that uses an index to list objects without a cache. The API server filters
+// by namespace, labels, and its own fields, and the client filters by the index.
 func uncached(c client.WithWatch) client.WithWatch {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
@@ -136,7 +136,7 @@ func decidedOrFailed(before, now client.Object) bool {
 	return !equality.Semantic.DeepEqual(old.Spec.Decision, release.Spec.Decision) || !failed(old) && failed(release)
 }
 
-// forPeers enqueues the Microservices that may wait for a changed Microservice.
+// forPeers enqueues the Microservices that may be waiting for a changed Microservice.
 func (r *Reconciler) forPeers(ctx context.Context, o client.Object) []reconcile.Request {
 	peers, err := r.peers(ctx, o.(*v1alpha1.Microservice))
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestDecisionsAndFailuresAreUrgent checks that user decisions, and results that can roll a release back,
-// have priority over all other changes.
+// TestDecisionsAndFailuresAreUrgent checks that user decisions, and results that can cause a rollback of
+// a release, have priority over all other changes.
 func TestDecisionsAndFailuresAreUrgent(t *testing.T) {
 	plain := func(edit func(*v1alpha1.VersionedMicroservice)) *v1alpha1.VersionedMicroservice {
 		v := &v1alpha1.VersionedMicroservice{}

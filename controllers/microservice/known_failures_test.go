@@ -17,9 +17,9 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestConflictAtEachWrite tests row 38 of the known failures: either a user changes each object just before
-// it is written, so that the API server answers with a conflict, or the API server fails. Nothing is lost,
-// and the result is the same.
+// TestConflictAtEachWrite tests row 38 of the known failures: just before each object is written, either a
+// user changes the object, so that the API server responds with a conflict, or the API server fails.
+// Nothing is lost, and the result is the same.
 func TestConflictAtEachWrite(t *testing.T) {
 	t.Parallel()
 	for _, every := range []int{3, 5} { // a reconcile has two writes, and each of them fails in turn

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	os.Exit(apiserver.Run(m, apiserver.Options{}, &env))
 }
 
-// errCrash is the error of a write at which the manager stops.
+// errCrash is the error from a write at which the manager stops.
 var errCrash = errors.New("the manager crashed")
 
 // story is a test namespace with the Microservice shop and simulated dependencies: pods are available
@@ -51,7 +51,7 @@ type story struct {
 	reconciler *Reconciler
 	// broken contains the versions that never become available.
 	broken map[string]bool
-	// before is called before each write of the reconciler. If it returns an error, the write fails with this error.
+	// before is called before each write by the reconciler. If it returns an error, the write fails with this error.
 	before func(what string) error
 	// after is called after each write. If it returns an error, the error replaces the API server's answer.
 	after func(what string) error
@@ -132,7 +132,7 @@ func begin(t testing.TB, edit ...func(*v1alpha1.Microservice)) *story {
 	return s
 }
 
-// restart creates the reconciler again, like a restart of the manager.
+// restart recreates the reconciler, as a restart of the manager does.
 func (s *story) restart() { s.reconciler = s.make(s.client, s.client) }
 
 func (s *story) make(c client.Client, live client.Reader) *Reconciler {

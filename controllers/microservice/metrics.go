@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// metrics are the metrics of releases. No label identifies an object:
+// metrics are the metrics of releases. No label identifies an object. The metrics are:
 //
 //	heighliner_release_events_total{reason}
 //	    events of releases, by reason: Started, Step,
@@ -29,7 +29,7 @@ func newMetrics(registerer prometheus.Registerer, cache client.Reader) (*metrics
 	m := &metrics{
 		events: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "heighliner_release_events_total",
-			Help: "Number of events of releases, by reason.",
+			Help: "Number of release events, by reason.",
 		}, []string{"reason"}),
 		promotion: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "heighliner_release_promotion_seconds",

@@ -22,7 +22,7 @@ import (
 	versions "github.com/heighliner/heighliner/internal/version"
 )
 
-// observed is one Microservice with the input of its plan.
+// observed is one Microservice together with the input to its plan.
 type observed struct {
 	ms     *v1alpha1.Microservice
 	policy *v1alpha1.ImagePolicy
@@ -48,7 +48,7 @@ type observed struct {
 	// new release starts.
 	problem *status.Error
 	// sourceFresh is true if the ImagePolicy's specification changed less than sourceSilence ago, and no
-	// scan with the new specification is complete yet.
+	// scan with the new specification has completed yet.
 	sourceFresh bool
 	// policies are the NetworkPolicies that route to the Microservice.
 	policies []v1alpha1.NetworkPolicy
@@ -105,12 +105,12 @@ func (r *Reconciler) observe(ctx context.Context, ms *v1alpha1.Microservice) (*o
 // fieldMicroservice is the field by which the API server selects the releases of a Microservice.
 const fieldMicroservice = "spec.microserviceName"
 
-// Facts returns the input of a Microservice's plan at the given time, read by a client without a cache. ms
+// Facts returns the input for a Microservice's plan at the given time, read by a client without a cache. ms
 // may differ from the stored object, so that a change can be planned before it is written. Facts requires
-// permission to get and list the kinds of hlnr.io and, if they are part of releases, ConfigMaps and Secrets.
-// Freezes that the client is not permitted to read are omitted. problem is the reason why no new release would
-// start: an error in the specification or in a referenced object. Facts assumes that the manager has the
-// default minimum drain delay, 5s.
+// permission to get and list objects of the hlnr.io kinds and, if they are part of releases, ConfigMaps and
+// Secrets. Freezes that the client is not permitted to read are omitted. problem is the reason why no new
+// release would start: an error in the specification or in a referenced object. Facts assumes that the manager
+// has the default minimum drain delay, 5s.
 func Facts(ctx context.Context, c client.WithWatch, ms *v1alpha1.Microservice, now time.Time) (facts release.Observed, problem, err error) {
 	ms = ms.DeepCopy()
 	convertStatus(&ms.Status)
@@ -138,8 +138,8 @@ func (r *Reconciler) observeObjects(ctx context.Context, o *observed) error {
 	var list v1alpha1.VersionedMicroserviceList
 	var err error
 	if o.facts.State.Sequence == 0 {
-		// The rollout state is new, or was lost and is rebuilt from the existing objects. With an outdated
-		// cache, releases would be missing permanently.
+		// The rollout state is new, or was lost and is rebuilt from the existing objects. If this list
+		// came from an outdated cache, releases would be missing permanently.
 		err = r.live.List(ctx, &list, client.InNamespace(o.ms.Namespace), client.MatchingFields{fieldMicroservice: o.ms.Name})
 	} else {
 		err = r.List(ctx, &list, client.InNamespace(o.ms.Namespace), client.MatchingFields{indexReleases: o.ms.Name}, client.UnsafeDisableDeepCopy)

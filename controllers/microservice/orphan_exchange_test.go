@@ -33,8 +33,8 @@ func TestOrphanInAnExchange(t *testing.T) {
 		}
 		return false
 	})
-	// The VersionedMicroservice controller reports that 1.1.0 waits only for the pods of 1.0.0, and the
-	// Microservice stops these pods.
+	// The VersionedMicroservice controller reports that 1.1.0 is waiting only for the pods of 1.0.0,
+	// and the Microservice stops these pods.
 	next := s.release("1.1.0")
 	next.Status.Failure, next.Status.ObservedGeneration = v1alpha1.FailureOtherReleaseRunning, next.Generation
 	if err := env.Client.Status().Update(t.Context(), next); err != nil {

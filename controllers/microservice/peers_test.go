@@ -63,7 +63,7 @@ func TestTogether(t *testing.T) {
 }
 
 // TestForPeers checks that changes to a Microservice's rollout state, and its deletion, enqueue the
-// Microservices that wait for it.
+// Microservices that are waiting for it.
 func TestForPeers(t *testing.T) {
 	t.Parallel()
 	s := begin(t, steps(v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10}}, Together: &v1alpha1.TogetherStrategy{Name: "checkout"}}))

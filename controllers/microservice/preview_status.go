@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// Reasons for condition PreviewsReady. The first reason that applies is reported.
+// Reasons for the PreviewsReady condition. The first reason that applies is reported.
 const (
 	reasonPreviewsFailed   = "PreviewsFailed"
 	reasonPreviewsStarting = "PreviewsStarting"
@@ -40,14 +40,14 @@ func ofPullRequests(p *v1alpha1.ImagePolicy) bool {
 
 // previewCount counts a Microservice's previews by state.
 type previewCount struct {
-	// groups is the number of previews in all phases, live the number of previews with a slot, and available
-	// the number of previews that serve.
+	// groups is the number of previews in all phases, live is the number of previews with a slot, and
+	// available is the number of previews that serve.
 	groups, live, available int
-	// starting is the number of previews that are starting, and turn the number of previews that wait until
-	// fewer previews are starting.
+	// starting is the number of previews that are starting, and turn is the number of previews that
+	// are waiting until fewer previews are starting.
 	starting, turn int
-	// slotless is the number of previews without a slot, old the number of previews that expired because of
-	// their age, and idle the number of previews without a version to start.
+	// slotless is the number of previews without a slot, old is the number of previews that expired because
+	// of their age, and idle is the number of previews without a version to start.
 	slotless, old, idle int
 	// failed describes the failed previews, for example "#12 (CrashLoopBackOff)". The previous
 	// releases of these previews continue to serve.
@@ -96,7 +96,8 @@ func (p *previewCount) count(w *pass, g *v1alpha1.ReleaseGroup) {
 	}
 }
 
-// setPreviews sets condition PreviewsReady from the number of available previews. Ready does not depend on previews.
+// setPreviews sets the PreviewsReady condition from the number of available previews. Ready does not depend on
+// previews.
 func setPreviews(w *pass) {
 	ms, p := w.ms, countPreviews(w)
 	if p.groups == 0 {

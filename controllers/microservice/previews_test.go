@@ -13,7 +13,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// pull returns the offer for an open pull request from the branch feature, with an image of its head commit.
+// pull returns the offer for an open pull request from the branch "feature", with an image of its head
+// commit.
 func (s *story) pull(number int, sha string) v1alpha1.OfferedRelease {
 	return v1alpha1.OfferedRelease{
 		SemVer: v1alpha1.SemVer{Name: "feature", Version: sha}, Group: fmt.Sprintf("feature-%d", number), Level: v1alpha1.LevelPreview,
@@ -145,7 +146,7 @@ func TestPreviewsWithoutSlot(t *testing.T) {
 	same(t, "pushed", s.rolloutState(), lines("feature-2 Expired target MaxAge", "feature-1 Live target Latest", "  ccccccc active 100% First, 2 replicas"))
 }
 
-// TestReleasesAndPreviewsSideBySide tests a preview that fails next to a release.
+// TestReleasesAndPreviewsSideBySide tests a preview that fails while a release is active.
 func TestReleasesAndPreviewsSideBySide(t *testing.T) {
 	t.Parallel()
 	s := begin(t)

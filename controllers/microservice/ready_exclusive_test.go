@@ -9,7 +9,7 @@ import (
 
 // TestReadyBeforeTheExchange checks that an exclusive group serves until its active release's pods are stopped,
 // for example while the successor's Deployment is rejected. The pods are stopped only when the successor
-// reports that it waits only for these pods (rule 47).
+// reports that it is waiting only for these pods (rule 47).
 func TestReadyBeforeTheExchange(t *testing.T) {
 	t.Parallel()
 	ms := &v1alpha1.Microservice{}
@@ -26,9 +26,9 @@ func TestReadyBeforeTheExchange(t *testing.T) {
 	}
 }
 
-// TestReadyAfterTheExchange checks the message for a release whose own pods are ready after the pods of the
-// active release were stopped. The message contains the reason why the release waits before its first
-// traffic.
+// TestReadyAfterTheExchange checks the message for a release whose own pods became ready after the pods of
+// the active release were stopped. The message contains the reason why the release is waiting before it
+// gets its first traffic.
 func TestReadyAfterTheExchange(t *testing.T) {
 	t.Parallel()
 	ms := &v1alpha1.Microservice{}

@@ -16,8 +16,8 @@ import (
 )
 
 // TestResizeWaitsForTheCache checks that a release that was read before its last resize is not written again. The
-// resize fails with a conflict, as if the API server had rejected the write, so the plan is dropped. The current
-// release is written.
+// resize fails with a conflict, as if the API server had rejected the write, so the plan is dropped. A resize of
+// the current release is written.
 func TestResizeWaitsForTheCache(t *testing.T) {
 	t.Parallel()
 	scheme := runtime.NewScheme()

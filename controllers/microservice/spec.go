@@ -13,13 +13,15 @@ import (
 	"github.com/heighliner/heighliner/internal/window"
 )
 
-// reasonTimeZoneUnknown is the reason for step windows with an unknown time zone.
+// reasonTimeZoneUnknown is the condition reason for step windows with an unknown time zone.
 const reasonTimeZoneUnknown = "TimeZoneUnknown"
 
-// reasonAnalysisInvalid is the reason for expressions of web metrics that are not valid CEL.
+// reasonAnalysisInvalid is the condition reason for expressions of web metrics that are not valid
+// CEL.
 const reasonAnalysisInvalid = "AnalysisInvalid"
 
-// reasonAnalysisTemplateNotFound is the reason for a template that does not exist, or that the namespace may not use.
+// reasonAnalysisTemplateNotFound is the condition reason for a template that does not exist, or that the namespace is
+// not allowed to use.
 const reasonAnalysisTemplateNotFound = "AnalysisTemplateNotFound"
 
 // readSpec converts a specification for the planner, with all defaults and the current state of

@@ -83,7 +83,7 @@ func TestEarlierStatusIsRead(t *testing.T) {
 }
 
 // TestRolloutStateFitsItsSchema checks that edited labels do not produce values that the status schema
-// rejects. The API server would reject the whole rollout state, and with it each abort.
+// rejects. Otherwise, the API server would reject the whole rollout state, and with it each abort.
 func TestRolloutStateFitsItsSchema(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ level, number, want string }{

@@ -18,7 +18,7 @@ import (
 )
 
 // report writes the rollout state, the conditions, and the summary in a single write, and then records the
-// events. refused is the error of a release that could not be created.
+// events. refused is the error for a release that could not be created.
 func (r *Reconciler) report(ctx context.Context, w *pass, refused *status.Error) error {
 	before := w.ms.DeepCopy()
 	if w.plan.Changed {
@@ -53,9 +53,9 @@ func (r *Reconciler) report(ctx context.Context, w *pass, refused *status.Error)
 // silence is how long the first status of a new Microservice may be delayed while no decision is made.
 const silence = 10 * time.Second
 
-// silent returns the time for which the status need not be written, or 0. The status need not be written
-// while a Microservice is new and has no problem, and while no decision is made because its ImagePolicy is
-// being scanned.
+// silent returns how long the status need not be written, or 0. The status need not be written while a
+// Microservice is new and has no problem, and no decision is made because its ImagePolicy is being
+// scanned.
 func silent(w *pass, problem *status.Error, now time.Time) time.Duration {
 	if problem != nil || w.plan.Changed || len(w.facts.State.Groups) > 0 || w.facts.State.Sequence > 0 || w.adopting ||
 		meta.IsStatusConditionTrue(w.ms.Status.Conditions, v1alpha1.ConditionReady) || meta.IsStatusConditionTrue(w.ms.Status.Conditions, v1alpha1.ConditionStalled) {
@@ -68,12 +68,12 @@ func silent(w *pass, problem *status.Error, now time.Time) time.Duration {
 	return max(0, left)
 }
 
-// sourceSilence is how long an ImagePolicy's scan with its current specification may take before condition
-// Ready shows that the scan is not complete.
+// sourceSilence is how long an ImagePolicy's scan with its current specification may take before the Ready
+// condition shows that the scan is not complete.
 const sourceSilence = 30 * time.Second
 
 // noteSource records whether the ImagePolicy's specification has just changed. If a Microservice is not
-// Ready, its condition Ready shows the missing scan immediately.
+// Ready, its Ready condition shows the missing scan immediately.
 func (r *Reconciler) noteSource(w *pass) {
 	if !w.facts.SourceStale || w.problem != nil || !meta.IsStatusConditionTrue(w.ms.Status.Conditions, v1alpha1.ConditionReady) {
 		r.stale.Delete(client.ObjectKeyFromObject(w.ms))
@@ -115,8 +115,8 @@ const reasonStateRefused = "StateRefused"
 // afterStateRefused is the time until a rejected rollout state is written again.
 const afterStateRefused = time.Minute
 
-// reportStateRefused reports in condition Ready that the API server rejects the rollout state. Until the
-// API server accepts the rollout state, no release is deleted and no traffic moves. Except for the condition, the
+// reportStateRefused reports in the Ready condition that the API server rejects the rollout state. Until the API
+// server accepts the rollout state, no release is deleted and no traffic moves. Except for the condition, the
 // status does not change. The returned error contains the time of the next attempt. Other write errors are
 // returned unchanged.
 func (r *Reconciler) reportStateRefused(ctx context.Context, w *pass, before *v1alpha1.Microservice, err error) error {

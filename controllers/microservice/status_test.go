@@ -53,7 +53,7 @@ func live(name string, rows ...string) v1alpha1.ReleaseGroup {
 	return g
 }
 
-// waiting blocks the rollout of a group, because of a problem outside the release.
+// waiting blocks the rollout of a group because of a problem outside the release.
 func waiting(g v1alpha1.ReleaseGroup, cause string) v1alpha1.ReleaseGroup {
 	g.Rollout.WaitsFor = cause
 	return g
@@ -327,9 +327,9 @@ func TestMetrics(t *testing.T) {
 	same(t, "metrics", got, map[string]bool{"heighliner_release_events_total": true, "heighliner_release_promotion_seconds": true, "heighliner_releases": true})
 }
 
-// TestEventsOfSteps checks how many events steps cause. In addition, Eventf fails the test if two events
-// have the same key: the second event would be combined with the first, lose its note, and be written again
-// minutes later.
+// TestEventsOfSteps checks how many events steps cause. Eventf also fails the test if two events have the
+// same key: the second event would be combined with the first, lose its note, and be written again minutes
+// later.
 func TestEventsOfSteps(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

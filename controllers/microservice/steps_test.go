@@ -38,7 +38,7 @@ func (s *story) outcome(version string, write func(*v1alpha1.VersionedMicroservi
 	s.report(c, before)
 }
 
-// answer sets the answers of all hooks of the gate at which the rollout waits.
+// answer sets the answers of all hooks of the gate at which the rollout is waiting.
 func (s *story) answer(version string, phase v1alpha1.HookPhase) {
 	s.Helper()
 	s.outcome(version, func(st *v1alpha1.VersionedMicroserviceStatus, run *v1alpha1.Rollout) {
@@ -65,7 +65,7 @@ func (s *story) verdict(version string, phase v1alpha1.AnalysisPhase, message st
 }
 
 // rest reconciles and simulates the other controllers until nothing changes, without advancing the clock to
-// the next requeue time. Use rest for rollouts that wait for an answer.
+// the next requeue time. Use rest for rollouts that are waiting for an answer.
 func (s *story) rest() {
 	s.Helper()
 	for range 20 {
@@ -203,7 +203,7 @@ func TestVerdicts(t *testing.T) {
 }
 
 // TestMatchesCopiesScaleAndWindows checks that a canary with scale MatchWeight grows with its weight, gets
-// matching requests without a weight, and waits while its window is closed.
+// matching requests while its weight is 0, and waits while its window is closed.
 func TestMatchesCopiesScaleAndWindows(t *testing.T) {
 	t.Parallel()
 	s := begin(t, steps(v1alpha1.CanaryStrategy{

@@ -438,8 +438,8 @@ func TestConcurrentRolloutStateWrite(t *testing.T) {
 	}
 }
 
-// TestOwnLastWrite checks that a reconcile of a rollout state that is older than this process's last write
-// does nothing, and that a reconcile of a rollout state that a user reset continues.
+// TestOwnLastWrite checks that a reconcile does nothing if the rollout state that it reads is older than
+// this process's last write, and that it continues if a user reset the rollout state.
 func TestOwnLastWrite(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -469,7 +469,8 @@ func TestOwnLastWrite(t *testing.T) {
 	))
 }
 
-// frozen is the client of an old leader: it reads an earlier state, but writes to the current state.
+// frozen is the client of a previous leader: it reads an earlier state, but writes to the current
+// state.
 type frozen struct {
 	client.Client
 	ms      *v1alpha1.Microservice
@@ -519,8 +520,8 @@ func (f *frozen) List(_ context.Context, list client.ObjectList, _ ...client.Lis
 	return nil
 }
 
-// TestOldLeader checks that an old leader that lost its Lease and continues from an earlier state neither
-// scales down nor deletes serving releases, and that the result is the same.
+// TestOldLeader checks that a previous leader that lost its Lease and continues from an earlier state
+// neither scales down nor deletes serving releases, and that the result is the same.
 func TestOldLeader(t *testing.T) {
 	t.Parallel()
 	for _, ago := range []int{1, 2, 4, 8} {
@@ -566,8 +567,8 @@ func (s *story) serving() map[string]int32 {
 	return serving
 }
 
-// TestCrashes checks that the result is the same if the manager stops at each write, either before the write or
-// after the write, so that the answer is lost. Each subtest stops at every fifth write.
+// TestCrashes checks that the result is the same if the manager stops at each write, either before the write,
+// or after the write but before the answer arrives. Each subtest stops at every fifth write.
 func TestCrashes(t *testing.T) {
 	t.Parallel()
 	const stories = 5

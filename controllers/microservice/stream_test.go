@@ -55,7 +55,7 @@ func TestNewestDomainsMoveToANewerGroup(t *testing.T) {
 	same(t, "ready "+ready, strings.HasPrefix(ready, "True "), true)
 	same(t, "the other group", s.ms().Status.ReleaseGroups[1].Rollout == nil, true)
 
-	// Another group waits for this group.
+	// Another group is waiting for this group.
 	s.offerMajors("1.0.0", "2.0.0", "2.0.1", "3.0.0")
 	s.play(func() bool {
 		return strings.HasPrefix(condition(s.ms(), v1alpha1.ConditionProgressing), "True Group: ")
@@ -82,5 +82,5 @@ func TestNewestDomainsMoveToANewerGroup(t *testing.T) {
 	})
 }
 
-// plain matches the names of objects, which are removed from texts.
+// plain matches the object names that are removed from text.
 var plain = regexp.MustCompile(` \(shop-[0-9a-f-]+\)`)

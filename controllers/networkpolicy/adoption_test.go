@@ -252,8 +252,8 @@ func TestServerRefusesToAdopt(t *testing.T) {
 	}
 }
 
-// TestServerAdoptsUnderTheSameLabels checks that pods of the first release that have the labels in
-// the Service's selector do not count as pods of the previous Deployment.
+// TestServerAdoptsUnderTheSameLabels checks that pods of the first release do not count as pods of
+// the previous Deployment, even if they have the labels in the Service's selector.
 func TestServerAdoptsUnderTheSameLabels(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

@@ -53,7 +53,7 @@ type writing struct {
 	observed *traffic.Observed
 	decision *traffic.Decision
 	applied  traffic.Applied
-	// failed contains the errors of writes that may succeed on a retry.
+	// failed contains the errors from writes that may succeed on a retry.
 	failed []error
 }
 
@@ -108,7 +108,7 @@ func (w *writing) services(ctx context.Context) {
 	}
 }
 
-// routes writes the routes. If a route cannot be written as decided, it writes only the weights of
+// routes writes the routes. If a route cannot be written as planned, it writes only the weights of
 // the live route.
 func (w *writing) routes(ctx context.Context) error {
 	f, out := w.observed, w.decision
@@ -303,8 +303,8 @@ func (r *Reconciler) earliest(f *traffic.Observed, out *traffic.Decision, w traf
 	return requeueAfter
 }
 
-// revertedError returns an error that reports that another client reverts a route. The error contains
-// the name of that client if the API server reports the name.
+// revertedError returns the error for a route that another client reverts. The error contains the
+// name of that client if the API server reports the name.
 func revertedError(read *unstructured.Unstructured, after time.Duration) *status.Error {
 	who, at := "another user", metav1.Time{}
 	for _, m := range read.GetManagedFields() {

@@ -293,7 +293,7 @@ func (s fleetStatus) Patch(ctx context.Context, o client.Object, _ client.Patch,
 }
 
 // BenchmarkStep measures a canary step of one Microservice among many, from the change to the
-// rollout state until the policy has confirmed it. It counts the reconciles, the reads of the
+// rollout state until the policy has confirmed it. It counts the reconciles, the reads from the
 // cache, the objects that these reads examine, and the writes. None of these numbers grows with the
 // number of policies and domains.
 func BenchmarkStep(b *testing.B) {

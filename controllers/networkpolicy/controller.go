@@ -103,7 +103,8 @@ type Options struct {
 }
 
 // SetupWithManager registers the controller. If the API server does not serve a provider's kind
-// yet, policies that need the kind report this, and the check is repeated every minute.
+// yet, policies that need the kind report that it is missing, and the check is repeated every
+// minute.
 func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	if err := index.Add(context.Background(), mgr, indexes...); err != nil {
 		return fmt.Errorf("index objects of routes: %w", err)

@@ -305,7 +305,7 @@ func TestServerLateWriteOfAnOldLeader(t *testing.T) {
 	}
 }
 
-// allKnown returns kinds in which all kinds of the server are discovered.
+// allKnown returns a kinds value in which all kinds of the server have been discovered.
 func allKnown() *kinds {
 	k := &kinds{
 		now:    time.Now,

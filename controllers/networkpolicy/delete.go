@@ -27,10 +27,10 @@ const (
 	// even if the deletionPolicy is not fully applied by then.
 	deletionDeadline = 10 * time.Minute
 	// orphanDeadline is the maximum time for which a deletion with Orphan waits for the remaining
-	// routes to route only to active releases. It is shorter than the time for which
-	// hack/uninstall.sh waits for finalizers.
+	// routes to route only to active releases. It is shorter than the time for which hack/uninstall.sh
+	// waits for finalizers.
 	orphanDeadline = time.Minute
-	// restoreDrain is the time for gateways and kube-proxies to observe that a Service was
+	// restoreDrain is the time that gateways and kube-proxies have to observe that a Service was
 	// restored, before the pods of the releases may be deleted.
 	restoreDrain = 5 * time.Second
 	// podInterval is the time after which to check pods again, because the controller does not
@@ -87,9 +87,9 @@ func (r *Reconciler) finalize(ctx context.Context, policy *v1alpha1.NetworkPolic
 	return status.Again(ctx, err)
 }
 
-// reconcileDelete applies the deletionPolicy. It returns the time to wait before the next check, even with an error; 0
-// without an error means that the deletionPolicy has been applied. After the deadline, it restores only user-managed routes,
-// which would otherwise have no backend.
+// reconcileDelete applies the deletionPolicy. It returns the time to wait before the next check, even if it also returns an
+// error; 0 and a nil error mean that the deletionPolicy has been applied. After the deadline, it restores only user-managed
+// routes, which would otherwise have no backend.
 func (r *Reconciler) reconcileDelete(ctx context.Context, f *traffic.Observed, late bool) (time.Duration, error) {
 	switch {
 	case late:
@@ -231,7 +231,7 @@ func (r *Reconciler) drainLeft(f *traffic.Observed) time.Duration {
 
 // enough returns the number of previously selected pods that must be ready before the adopted
 // Service selects them again. This is the number of ready endpoints that the Service has now, but at
-// least 1. After half of deletionDeadline, it is 1.
+// least 1. After half of deletionDeadline has passed, it is 1.
 func (r *Reconciler) enough(f *traffic.Observed) int {
 	began := f.Policy.DeletionTimestamp
 	if began == nil && f.Microservice != nil {
@@ -270,9 +270,9 @@ func restoresService(f *traffic.Observed) bool {
 }
 
 // restoreUserRoutes restores all user-managed routes as the deletionPolicy requires, and returns
-// the time to wait before the next check. With Restore, it waits for a ready endpoint of the
-// previous backends, and then until the parents have accepted the route. If forced is set, it waits
-// for neither.
+// the time to wait before the next check. If the deletionPolicy is Restore, it waits for a ready
+// endpoint of the previous backends, and then until the parents have accepted the route. If forced
+// is set, it waits for neither.
 func (r *Reconciler) restoreUserRoutes(ctx context.Context, f *traffic.Observed, forced bool) (time.Duration, error) {
 	var wait time.Duration
 	key := client.ObjectKeyFromObject(f.Policy)

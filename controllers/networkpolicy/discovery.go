@@ -34,9 +34,10 @@ func AddToScheme(s *runtime.Scheme) error {
 	return errors.Join(gatewayv1.Install(s), gatewayv1alpha2.Install(s), networkingv1.AddToScheme(s), gatewayapi.AddToScheme(s), apisix.AddToScheme(s), certmanager.AddToScheme(s))
 }
 
-// NewCache returns the cache of cache.New. For kinds that providers write, the cache contains only
+// NewCache returns a cache from cache.New. For kinds that providers write, the cache contains only
 // objects with the label v1alpha1.LabelPolicy. This applies to the kinds that the API server serves
-// now. Kinds that are installed later are cached without this restriction until the next start.
+// when NewCache is called. Kinds that are installed later are cached without this restriction until
+// the next start.
 func NewCache(config *rest.Config, opts cache.Options) (cache.Cache, error) {
 	ours, err := labels.NewRequirement(v1alpha1.LabelPolicy, selection.Exists, nil)
 	if err != nil {
@@ -112,8 +113,8 @@ type kinds struct {
 	now    func() time.Time
 	// every is the time after which a policy that needs a missing kind is reconciled again.
 	every time.Duration
-	// watch starts the watch of a kind. written reports whether the controller writes the kind or
-	// only reads it. If watch fails, the kind is not watched.
+	// watch starts a watch for a kind. written reports whether the controller writes the kind or only
+	// reads it. If watch fails, the kind is not watched.
 	watch func(gvk schema.GroupVersionKind, written bool) error
 	// channel reports whether the definition of a kind is experimental.
 	channel func(gvk schema.GroupVersionKind) (bool, error)
@@ -210,7 +211,7 @@ func (k *kinds) problem(rests []providers.Kind) *providers.Problem {
 	return nil
 }
 
-// reasonMissing returns the reason for a missing kind of a group.
+// reasonMissing returns the reason that reports a missing kind of an API group.
 func reasonMissing(group string) string {
 	if group == gatewayv1.GroupName {
 		return providers.ReasonAPIMissing
@@ -218,7 +219,7 @@ func reasonMissing(group string) string {
 	return providers.ReasonProviderAPIMissing
 }
 
-// lacks reports whether one of the kinds is not known yet.
+// lacks reports whether at least one of the kinds is not known yet.
 func (k *kinds) lacks(needed []providers.Kind) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -233,8 +234,8 @@ func (k *kinds) knows(name string) bool {
 	return ok
 }
 
-// lose removes a kind by its Go type, such as "*v1.HTTPRoute", after it stops the watch of the kind. It returns an
-// object of the kind, or nil if the kind is not known. The next reconcile that needs the kind checks it again.
+// lose removes a kind by its Go type, such as "*v1.HTTPRoute", after stopping the watch for the kind. It returns
+// an object of the kind, or nil if the kind is not known. The next reconcile that needs the kind checks it again.
 func (k *kinds) lose(scheme *runtime.Scheme, goType string, stop func(client.Object)) client.Object {
 	k.mu.Lock()
 	defer k.mu.Unlock()

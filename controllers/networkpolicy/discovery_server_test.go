@@ -240,7 +240,7 @@ func TestServerKindThatCannotBeListed(t *testing.T) {
 	takesAway(a, namespace)
 }
 
-// takesAway deletes the definition of HTTPRoutes and creates it again. It checks that the kind is
+// takesAway deletes the definition of HTTPRoutes and recreates it. It checks that the kind is
 // reported as missing, and that the route is created again when the kind is served again.
 func takesAway(a *alone, namespace string) {
 	t, ctx := a.t, a.t.Context()

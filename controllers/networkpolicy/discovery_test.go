@@ -51,8 +51,8 @@ func TestScheme(t *testing.T) {
 	}
 }
 
-// watched returns kinds of an API server that serves the kinds in the mapper, and the list of
-// started watches.
+// watched returns a kinds value for an API server that serves the kinds in the mapper, and the list
+// of watches that were started.
 func watched(mapper meta.RESTMapper, every time.Duration) (*kinds, *[]string) {
 	started := &[]string{}
 	return &kinds{
@@ -145,8 +145,8 @@ func TestAWatchThatFailsIsStartedAgain(t *testing.T) {
 	}
 }
 
-// TestDiscoveryDoesNotBlockReconciles checks that, while one reconcile waits for the discovery of a kind,
-// other reconciles continue without the kind.
+// TestDiscoveryDoesNotBlockReconciles checks that, while one reconcile is waiting for the discovery of a
+// kind, other reconciles continue without the kind.
 func TestDiscoveryDoesNotBlockReconciles(t *testing.T) {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	mapper.Add(gatewayGVK("v1", "Gateway"), meta.RESTScopeNamespace)

@@ -24,7 +24,7 @@ type domainList struct {
 	// cache contains only the list. It is separate from the manager's cache, which might lack the
 	// manager's namespace or the content of ConfigMaps.
 	cache cache.Cache
-	// age is how long the labels of a namespace remain valid after they are read, because they are
+	// age is how long the labels of a namespace remain valid after they are read, because labels are
 	// not watched.
 	age time.Duration
 

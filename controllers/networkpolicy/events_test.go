@@ -19,7 +19,8 @@ func (r *recordedEvents) Eventf(_, _ runtime.Object, kind, reason, _, note strin
 	*r = append(*r, kind+" "+reason+" "+fmt.Sprintf(note, args...))
 }
 
-// TestEventOfAFailedWrite checks that a write that fails is recorded as an event although it is retried, and that a wait for a gateway is not.
+// TestEventOfAFailedWrite checks that a failed write is recorded as an event although it is retried, and that waiting for a gateway is not
+// recorded as an event.
 func TestEventOfAFailedWrite(t *testing.T) {
 	t.Parallel()
 	programmed := func(reason string) v1alpha1.NetworkPolicyStatus {

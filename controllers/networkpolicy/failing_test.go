@@ -161,7 +161,7 @@ func TestFailedReconcileKeepsTheRequeueTime(t *testing.T) {
 	want(t, "time until the next reconcile", result.RequeueAfter, pollInterval)
 }
 
-// refusing is a Writer that rejects Ingresses, like a webhook that finds their host and path in
+// refusing is a Writer that rejects Ingresses, like a webhook that finds the same host and path in
 // another Ingress.
 type refusing struct{ applied []string }
 

@@ -65,7 +65,7 @@ func (r *Reconciler) byMicroservice(ctx context.Context, m client.Object) []reco
 	return r.requests(ctx, client.InNamespace(m.GetNamespace()), client.MatchingFields{index.NetworkPoliciesByMicroservice.Field: m.GetName()})
 }
 
-// rolledBack reports whether a canary failed or was aborted, or a release is active again.
+// rolledBack reports whether a canary failed or was aborted, or whether a release is active again.
 func rolledBack(before, now client.Object) bool {
 	was := map[string]v1alpha1.Release{}
 	for _, g := range before.(*v1alpha1.Microservice).Status.ReleaseGroups {
@@ -93,8 +93,8 @@ func (r *Reconciler) byReferent(kind string) handler.MapFunc {
 	}
 }
 
-// held returns the hosts that a policy renders, and the keys that represent its listeners and its
-// user-managed route in the index of hosts.
+// held returns the hosts that a policy renders, and the keys that represent the policy's listeners
+// and its user-managed route in the index of hosts.
 func held(p *v1alpha1.NetworkPolicy) []string {
 	var out []string
 	for _, d := range p.Status.Domains {
@@ -125,7 +125,7 @@ func (r *Reconciler) byHosts(ctx context.Context, o client.Object) []reconcile.R
 	return out
 }
 
-// byLabel enqueues the policy in the label of a Service or EndpointSlice.
+// byLabel enqueues the policy that the label of a Service or EndpointSlice names.
 func (r *Reconciler) byLabel(_ context.Context, o client.Object) []reconcile.Request {
 	name := o.GetLabels()[v1alpha1.LabelPolicy]
 	if name == "" {

@@ -43,14 +43,15 @@ func (w *writeTimes) last(key client.ObjectKey) time.Time {
 	return w.at[key]
 }
 
-// conflictTimes records, by policy, the time since which all rejected writes have been conflicts.
+// conflictTimes records, by policy, the start of the period in which all rejected writes have been
+// conflicts.
 type conflictTimes struct {
 	mu sync.Mutex
 	at map[client.ObjectKey]time.Time
 }
 
 // since returns how long ago the conflicts of a policy began. If there was no conflict before,
-// since records that they begin now.
+// since records that the conflicts begin now.
 func (c *conflictTimes) since(policy client.ObjectKey, now time.Time) time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 )
 
 // kindCache is a cache that reports kinds that the API server no longer serves. When a definition is deleted, the watch
-// of its objects ends; on Kubernetes 1.33, it ends without events for their deletion. Without the report, the cache
+// for its objects ends; on Kubernetes 1.33, it ends without events for their deletion. Without the report, the cache
 // would keep these objects, and no policy would be reconciled.
 type kindCache struct {
 	cache.Cache
@@ -34,8 +34,8 @@ func (w *watchErrors) handle(ctx context.Context, r *toolscache.Reflector, err e
 	}
 }
 
-// whenLost sets the function that is called with the Go type of a kind whose objects the API server
-// does not find.
+// whenLost sets the function that is called with the Go type of a kind that the API server no
+// longer serves.
 func (w *watchErrors) whenLost(lost func(ctx context.Context, kind string)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

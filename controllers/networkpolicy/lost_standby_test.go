@@ -38,7 +38,8 @@ func TestKindLostByAReplica(t *testing.T) {
 		Scheme: a.Client.Scheme(), NewCache: NewCache, Metrics: metricsserver.Options{BindAddress: "0"}, HealthProbeBindAddress: "0",
 		Cache:          cache.Options{ReaderFailOnMissingInformer: true},
 		LeaderElection: true, LeaderElectionID: "manager", LeaderElectionNamespace: namespace,
-		// The test deletes the Lease of the other replica, so the new leader does not wait for its expiry. A slow renewal must not end the leader.
+		// The test deletes the Lease of the other replica, so that the new leader does not wait until the Lease expires. A slow renewal must not
+		// cause the leader to lose leadership.
 		LeaseDuration: new(2 * await.Limit), RenewDeadline: new(await.Limit), RetryPeriod: new(500 * time.Millisecond),
 		Controller: config.Controller{SkipNameValidation: new(true), CacheSyncTimeout: 8 * time.Second},
 	})

@@ -16,7 +16,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
-// metrics are the metrics of routes; nil means that nothing is counted. No label contains an object name or an address:
+// metrics are the metrics of routes; nil means that nothing is counted. No label contains an object name or an address.
+// The metrics are:
 //
 //	heighliner_route_confirmation_seconds{confirm}
 //	    time from the last write of a route until it was programmed, by confirmation

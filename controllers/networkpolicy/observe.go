@@ -51,8 +51,8 @@ func (r *Reconciler) readServices(ctx context.Context, f *traffic.Observed) erro
 	return nil
 }
 
-// readEndpoints reads the EndpointSlices of the policy's Services. They have the labels of the
-// Services.
+// readEndpoints reads the EndpointSlices of the policy's Services. The EndpointSlices have the
+// labels of the Services.
 func (r *Reconciler) readEndpoints(ctx context.Context, f *traffic.Observed) error {
 	var list discoveryv1.EndpointSliceList
 	if err := r.Client.List(ctx, &list, append(ownObjects(f), client.UnsafeDisableDeepCopy)...); err != nil {
@@ -129,8 +129,8 @@ func (r *Reconciler) readMicroservice(ctx context.Context, f *traffic.Observed) 
 	return nil
 }
 
-// ownObjects returns the options that select a policy's objects in the cache through an index. A
-// list by labels would examine the objects of all policies in the namespace.
+// ownObjects returns the options that select a policy's objects in the cache through an index.
+// Listing by labels would examine the objects of all policies in the namespace.
 func ownObjects(f *traffic.Observed) []client.ListOption {
 	return []client.ListOption{client.InNamespace(f.Policy.Namespace), client.MatchingFields{indexPolicy: f.Policy.Name}}
 }
@@ -166,8 +166,8 @@ func (r *Reconciler) readAdopted(ctx context.Context, f *traffic.Observed) error
 }
 
 // unread checks the kinds of the objects that a policy has or needs. It returns a problem if a kind
-// cannot be read, or nil. A reconcile that does not see the live objects would treat them
-// as deleted.
+// cannot be read, and nil otherwise. A reconcile that does not see the live objects would treat
+// them as deleted.
 func (r *Reconciler) unread(policy *v1alpha1.NetworkPolicy) *providers.Problem {
 	kinds := traffic.ReadKinds(policy)
 	r.kinds.discover(kinds)

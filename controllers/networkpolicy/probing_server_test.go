@@ -70,8 +70,8 @@ func (g *playedGateway) load(routes []gatewayv1.HTTPRoute) {
 	}
 }
 
-// ServeHTTP returns the redirects of rules with an exact path. To other requests, it responds like
-// a backend that does not know probes.
+// ServeHTTP returns the redirects of rules with an exact path. It responds to all other requests
+// like a backend that does not know about probes.
 func (g *playedGateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

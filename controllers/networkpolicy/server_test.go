@@ -42,7 +42,7 @@ import (
 )
 
 // The tests of this package share an API server, the controller, a real controller-manager that
-// creates EndpointSlices and collects garbage, and a replacement for a gateway that accepts routes.
+// creates EndpointSlices and collects garbage, and a stand-in for a gateway, which accepts routes.
 var (
 	server client.WithWatch
 	// serverConfig is a client configuration for the server. Requests with this configuration are
@@ -168,8 +168,8 @@ func startManager(ctx context.Context, config *rest.Config, scheme *runtime.Sche
 	return nil
 }
 
-// indexed returns a client of the server that supports the index of the cache for the objects of a
-// policy.
+// indexed returns a client for the server. Like the cache, the client supports the index by which
+// the objects of a policy are found.
 func indexed() client.WithWatch {
 	return apiserver.Indexed(server, apiserver.Index{Field: indexPolicy, Values: labelledPolicy})
 }
@@ -177,7 +177,7 @@ func indexed() client.WithWatch {
 // refusedSection is the name of a listener for which the gateway rejects all routes.
 const refusedSection = "closed"
 
-// acceptRoutes replaces a gateway: it accepts the current generation of every route on each
+// acceptRoutes acts in place of a gateway: it accepts the current generation of every route on each
 // existing Gateway.
 func acceptRoutes(ctx context.Context) {
 	for _, routes := range []client.ObjectList{
@@ -342,7 +342,7 @@ func (p *place) policy(name, domain string, change ...func(*v1alpha1.NetworkPoli
 	p.create(policy)
 }
 
-// addresses contains the number of the last pod address.
+// addresses contains the number of the most recently assigned pod address.
 var addresses struct {
 	sync.Mutex
 	last int
@@ -418,8 +418,8 @@ func TestServerTakenNameEndsWriting(t *testing.T) {
 	p.quiet()
 }
 
-// quiet waits until the controller writes nothing to the namespace for a while. A test can observe the expected state
-// before the last write of a reconcile.
+// quiet waits until the controller has not written to the namespace for a while. A test can observe the expected
+// state before the last write of a reconcile.
 func (p *place) quiet() {
 	p.t.Helper()
 	await.Nil(p.t, func(context.Context) error {

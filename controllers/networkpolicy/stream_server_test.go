@@ -32,8 +32,8 @@ func (p *place) routeOfHost(host string) *gatewayv1.HTTPRoute {
 	return nil
 }
 
-// routesTo returns a condition that is true if the status has these backends for a host, such as
-// "1.0.0=90 2.0.0=10".
+// routesTo returns a condition that is true if the status has the given backends for a host, such
+// as "1.0.0=90 2.0.0=10".
 func routesTo(host, wanted string) func(*v1alpha1.NetworkPolicy) bool {
 	return func(p *v1alpha1.NetworkPolicy) bool {
 		for _, d := range p.Status.Domains {
@@ -86,9 +86,9 @@ func TestServerMovesToANewerGroup(t *testing.T) {
 		p.quiet()
 		p.atMost(then, writes)
 	}
-	// The writes are the reserved references, the Service of the group, its route, the route of the shared domain, and
-	// reports of accepted routes. In each step, the controller writes a route and reports. Writes that conflict with
-	// writes of the gateway are retried once.
+	// The controller writes the reserved references, the Service of the group, its route, the route of the shared
+	// domain, and reports of accepted routes. In each step, it writes a route and such reports. Writes that conflict
+	// with writes of the gateway are retried once.
 	step(2, 10, "1.0.0=90 2.0.0=10", 11)
 	want(t, "stamp", p.routeOfHost(shared).Annotations[v1alpha1.AnnotationRevision], "1-x=1")
 	step(3, 50, "1.0.0=50 2.0.0=50", 7)

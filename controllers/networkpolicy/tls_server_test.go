@@ -20,8 +20,9 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// TestServerTLS checks a domain with a listener and its own certificate, whose kinds are installed
-// while the manager is running. The test replaces the gateway and cert-manager.
+// TestServerTLS checks a domain that has a listener and its own certificate. The ListenerSet and
+// Certificate kinds are installed while the manager is running. The test acts in place of the
+// gateway and cert-manager.
 func TestServerTLS(t *testing.T) {
 	p := newPlace(t)
 	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))

@@ -24,7 +24,7 @@ const (
 )
 
 // reverts records the content that was last written to user-managed routes, so that two clients do
-// not revert each other endlessly. New content is written immediately.
+// not revert each other's writes endlessly. New content is written immediately.
 type reverts struct {
 	mu sync.Mutex
 	of map[string]revert

@@ -96,8 +96,8 @@ func (p *place) gatewayHere() {
 	p.create(g)
 }
 
-// editWeb changes the rules of the route like a client that reads, changes and writes the whole
-// route.
+// editWeb changes the rules of the route in the same way as a client that reads, changes and writes
+// the whole route.
 func (p *place) editWeb(change func(rules []any)) {
 	p.t.Helper()
 	p.updateWeb(func(u *unstructured.Unstructured) {
@@ -109,7 +109,7 @@ func (p *place) editWeb(change func(rules []any)) {
 	})
 }
 
-// updateWeb changes the route like kubectl edit. It retries after a conflict.
+// updateWeb changes the route in the same way as kubectl edit. It retries after a conflict.
 func (p *place) updateWeb(change func(*unstructured.Unstructured)) {
 	p.t.Helper()
 	err := retry.RetryOnConflict(retry.DefaultBackoff, func() error {
@@ -168,7 +168,7 @@ func TestServerRoutesRulesOfAUser(t *testing.T) {
 	}
 
 	// A user applies the whole route again, with the previous backendRefs and an additional first
-	// rule, like a tool that forces its fields.
+	// rule, as a tool that forces ownership of its fields would do.
 	applied := p.webRoute()
 	rules, _, _ := unstructured.NestedSlice(applied.Object, "spec", "rules")
 	more := map[string]any{"name": "more", "matches": []any{map[string]any{"path": map[string]any{"type": "PathPrefix", "value": "/more"}}}, "backendRefs": []any{map[string]any{"name": "users-more", "port": int64(80)}}}

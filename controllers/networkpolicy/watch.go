@@ -72,7 +72,7 @@ func (r *Reconciler) watchKind(mgr ctrl.Manager, c controller.Controller, namesp
 }
 
 // lostKinds returns an event source for kinds that the API server no longer serves. These kinds are removed from the cache and
-// from the known kinds, and all policies are reconciled. The source has no events if the cache of the manager is not from
+// from the known kinds, and all policies are reconciled. The source emits no events if the manager's cache was not created by
 // NewCache.
 func (r *Reconciler) lostKinds(all cache.Cache) source.Source {
 	events := make(chan event.GenericEvent, 1)
@@ -103,7 +103,7 @@ const tryFor = 5 * time.Second
 
 // tryList lists the objects of a kind that the cache would contain. It sends the request to the API
 // server, because a watch that is forbidden, or whose objects cannot be converted, would wait
-// without an error.
+// without reporting an error.
 func tryList(ctx context.Context, mgr ctrl.Manager, namespaces []string, gvk schema.GroupVersionKind, written bool) error {
 	namespaced, err := apiutil.IsGVKNamespaced(gvk, mgr.GetRESTMapper())
 	if err != nil {
@@ -156,7 +156,7 @@ var referentChanged = predicate.Funcs{
 	},
 }
 
-// claimsChanged selects events that may release or claim a host.
+// claimsChanged selects events that may free or claim a host.
 var claimsChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		old, now := e.ObjectOld.(*v1alpha1.NetworkPolicy), e.ObjectNew.(*v1alpha1.NetworkPolicy)

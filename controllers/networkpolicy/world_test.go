@@ -28,7 +28,7 @@ var (
 
 const host = "1-x.shop.example.com"
 
-// stepOf returns the group 1-x with these releases.
+// stepOf returns the group 1-x with the given releases.
 func stepOf(revision int64, rows ...string) v1alpha1.ReleaseGroup {
 	return group("1-x", revision, rows...)
 }

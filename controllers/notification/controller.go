@@ -2,8 +2,9 @@
 // decisions about releases, and no other controller waits for it. docs/explanation/notifications.md explains
 // which transitions are reported, and how often.
 //
-// A reconcile observes (observe.go), plans the due messages and the status that records accepted messages (plan.go, pure), writes
-// the status, and starts tasks, which send the messages in the background and enqueue the policy again (send_and_retry.go).
+// A reconcile observes the cluster (observe.go), plans the due messages and the status that records accepted messages (plan.go,
+// pure), writes the status, and starts tasks, which send the messages in the background and enqueue the policy again
+// (send_and_retry.go).
 //
 //	controller.go      setup, RBAC, Reconcile
 //	observe.go         the input of a reconcile
@@ -50,12 +51,12 @@ const FieldOwner = "heighliner-notification"
 const (
 	// staleCacheDelay is the time until the next reconcile if the cache does not contain the last status write yet.
 	staleCacheDelay = time.Second
-	// pollInterval is the time after which rollouts in progress are checked again. They may wait for changes to objects
-	// that are not watched.
+	// pollInterval is the time after which rollouts in progress are checked again. Such rollouts may be waiting for
+	// changes to objects that are not watched.
 	pollInterval = 10 * time.Second
 )
 
-// Options of the controller.
+// Options are the options of the controller.
 type Options struct {
 	// Namespace is the manager's namespace. Only policies in this namespace may select other namespaces. If
 	// it is empty, no policy may do so.

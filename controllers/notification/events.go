@@ -16,8 +16,8 @@ func droppedEvent(r result) status.Event {
 	return status.WarningEvent("NotificationDropped", "Notify", fmt.Sprintf("message %q to receiver %q is dropped: %s", r.message.Title, r.delivery.Receiver, r.why))
 }
 
-// readyEvents returns the events for a change to condition Ready. A policy that is Ready from the start gets
-// no event.
+// readyEvents returns the events for a change to the Ready condition. A policy that is Ready from the start
+// gets no event.
 func readyEvents(before, now []metav1.Condition) []status.Event {
 	was, is := meta.FindStatusCondition(before, v1alpha1.ConditionReady), meta.FindStatusCondition(now, v1alpha1.ConditionReady)
 	switch {

@@ -35,7 +35,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// manage runs a manager for one namespace until the end of the test or a call of the returned function.
+// manage runs a manager for one namespace until the test ends or the returned function is called.
 func manage(t *testing.T, namespace string, own string) (stop func()) {
 	t.Helper()
 	scheme := runtime.NewScheme()
@@ -132,7 +132,8 @@ func (s *server) bodies(t *testing.T, last string) (out []string) {
 	return out
 }
 
-// write writes the Microservice to a namespace, in the state that it has at one point of a history.
+// write writes the Microservice to a namespace, in the state that it has at the given point of a
+// history.
 func write(t *testing.T, namespace string, m viewtest.Story) {
 	t.Helper()
 	ms := m.Input.Microservices[0].DeepCopy()
@@ -161,7 +162,8 @@ func write(t *testing.T, namespace string, m viewtest.Story) {
 	}
 }
 
-// ready waits until condition Ready of a policy has the given reason, and returns the status of the policy.
+// ready waits until the Ready condition of a policy has the given reason, and returns the status of the
+// policy.
 func ready(t *testing.T, p *v1alpha1.NotificationPolicy, reason string) v1alpha1.NotificationPolicyStatus {
 	t.Helper()
 	await.Nil(t, func(ctx context.Context) error {
@@ -236,7 +238,8 @@ func TestNotify(t *testing.T) {
 	if c := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionReady); !strings.Contains(c.Message, `receiver "bus": HTTP 502`) || strings.Contains(c.Message, "secret") {
 		t.Errorf("Ready is %+v", c)
 	}
-	// The status also records that the chat accepted the message. Otherwise, the next manager sends it again.
+	// The status also records that the chat accepted the message. Otherwise, the next manager would send it
+	// again.
 	await.Nil(t, func(ctx context.Context) error {
 		if err := env.Client.Get(ctx, client.ObjectKeyFromObject(p), p); err != nil {
 			return err
@@ -323,7 +326,8 @@ func TestNotify(t *testing.T) {
 	}
 }
 
-// TestStalled checks that condition Stalled reports an error that a user must correct, and that nothing is sent.
+// TestStalled checks that the Stalled condition reports an error that a user must correct, and that nothing is
+// sent.
 func TestStalled(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)

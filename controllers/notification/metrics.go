@@ -7,7 +7,8 @@ import (
 	"github.com/heighliner/heighliner/internal/notify"
 )
 
-// metrics are the metrics of messages. No label identifies an object or an address:
+// metrics are the metrics of messages. No label identifies an object or an address. The metrics
+// are:
 //
 //	heighliner_notifications_total{type,result}
 //	    messages, by type of receiver; result is Accepted, Rejected or Failed

@@ -26,7 +26,7 @@ const (
 	namespaceSelectorRejected = "spec.namespaceSelector is allowed only in the namespace of the manager: remove it"
 )
 
-// observed is a policy with the input of its plan.
+// observed is a policy with the input to its plan.
 type observed struct {
 	policy *v1alpha1.NotificationPolicy
 	// reason and wrong describe an error that a user must correct; both are empty if there is no such

@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// maxDeliveries is the maximum length of status.deliveries, and maxBatch the maximum number of messages
-	// in one task.
+	// maxDeliveries is the maximum length of status.deliveries, and maxBatch is the maximum number of
+	// messages in one task.
 	maxDeliveries = 512
 	maxBatch      = 16
-	// remembered is how long ends of rollouts are recorded individually. It is longer than any cache lag, and
-	// longer than the difference between the clocks of two managers.
+	// remembered is the time for which the ends of rollouts are recorded individually. It is longer than any
+	// cache lag, and longer than the difference between the clocks of two managers.
 	remembered = 10 * time.Minute
 	// maxAge is the maximum age at which the end of a rollout is reported for the first time. It is longer
 	// than a message usually waits for other messages to the same receiver, each of which is tried for up to
@@ -96,8 +96,8 @@ func newPlan(o *observed, now time.Time) *plan {
 	return p
 }
 
-// rest plans for a policy that sends nothing. Transitions during a suspension are not reported later. For an
-// invalid policy, the messages that receivers accepted earlier are recorded.
+// rest completes the plan of a policy that sends nothing. Transitions during a suspension are not reported
+// later. For an invalid policy, the messages that receivers accepted earlier are recorded.
 func (p *plan) rest(o *observed, now time.Time) {
 	if o.policy.Spec.Suspend && o.wrong == "" {
 		p.status.Receivers, p.status.Deliveries, p.status.Pending = nil, nil, 0
@@ -120,8 +120,8 @@ func (p *plan) requeue(after time.Duration) {
 	}
 }
 
-// receivers updates the receivers in the status from the specification. For new receivers, ends of rollouts
-// are reported from now on.
+// receivers updates the receivers in the status from the specification. For a new receiver, the ends of
+// rollouts are reported from the current time on.
 func (p *plan) receivers(o *observed, now time.Time) (changed bool) {
 	var out []v1alpha1.ReceiverStatus
 	for _, r := range o.policy.Spec.Receivers {
@@ -294,8 +294,8 @@ func (p *plan) prune(o *observed, targets map[notify.Key]target, records records
 	}
 }
 
-// due adds the next messages for a receiver to the plan. It reports whether messages wait because the record
-// is full.
+// due adds the next messages for a receiver to the plan. It reports whether messages are waiting because the
+// record is full.
 func (p *plan) due(s *v1alpha1.ReceiverStatus, o *observed, targets map[notify.Key]target, records records, now time.Time) (full bool) {
 	state, receiver := o.state[s.Name], o.receiver(s.Name)
 	var jobs []job

@@ -140,7 +140,7 @@ func TestConditionAfterADrop(t *testing.T) {
 }
 
 // TestFailingReceiver checks that a receiver that fails for a while gets the last state of each release
-// afterwards, and that it does not affect other receivers.
+// after it recovers, and that it does not affect other receivers.
 func TestFailingReceiver(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, v1alpha1.NotificationReceiver{Name: "chat"}, v1alpha1.NotificationReceiver{Name: "bus"})

@@ -9,8 +9,8 @@ import (
 )
 
 // TestServiceThatIsSelectedLater checks that no message reports that a release "is active" if the policy
-// selects the Microservice of the release only now, because of a new label, and the Microservice's rollouts
-// ended long ago.
+// has only just begun to select the Microservice of the release, because of a new label, and the
+// Microservice's rollouts ended long ago.
 func TestServiceThatIsSelectedLater(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, v1alpha1.NotificationReceiver{Name: "chat"})

@@ -21,7 +21,7 @@ const (
 	// minBackoff is the wait after the first failure. The wait doubles with each failure, up to maxBackoff.
 	minBackoff, maxBackoff = time.Second, 5 * time.Minute
 	// maxRejections is the number of rejections by the receiver after which a message is dropped, and
-	// maxTrying the maximum time for which any message is retried.
+	// maxTrying is the maximum time for which any message is retried.
 	maxRejections, maxTrying = 5, 24 * time.Hour
 )
 
@@ -31,7 +31,8 @@ type result struct {
 	// called is the receiver's ID for the message; empty if the message cannot be edited.
 	called string
 	at     time.Time
-	// dropped reports whether the message was not accepted and is not sent again. why is the reason.
+	// dropped reports whether the message was not accepted and will not be sent again. why is the
+	// reason.
 	dropped bool
 	why     string
 }
@@ -285,9 +286,9 @@ func (t *tasks) try(ctx context.Context, namespace string, receiver *v1alpha1.No
 	return t.send(ctx, receiver, c, j.message, j.edit)
 }
 
-// backOff returns the delay after a number of failures. The delay starts at minBackoff, doubles with each
-// failure, and is extended by up to a quarter, so that receivers that failed together are not retried
-// together.
+// backOff returns the delay after the given number of failures. The delay starts at minBackoff, doubles
+// with each failure, and is extended by up to a quarter, so that receivers that failed together are not
+// retried together.
 func backOff(failures int) time.Duration {
 	d := min(minBackoff<<min(max(failures-1, 0), 16), maxBackoff)
 	return d + rand.N(d/4)

@@ -8,8 +8,8 @@ import (
 // Maximum numbers of concurrent messages: in total, from a namespace, to a host, and from a namespace to a host.
 const maxCalls, maxNamespace, maxHost, maxNamespaceHost = 32, 8, 16, 2
 
-// limits bound the number of concurrent messages, so that the messages of one namespace, or to a host that does not respond, do not delay
-// other messages.
+// limits bound the number of concurrent messages, so that messages from one namespace, or messages to a host that is not responding, do
+// not delay other messages.
 type limits struct {
 	mu     sync.Mutex
 	scopes map[string]*scope

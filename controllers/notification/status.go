@@ -14,7 +14,8 @@ import (
 // failureInterval is the minimum time between two status writes about a receiver's failure.
 const failureInterval = 10 * time.Minute
 
-// reportFailure records in the status whether and why a receiver fails, at most once per failureInterval.
+// reportFailure records in the status whether and why a receiver is failing, at most once per
+// failureInterval.
 func reportFailure(s *v1alpha1.ReceiverStatus, state receiverState, now time.Time) (changed bool) {
 	switch {
 	case state.failure == "" && state.succeeded && s.Failure != "":
@@ -53,8 +54,8 @@ func (p *plan) keepPending(old *v1alpha1.NotificationPolicyStatus) {
 	}
 }
 
-// setConditions sets the conditions. full reports whether messages wait because the record is
-// full.
+// setConditions sets the conditions. full reports whether messages are waiting because the record
+// is full.
 func setConditions(p *plan, o *observed, full bool) {
 	conditions, generation := &p.status.Conditions, o.policy.Generation
 	if o.wrong != "" {

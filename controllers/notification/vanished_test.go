@@ -9,8 +9,8 @@ import (
 )
 
 // TestWaitingMessageDoesNotVanish checks a message to a receiver whose token expired on Friday evening. The
-// message waits because two earlier messages are tried for 24 h each. The waiting message is either sent when
-// the token is renewed on Monday, or dropped with an event, but never disappears without an event.
+// message is waiting because two earlier messages are tried for 24 h each. The waiting message is either sent
+// when the token is renewed on Monday, or dropped with an event, but never disappears without an event.
 func TestWaitingMessageDoesNotVanish(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, v1alpha1.NotificationReceiver{Name: "chat"})

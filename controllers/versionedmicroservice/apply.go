@@ -63,9 +63,9 @@ func (o applied) outdated() error {
 	return nil
 }
 
-// apply executes the plan. An error of one child object does not prevent writes of other child
-// objects, with one exception: the Deployment is not scaled down before the autoscaler is
-// deleted, because the autoscaler would scale it up again.
+// apply executes the plan. An error with one child object does not prevent writes to other child
+// objects, with one exception: the Deployment is not scaled down before the autoscaler is deleted,
+// because the autoscaler would scale it up again.
 func (r *reconciler) apply(ctx context.Context, o *observed, p plan) applied {
 	var done applied
 	if p.create == nil {
@@ -173,9 +173,9 @@ func (r *reconciler) createdTemplate(release *v1alpha1.VersionedMicroservice, d 
 	return ""
 }
 
-// createFailed explains a failed creation. A Deployment that this release controls may be
-// missing from the cache because the cache is stale, or because a user removed the labels by
-// which the cache selects. createFailed restores these labels.
+// createFailed explains a failed creation. A Deployment that this release controls may be missing
+// from the cache because the cache is stale, or because a user removed the labels by which the
+// cache selects objects. createFailed restores these labels.
 func (r *reconciler) createFailed(ctx context.Context, release *v1alpha1.VersionedMicroservice, d *appsv1.Deployment, err error) error {
 	if apierrors.IsAlreadyExists(err) {
 		live, getErr := get(ctx, r.live, client.ObjectKeyFromObject(d), &appsv1.Deployment{})
@@ -195,8 +195,9 @@ func (r *reconciler) createFailed(ctx context.Context, release *v1alpha1.Version
 }
 
 // restoreTemplate restores the release's template if the Deployment was edited. It first uses a dry run to
-// compare the templates. New defaults of the server or of client libraries, and changes by admission, are not
-// edits and must not restart pods. restoreTemplate returns the Deployment as the server stores it.
+// compare the templates. New defaults of the server or of client libraries, and changes made during
+// admission, are not edits and must not restart pods. restoreTemplate returns the Deployment as the server
+// stores it.
 func (r *reconciler) restoreTemplate(ctx context.Context, o *observed) (*appsv1.Deployment, error) {
 	live, err := r.untrimmed(ctx, o.deployment)
 	if err != nil {
@@ -333,13 +334,13 @@ func dryRunUnsupported(err error) bool {
 
 // Maximum delays of status writes that report no transition. The next write includes all changes.
 const (
-	// repeatsWait is the delay if the service is stable or waits for an approval.
+	// repeatsWait is the delay if the service is stable or is waiting for approval.
 	repeatsWait = 2 * time.Second
-	// rolloutWait is the delay in a rollout that continues without an approval. For a release that was replaced, the drain delay is added,
+	// rolloutWait is the delay in a rollout that continues without approval. For a release that was replaced, the drain delay is added,
 	// because the release is usually resized after the drain.
 	rolloutWait = 30 * time.Second
-	// stepsWait is the delay in a step that does not wait for a user, a hook, or the end of a long pause. If many services are rolled out at the same
-	// time, such a step takes more than half a minute.
+	// stepsWait is the delay in a step that does not wait for a user, a hook, or the end of a long pause. If many services are being rolled out at
+	// the same time, such a step takes more than half a minute.
 	stepsWait = 2 * time.Minute
 )
 

@@ -130,8 +130,8 @@ func TestOutdatedDeploymentStatusIsNotReported(t *testing.T) {
 	}
 }
 
-// TestBudgetIsDeletedOnce checks that the deletion of a PodDisruptionBudget causes no conflict, although its
-// status is written for each pod, and that a lagging cache causes no second deletion.
+// TestBudgetIsDeletedOnce checks that the deletion of a PodDisruptionBudget causes no conflict even though
+// the budget's status is written for each pod, and that a lagging cache causes no second deletion.
 func TestBudgetIsDeletedOnce(t *testing.T) {
 	t.Parallel()
 	o := scene(2, 2)

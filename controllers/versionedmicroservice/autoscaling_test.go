@@ -105,7 +105,8 @@ func autoscalerOf(release *v1alpha1.VersionedMicroservice) *autoscalingv2.Horizo
 	return a
 }
 
-// held waits until the autoscaler has read the load, and its minimum prevents it from using fewer replicas.
+// held waits until the autoscaler has read the load, and until its minimum prevents it from using fewer
+// replicas.
 func held(t *testing.T, release *v1alpha1.VersionedMicroservice, least int32) {
 	t.Helper()
 	a := autoscalerOf(release)

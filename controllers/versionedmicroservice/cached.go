@@ -35,7 +35,7 @@ func CacheByObject() map[client.Object]cache.ByObject {
 	}
 }
 
-// readyContainers are the container statuses of all ready pods in the cache.
+// readyContainers are the container statuses that all ready pods in the cache share.
 var readyContainers = []corev1.ContainerStatus{{Ready: true}}
 
 // trimPod keeps a pod's names, labels, and node, and the parts of its status that explain why it is not ready. Of the status of a

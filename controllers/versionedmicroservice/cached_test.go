@@ -18,8 +18,8 @@ import (
 	"github.com/heighliner/heighliner/internal/apply"
 )
 
-// TestTrimmedTemplate checks that a Deployment has the hash of its template before it is trimmed and after it is trimmed
-// once or twice: the cache trims an object twice if the object exists when the cache starts.
+// TestTrimmedTemplate checks that the template hash of a Deployment is the same before the Deployment is trimmed and
+// after it is trimmed once or twice: the cache trims an object twice if the object exists when the cache starts.
 func TestTrimmedTemplate(t *testing.T) {
 	t.Parallel()
 	d := scene(2, 2).deployment
@@ -38,7 +38,7 @@ func TestTrimmedTemplate(t *testing.T) {
 	}
 }
 
-// TestTrimmedPods checks that a trimmed pod has the same diagnosis as before, and that a pod that is trimmed twice does not change.
+// TestTrimmedPods checks that a trimmed pod has the same diagnosis as before, and that a second trim does not change the pod.
 func TestTrimmedPods(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 1, 0, 0, 0, time.UTC)

@@ -19,7 +19,7 @@ type rollout struct {
 	// the analysis, if any.
 	spec     *v1alpha1.CanaryAnalysis
 	template string
-	// request is the request of a round, without its time. It is used if there is an analysis.
+	// request is the request for a round, without its time. It is used if there is an analysis.
 	request analysis.Request
 	// podsDue is the time by which the pods of an ending preview should have ended; zero if no pod is terminating.
 	podsDue time.Time

@@ -28,13 +28,13 @@ type checker interface {
 	Forget(release types.NamespacedName)
 }
 
-// checks are the results so far of analyses and hooks.
+// checks contains the results of analyses and hooks so far.
 type checks struct {
 	analysis *v1alpha1.ReleaseAnalysis
 	hooks    []v1alpha1.HookStatus
-	// jobs are the writes of Jobs for hooks.
+	// jobs contains the Jobs for hooks to create and to delete.
 	jobs jobPlan
-	// requeueAt is the time of the next reconcile without an event; zero means never.
+	// requeueAt is the time at which to reconcile again even without an event; zero means never.
 	requeueAt time.Time
 }
 
@@ -98,9 +98,9 @@ func (h *checks) requeueBy(t time.Time) {
 	}
 }
 
-// roundOf returns the time at which the current round of hooks began. With metrics, it is the start of the
-// measured interval, so that a hook can generate the traffic that is measured. Without metrics, it is the
-// time at which the round is due. In a new step, the round is due immediately.
+// roundOf returns the time at which the current round of hooks began. If there are metrics, it is the
+// start of the measured interval, so that a hook can generate the traffic that is measured. Otherwise, it
+// is the time at which the round is due. In a new step, the round is due immediately.
 func roundOf(s *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, now time.Time) time.Time {
 	if s.Phase == v1alpha1.AnalysisFailed {
 		return time.Time{}
@@ -144,8 +144,8 @@ func (w *rollout) measure(ask checker, key types.NamespacedName, h checks, quest
 
 // hookResults summarizes a round's hooks.
 type hookResults struct {
-	// failures are the reasons given by hooks that reject the release, and errors the reasons why hooks could
-	// not be called.
+	// failures are the reasons given by hooks that reject the release, and errors are the reasons why hooks
+	// could not be called.
 	failures, errors []string
 	// incomplete reports whether a result is missing.
 	incomplete bool

@@ -67,7 +67,7 @@ import (
 // +kubebuilder:rbac:groups="",resources=resourcequotas,verbs=list;watch
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch;list
 
-// Name of the controller, and field manager of its writes.
+// The name of the controller, and the field manager of its writes.
 const (
 	name       = "versionedmicroservice"
 	fieldOwner = "heighliner-" + name
@@ -77,7 +77,7 @@ const (
 // report a transition.
 const statusInterval = time.Second
 
-// Options of the controller.
+// Options are the options of the controller.
 type Options struct {
 	// Workers is the number of concurrent reconciles. Defaults to 4.
 	Workers int
@@ -106,9 +106,9 @@ type reconciler struct {
 	checks  checker
 	// created contains the Deployments that this process created, by the name of their release.
 	created sync.Map
-	// exclusive contains the releases that wait for the pods of other releases to end.
+	// exclusive contains the releases that are waiting for the pods of other releases to end.
 	exclusive exclusiveGroups
-	// ending contains the releases that wait for the pods of their previews to end.
+	// ending contains the releases that are waiting for the pods of their previews to end.
 	ending podWaits
 	// differs contains the times at which the computed status of releases began to differ from the stored
 	// status, by the name of the release.

@@ -149,7 +149,8 @@ func TestLifeOfARelease(t *testing.T) {
 	if release.Status.Image != "registry.example.com/shop:1.0.0" || release.Status.Selector != "hlnr.io/release="+releaseName || release.Status.Replicas != 2 {
 		t.Errorf("status: %+v", release.Status)
 	}
-	// These are the writes at the start and at the end of the rollout. The Deployment may report its two pods one after the other.
+	// The expected writes are those at the start and at the end of the rollout. The Deployment may report its two pods one after
+	// the other.
 	steady(t, release)
 	writes := world.writes.in(release.Namespace)
 	if diff := cmp.Diff([]string{"create", "patch status"}, slices.Compact(slices.Clone(writes))); diff != "" || len(writes) > 6 {

@@ -22,12 +22,12 @@ func pending(age time.Duration, containers ...corev1.ContainerStatus) corev1.Pod
 	}
 }
 
-// waits returns the status of a container that waits for the given reason.
+// waits returns the status of a container that is waiting for the given reason.
 func waits(name, reason string) corev1.ContainerStatus {
 	return corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}}
 }
 
-// runs returns the status of a container that has run for the given time and is not ready.
+// runs returns the status of a container that has been running for the given time and is not ready.
 func runs(name string, since time.Duration) corev1.ContainerStatus {
 	return corev1.ContainerStatus{Name: name, State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(noon.Add(-since))}}}
 }

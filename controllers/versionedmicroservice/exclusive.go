@@ -21,8 +21,8 @@ import (
 // exclusiveGroups prevents releases of an exclusive group from running at the same time. The Microservice
 // decides which release should have pods (protocol rule 47). Before the controller creates this release's
 // first pod, it checks with the API server, not the cache, that no other release of the group should have
-// pods or has pods, including terminating pods. The group's lock prevents two workers from starting two
-// releases after such checks.
+// pods or has pods, including terminating pods. The group's lock prevents two workers from both
+// completing such checks and starting two releases.
 //
 // The zero value is ready to use.
 type exclusiveGroups struct {
@@ -40,10 +40,10 @@ func (e *exclusiveGroups) lock(key groupKey) *sync.Mutex {
 	return &e.locks[h.Sum32()%uint32(len(e.locks))]
 }
 
-// predecessor is another release whose pods an exclusive release waits for.
+// predecessor is another release whose pods an exclusive release is waiting for.
 type predecessor struct {
 	release string
-	// pod is the pod that should end first, and node its node; empty if no pod is terminating.
+	// pod is the pod that should end first, and node is its node; empty if no pod is terminating.
 	pod, node string
 	// late is the time by which this pod should have ended; zero if no pod is terminating.
 	late time.Time
@@ -152,7 +152,7 @@ func firstOther(pods []corev1.Pod, release string) *predecessor {
 	slices.SortFunc(pods, func(a, b corev1.Pod) int { return strings.Compare(a.Name, b.Name) })
 	first := &predecessor{release: pods[0].Labels[v1alpha1.LabelRelease]}
 	for i := range pods {
-		// The API server sets the time at which the grace period ends.
+		// The API server sets DeletionTimestamp to the time at which the grace period ends.
 		if at := pods[i].DeletionTimestamp; at != nil && (first.late.IsZero() || at.Time.Before(first.late)) {
 			*first = predecessor{release: pods[i].Labels[v1alpha1.LabelRelease], pod: pods[i].Name, node: pods[i].Spec.NodeName, late: at.Time}
 		}

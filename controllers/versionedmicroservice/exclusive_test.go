@@ -93,7 +93,8 @@ func TestExclusive(t *testing.T) {
 	reads(t, old, "1/1 "+isAvailable)
 }
 
-// withoutPods checks that a waiting release has a Deployment without replicas: the API server has accepted the template.
+// withoutPods checks that a waiting release has a Deployment without replicas, which means that the API server has
+// accepted the template.
 func withoutPods(t *testing.T, release *v1alpha1.VersionedMicroservice) {
 	t.Helper()
 	eventually(t, func() string {

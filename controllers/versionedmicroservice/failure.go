@@ -24,8 +24,8 @@ type failure struct {
 	// requeueAt is the end of the grace period of a starting container; zero if no container
 	// is in its grace period.
 	requeueAt time.Time
-	// notTried reports whether at least one container of the pod does not run. Other containers may
-	// not become ready because of this container.
+	// notTried reports whether at least one container of the pod is not running. This container may be
+	// the reason why other containers do not become ready.
 	notTried bool
 }
 
@@ -50,10 +50,11 @@ var ranks = map[string]int{
 }
 
 const (
-	// rankTried is the rank of pods that run and do not become ready, if enough pods ran.
+	// rankTried is the rank of pods that are running but do not become ready, if enough pods have run.
 	rankTried = 9
-	// rankNotTried is the rank of such pods if too few pods ran, or if not all of their containers ran. To
-	// become ready, a pod may require other pods, and a container may require other containers.
+	// rankNotTried is the rank of such pods if too few pods have run, or if not all of their containers
+	// have run. To become ready, a pod may require other pods, and a container may require other
+	// containers.
 	rankNotTried = 15
 )
 
@@ -100,7 +101,7 @@ func terminated(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded
 }
 
-// containersReady reports whether a pod runs, and all of its containers are ready.
+// containersReady reports whether a pod is running, and all of its containers are ready.
 func containersReady(pod *corev1.Pod) bool {
 	all := pod.Status.ContainerStatuses
 	return len(all) > 0 && !slices.ContainsFunc(all, func(c corev1.ContainerStatus) bool { return !c.Ready })
@@ -190,7 +191,7 @@ func diagnosePod(o *observed, state rolloutState, pod *corev1.Pod, now time.Time
 }
 
 // notScheduled returns why a pod has no node. Either no node is suitable, or no scheduler has assigned a
-// node, because of a scheduling gate or because no scheduler responds.
+// node, because of a scheduling gate or because no scheduler is responding.
 func notScheduled(o *observed, pod *corev1.Pod, now time.Time) failure {
 	var scheduled corev1.PodCondition
 	for _, c := range pod.Status.Conditions {
@@ -210,7 +211,7 @@ func notScheduled(o *observed, pod *corev1.Pod, now time.Time) failure {
 	return failure{reason: v1alpha1.FailureUnschedulable, message: cmp.Or(scheduled.Message, "no scheduler has assigned the pod to a node")}
 }
 
-// notCreated returns a failure if a pod's node does not create the pod's network, its volumes, or one of its
+// notCreated returns a failure if a pod's node has not created the pod's network, its volumes, or one of its
 // containers. In this case, the containers that could show a failure of the release have not started.
 func notCreated(o *observed, pod *corev1.Pod, now time.Time) failure {
 	since := pod.CreationTimestamp.Time
@@ -266,7 +267,7 @@ func isSidecar(release *v1alpha1.VersionedMicroservice, name string) bool {
 	})
 }
 
-// notRunning returns why a container does not run, or does not keep running.
+// notRunning returns why a container is not running, or does not keep running.
 func notRunning(c corev1.ContainerStatus, kind string) failure {
 	if c.Ready {
 		return failure{}
@@ -303,7 +304,7 @@ var pulls = []struct {
 // address matches the request URLs in a message.
 var address = regexp.MustCompile(`https?://[^\s"]*[^\s":]`)
 
-// backOff matches the prefix that the kubelet adds to the cause while it waits to retry.
+// backOff matches the prefix that the kubelet adds to the cause while it is waiting to retry.
 var backOff = regexp.MustCompile(`^Back-off pulling image "[^"]*"(: )?(ErrImagePull: |SignatureValidationFailed: )?`)
 
 // pullFailure classifies a failed pull. Only a definite problem with the image is a failure of the release.

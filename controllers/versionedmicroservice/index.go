@@ -41,7 +41,7 @@ func releaseOf(o client.Object) []string {
 
 type workQueue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
-// changed admits all events except resyncs. It also admits writes of the release's own status,
+// changed admits all events except resyncs. It also admits writes to the release's own status,
 // because a reconcile with a stale cache waits for them.
 func changed() predicate.Predicate { return predicate.ResourceVersionChangedPredicate{} }
 

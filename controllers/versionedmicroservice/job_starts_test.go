@@ -32,8 +32,8 @@ func TestTimeoutOfACachedJob(t *testing.T) {
 }
 
 // TestJobWithAPodThatIsNotReady checks that a pod with a node counts as started although it is not ready,
-// because init containers are running, a native sidecar is not ready, or the pod has just ended. The
-// migration must then not be deleted, and the round must not count as unanswered.
+// because init containers are running, a native sidecar is not ready, or the pod has just ended. In these
+// cases, the migration must not be deleted, and the round must not count as unanswered.
 func TestJobWithAPodThatIsNotReady(t *testing.T) {
 	t.Parallel()
 	now := noon.Add(11 * time.Minute)

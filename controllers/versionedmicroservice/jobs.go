@@ -21,7 +21,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// hookJob is one of the release's Jobs, for a hook call.
+// hookJob is one of the release's Jobs for hook calls.
 type hookJob struct {
 	*batchv1.Job
 	// log is the last pod's termination message. It is read when the Job has ended.
@@ -54,7 +54,7 @@ func (r *reconciler) observeJobs(ctx context.Context, o *observed) error {
 	return r.findPods(ctx, o)
 }
 
-// findJobs reads, from the API server, the Jobs that the status shows as running and that are not in the cache. They may have lost their
+// findJobs reads from the API server those Jobs that the status shows as running and that are not in the cache. They may have lost their
 // labels, or have been deleted.
 func (r *reconciler) findJobs(ctx context.Context, o *observed) error {
 	for _, h := range o.release.Status.Hooks {
@@ -80,9 +80,10 @@ func (r *reconciler) findJobs(ctx context.Context, o *observed) error {
 // podsMargin is the maximum time between reading the pods of Jobs and planning the Jobs.
 const podsMargin = time.Minute
 
-// findPods reads, from the API server, the pods of the Jobs that would count as not started. The cache does
-// not contain these pods. A pod with a node counts as started: its init containers may be running, a native
-// sidecar may not be ready, or the pod may have just ended. The kubelet ends the pod after its timeout.
+// findPods reads from the API server the pods of those Jobs that would otherwise count as not started. The
+// cache does not contain these pods. A pod with a node counts as started: its init containers may be
+// running, a native sidecar may not be ready, or the pod may have just ended. The kubelet ends the pod
+// after its timeout.
 func (r *reconciler) findPods(ctx context.Context, o *observed) error {
 	for _, job := range o.jobs {
 		if at, ok := hook.NotStartedBy(job.Job); !ok || r.clock.Now().Add(podsMargin).Before(at) {
@@ -206,15 +207,15 @@ type jobPlan struct {
 	next time.Time
 }
 
-// by sets next to the given time if next is not set or is later.
+// by sets the next field to the given time if the field is not set or is later than that time.
 func (p *jobPlan) by(at time.Time) {
 	if p.next.IsZero() || at.Before(p.next) {
 		p.next = at
 	}
 }
 
-// keptRounds is the number of a Rollout hook's finished Jobs to keep. There is one Job for each round.
-// CronJobs keep the same number by default.
+// keptRounds is the number of finished Jobs to keep for a Rollout hook. There is one Job for each
+// round. CronJobs keep the same number by default.
 const keptRounds = 3
 
 // ofRound reports whether the Job belongs to a round.

@@ -166,8 +166,8 @@ func cached(t *testing.T, obj client.Object) {
 	})
 }
 
-// refused waits until the API server rejects a new object. It enforces a quota or the label of a namespace only after it
-// has read the change.
+// refused waits until the API server rejects a new object. The API server enforces a quota or the label of a namespace
+// only after it has read the change.
 func refused(t *testing.T, obj client.Object) {
 	t.Helper()
 	eventually(t, func() string {
@@ -178,7 +178,7 @@ func refused(t *testing.T, obj client.Object) {
 	})
 }
 
-// trialPod returns a pod that restricted namespaces and quotas of pods reject.
+// trialPod returns a pod that restricted namespaces and pod quotas reject.
 func trialPod(namespace string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "trial"},

@@ -8,7 +8,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// callMetrics are the metrics of hook calls. No label identifies an object or an address:
+// callMetrics are the metrics of hook calls. No label identifies an object or an address. The
+// metrics are:
 //
 //	heighliner_hook_calls_total{type,result}
 //	    calls of hooks, by type of hook; result is Yes or No

@@ -77,8 +77,8 @@ func (o *observed) createsNone(t *testing.T, now time.Time) []v1alpha1.HookStatu
 	return c.hooks
 }
 
-// TestRevertWaitsForMigration checks that, if a user decides Deprecate or a Rollback hook answers yes, the
-// reverse of a running migration starts only after the migration has ended.
+// TestRevertWaitsForMigration checks that, after a user's Deprecate decision or after a Rollback hook
+// answers yes, the reverse of a running migration starts only after the migration has ended.
 func TestRevertWaitsForMigration(t *testing.T) {
 	t.Parallel()
 	o := migrating(t)
@@ -94,7 +94,7 @@ func TestRevertWaitsForMigration(t *testing.T) {
 	o.startJob(t, "revert", noon.Add(2*time.Minute))
 }
 
-// TestMigrationWaitsForRevert checks that, after a user's decision Retry, the migration waits while the
+// TestMigrationWaitsForRevert checks that, after a user's Retry decision, the migration waits while the
 // reverse migration of the failed attempt is running.
 func TestMigrationWaitsForRevert(t *testing.T) {
 	t.Parallel()
@@ -183,7 +183,8 @@ func TestJobThatIsNotInTheStatus(t *testing.T) {
 	}
 }
 
-// revertCommand returns the script that decides whether to revert a migration, from the guide about migrations.
+// revertCommand returns the script in the migrations guide that decides whether to revert a
+// migration.
 func revertCommand(t *testing.T) string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/how-to/database-migration.md")

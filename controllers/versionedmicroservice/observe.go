@@ -155,7 +155,7 @@ func hasReplicas(release *v1alpha1.VersionedMicroservice, d *appsv1.Deployment) 
 }
 
 // probeMessages returns why the probes of containers fail. Only the kubelet's events report these reasons.
-// probeMessages reads the events once per failure and from the API server, because a cache would contain the
+// probeMessages reads the events from the API server, once per failure, because a cache would contain the
 // events of all pods. Without the events, the message of the failure is less specific.
 func (r *reconciler) probeMessages(ctx context.Context, o *observed) map[string]string {
 	found := map[string]string{}
@@ -245,8 +245,8 @@ func (r *reconciler) observeAnalysis(ctx context.Context, w *rollout) error {
 	return err
 }
 
-// target returns the target of the metric queries for a release, with the release's Services of all
-// NetworkPolicies.
+// target returns the target of the metric queries for a release, including the Services that all
+// NetworkPolicies have for the release.
 func (r *reconciler) target(ctx context.Context, place *hook.Rollout, group *v1alpha1.ReleaseGroup, row *v1alpha1.Release) (analysis.Target, error) {
 	ms := place.Microservice
 	var services corev1.ServiceList

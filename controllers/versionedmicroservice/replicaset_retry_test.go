@@ -60,7 +60,7 @@ func TestDecideRetry(t *testing.T) {
 			if diff := cmp.Diff([]any{test.want, test.requeue}, []any{due, requeue}, cmp.AllowUnexported(retry{})); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			// The same input, with the planned retry, is stable.
+			// Once the planned retry has been recorded, the same input does not result in another retry.
 			if due != nil {
 				resources.Annotate(o.deployment, resources.AnnotationRetry, due.String())
 				if again, _ := planRetry(o, noon.Add(time.Second)); again != nil {
@@ -140,8 +140,8 @@ func running(t *testing.T, release *v1alpha1.VersionedMicroservice) {
 }
 
 // TestRetryAfterAQuotaIsRaised checks an exceeded quota that changes while the back-off of the ReplicaSet is
-// long. A retry is requested, and another retry only if the quota admits more of a resource. When the quota
-// admits a pod, the release runs.
+// long. A retry is requested, and another retry is requested only if the quota admits more of a resource.
+// When the quota admits a pod, the release runs.
 func TestRetryAfterAQuotaIsRaised(t *testing.T) {
 	t.Parallel()
 	quota := &corev1.ResourceQuota{ObjectMeta: metav1.ObjectMeta{Name: "small", Namespace: namespace(t, nil)}}
@@ -178,8 +178,8 @@ func retryOfText(text string) retry {
 	return retryOf(d)
 }
 
-// TestRetryWhileAWebhookIsDown checks an admission webhook that is unavailable, and that is deleted while the
-// back-off of the ReplicaSet is long. The cause is external, and a retry is requested.
+// TestRetryWhileAWebhookIsDown checks an admission webhook that is unavailable, and that is later deleted
+// while the back-off of the ReplicaSet is long. The cause is external, and a retry is requested.
 func TestRetryWhileAWebhookIsDown(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t, nil)

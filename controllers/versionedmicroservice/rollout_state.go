@@ -23,7 +23,7 @@ type rolloutState struct {
 	attempt    int32
 	run        *v1alpha1.Rollout
 	generation int64
-	// approval reports whether the step waits for an approval.
+	// approval reports whether the step is waiting for approval.
 	approval bool
 	// pause is the duration of the step's pause; 0 if there is none.
 	pause time.Duration
@@ -32,11 +32,11 @@ type rolloutState struct {
 	end *metav1.MicroTime
 }
 
-// continues reports whether the release is in a rollout that continues without an approval.
+// continues reports whether the release is in a rollout that continues without approval.
 func (m rolloutState) continues() bool { return m.run != nil && !m.approval }
 
-// passes reports whether the release is in a step that ends soon: the step has no gate, no approval, and no pause longer than rolloutWait, and the
-// rollout is not interrupted.
+// passes reports whether the release is in a step that ends soon: the step has no gate, requires no approval, and has no pause longer than
+// rolloutWait, and the rollout is not interrupted.
 func (m rolloutState) passes() bool {
 	return m.continues() && m.run.Step > 0 && m.run.Gate == "" && !m.run.Interrupted && m.pause <= rolloutWait
 }
@@ -70,7 +70,7 @@ func rolloutStateOf(ms *v1alpha1.Microservice, name string) rolloutState {
 	return rolloutState{}
 }
 
-// needsApproval reports whether the step of a rollout waits for an approval.
+// needsApproval reports whether the step of a rollout is waiting for approval.
 func needsApproval(ms *v1alpha1.Microservice, run *v1alpha1.Rollout) bool {
 	c := ms.Spec.UpdateStrategy.Canary
 	return c != nil && run.Step > 0 && int(run.Step) <= len(c.Steps) && c.Steps[run.Step-1].Approval != nil && run.Continued < run.Step
@@ -86,7 +86,7 @@ func pauseOf(ms *v1alpha1.Microservice, run *v1alpha1.Rollout) time.Duration {
 }
 
 // stepText describes the step of a rollout, for example "2/3 Paused", or the gate before the step.
-// It returns "" if the rollout is in no step.
+// It returns "" if the rollout is not in a step.
 func stepText(ms *v1alpha1.Microservice, group *v1alpha1.ReleaseGroup, name string) string {
 	run := group.Rollout
 	if run == nil || run.Release != name || ms.Spec.UpdateStrategy.Canary == nil {

@@ -25,8 +25,8 @@ const (
 	reasonFailed       = "Failed"
 )
 
-// newStatus returns the new status, and the time of the next reconcile without an event; zero
-// means never. It is pure.
+// newStatus returns the new status, and the time at which to reconcile again even without an event;
+// zero means never. It is pure.
 func newStatus(o *observed, done applied, results checks, now time.Time) (v1alpha1.VersionedMicroserviceStatus, time.Time) {
 	next := *o.release.Status.DeepCopy()
 	state := rolloutStateOf(o.microservice, o.release.Name)
@@ -61,8 +61,9 @@ func newStatus(o *observed, done applied, results checks, now time.Time) (v1alph
 }
 
 // deploymentOutdated reports whether the Deployment's status is for an older generation, because this
-// reconcile wrote the Deployment or the Deployment controller has not observed it yet. If the Deployment
-// cannot be written, its status counts once the Deployment controller has observed it.
+// reconcile wrote the Deployment or the Deployment controller has not observed it yet. If this reconcile
+// cannot write the Deployment, the status counts as current once the Deployment controller has observed
+// the Deployment.
 func (o *observed) deploymentOutdated(done applied) bool {
 	if o.predecessor != nil && done.deployment == nil {
 		return false // The Deployment has no pods, and should not have pods yet.
@@ -126,8 +127,8 @@ func (o *observed) accepted(done applied) bool {
 	return false
 }
 
-// failureMessage explains why a rollout failed if pods are not the cause. It returns "" if
-// the reason is sufficient.
+// failureMessage explains a rollout failure that pods did not cause. It returns "" if the reason
+// needs no explanation.
 func failureMessage(state rolloutState, old v1alpha1.VersionedMicroserviceStatus) string {
 	switch {
 	case state.reason == "AnalysisFailed" && old.Analysis != nil && old.Analysis.Phase == v1alpha1.AnalysisFailed:
@@ -138,7 +139,7 @@ func failureMessage(state rolloutState, old v1alpha1.VersionedMicroserviceStatus
 	return ""
 }
 
-// setReplicas sets the replica counts. While replicas start, it reports no partial progress, because no
+// setReplicas sets the replica counts. While replicas are starting, it reports no partial progress, because no
 // decision depends on the progress and each change would require a write. The exception is the first replica of
 // a previously active release: a rollback from an unavailable release begins with this replica (protocol rule
 // 27).

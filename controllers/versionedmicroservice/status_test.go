@@ -53,7 +53,7 @@ func autoscaled(least int32) func(*observed) {
 	}
 }
 
-// rejected changes a release to one that is being rolled out and whose Deployment was rejected at noon. The
+// rejected edits a release so that it is being rolled out and its Deployment was rejected at noon. The
 // current Deployment was created the given duration after noon.
 func rejected(o *observed, hash string, after time.Duration) {
 	o.release.Status = v1alpha1.VersionedMicroserviceStatus{Failure: v1alpha1.FailureForbidden, Message: "denied by policy", TemplateHash: hash}
@@ -274,7 +274,8 @@ func decides(t *testing.T, seen *observed, want string) {
 	}
 }
 
-// TestDecide checks plans for complete Deployments, and for trimmed Deployments as in the cache.
+// TestDecide checks plans for complete Deployments, and for Deployments that are trimmed as in the
+// cache.
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	with := func(o *observed, edit func(*observed)) *observed { edit(o); return o }
@@ -346,7 +347,7 @@ func TestDecide(t *testing.T) {
 }
 
 // TestHooksThatCannotBeCalled checks that a hook that cannot be called is reported once in an event, and in
-// condition Progressing.
+// the Progressing condition.
 func TestHooksThatCannotBeCalled(t *testing.T) {
 	t.Parallel()
 	const why = "cannot be called: refuse 169.254.169.254: it is the address of a metadata service"
@@ -374,7 +375,7 @@ func TestHooksThatCannotBeCalled(t *testing.T) {
 	}
 }
 
-// TestTransitionOfHooks checks that another message for the same rejection is not a transition, so the write of
+// TestTransitionOfHooks checks that a different message for the same rejection is not a transition, so writing
 // the message is delayed.
 func TestTransitionOfHooks(t *testing.T) {
 	t.Parallel()

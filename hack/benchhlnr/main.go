@@ -1,8 +1,7 @@
 // Command benchhlnr measures how long users wait for hlnr when the API server stores many services: until the
 // first output of status and tree, until tree --watch shows a change, and until help and completions are
 // printed. It also measures the memory of tree --watch. It prints its measurements without checking them,
-// because the speed and the load of machines differ. The processor time of a command does not depend on the
-// load.
+// because machines differ in speed and load. The processor time of a command does not depend on the load.
 //
 //	main.go      the measurements
 //	services.go  the services
@@ -82,7 +81,8 @@ func (b *bench) run(ctx context.Context) (err error) {
 	return b.watch(ctx, many, nameOf(b.watched/2))
 }
 
-// on adds the cluster and the namespace to arguments. In a completion, it adds them before the word to complete.
+// on adds the flags for the cluster and the namespace to the arguments of hlnr. For a completion, it inserts
+// them before the word to complete.
 func (b *bench) on(namespace string, args []string) []string {
 	cluster := []string{"--kubeconfig", b.env.Kubeconfig(), "-n", namespace}
 	if args[0] == "__complete" {
@@ -206,7 +206,7 @@ func await(ctx context.Context, lines <-chan string, text string) error {
 	}
 }
 
-// peak returns the largest resident memory of a process so far, in MiB, as counted by Linux.
+// peak returns the largest resident memory of a process so far, in MiB, as reported by Linux.
 func peak(pid int) (float64, error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {

@@ -17,10 +17,12 @@ import (
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
 
-// played is the history of each service: a canary that waits for approval, next to an active release.
+// played is the history of each service: a canary that is waiting for approval, next to an active
+// release.
 const played = "approval"
 
-// name is replaced with the name of the service in all names of the history.
+// name is the name of the service in the history. In each created object, it is replaced with the
+// name of the object's service.
 const name = "shop"
 
 func nameOf(i int) string { return fmt.Sprintf("s%04d", i) }

@@ -17,7 +17,7 @@ import (
 
 // argoRollouts is the controller of Argo Rollouts. Without routing, the canary's share of the traffic is its
 // share of the pods. With "nginx", the controller writes Ingresses with the annotations of ingress-nginx,
-// which no controller confirms.
+// and no controller confirms these Ingresses.
 type argoRollouts struct {
 	*options
 	plane       *plane
@@ -90,7 +90,7 @@ func (a *argoRollouts) phases() []phase {
 	)
 }
 
-// rolloutSteps returns the steps of a canary, each with a pause unless pause is nil.
+// rolloutSteps returns the steps of a canary, each followed by a pause unless pause is nil.
 func rolloutSteps(pause tree) []any {
 	var list []any
 	for _, weight := range steps {
@@ -196,7 +196,8 @@ func (a *argoRollouts) abort(ctx context.Context, i int) error {
 	return nil
 }
 
-// rolloutIs reports whether a Rollout has a phase that applies to its current generation.
+// rolloutIs returns a function that reports whether a Rollout is in the given phase at its current
+// generation.
 func rolloutIs(phase string) func(client.Object) bool {
 	return func(o client.Object) bool {
 		status, _ := o.(*unstructured.Unstructured).Object["status"].(tree)

@@ -41,8 +41,8 @@ func (r request) writes() bool {
 func (r request) reads() bool { return r.verb == "get" || r.verb == "list" }
 
 // budgeted reports whether the request is for a Deployment, ReplicaSet, EndpointSlice or PodDisruptionBudget, or for the status of one of them.
-// These requests count against the budget of the writes that follow; requests for pods, Endpoints and
-// events count only in the total.
+// These requests count against the budget for writes by kube-controller-manager; requests for pods, Endpoints and events count only in the
+// total.
 func (r request) budgeted() bool {
 	object, _, _ := strings.Cut(r.resource, "/")
 	switch object {
@@ -52,7 +52,7 @@ func (r request) budgeted() bool {
 	return false
 }
 
-// kind returns the request as a row of a table.
+// kind returns the label of the request's row in a table.
 func (r request) kind() string {
 	kind := r.verb + " " + r.resource
 	if r.dryRun {

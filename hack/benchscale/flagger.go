@@ -115,7 +115,7 @@ func (f *flagger) set(version string) func(context.Context, int) error {
 	}
 }
 
-// canaryIs reports whether a Canary has a phase.
+// canaryIs returns a function that reports whether a Canary is in the given phase.
 func canaryIs(phase string) func(client.Object) bool {
 	return func(o client.Object) bool {
 		status, _ := o.(*unstructured.Unstructured).Object["status"].(tree)

@@ -36,7 +36,7 @@ type gateway struct {
 	done   sync.WaitGroup
 }
 
-// start creates the Gateway, and accepts routes until stop.
+// start creates the Gateway, and accepts routes until stop is called.
 func (g *gateway) start(ctx context.Context) error {
 	var err error
 	if g.client, err = g.plane.newClient(gatewayAgent, g.plane.config); err != nil {

@@ -23,16 +23,17 @@ import (
 // systemNamespace and managerName identify the ServiceAccount in the shipped manifests.
 const systemNamespace, managerName = "heighliner-system", "heighliner"
 
-// administrator is the user that makes all changes that users would make.
+// administrator is the user who makes all changes that users would make.
 const administrator = "admin"
 
 // singleUpgrades is the number of services that are upgraded one after another.
 const singleUpgrades = 50
 
-// steps are the weights of the steps of each canary.
+// steps are the weights of each canary's steps.
 var steps = []int32{20, 50}
 
-// heighliner is the manager of this project, with the shipped definitions, roles, and policies.
+// heighliner is the manager of this project, with the shipped CustomResourceDefinitions, roles, and
+// policies.
 type heighliner struct {
 	*options
 	plane                  *plane
@@ -69,7 +70,8 @@ func (h *heighliner) start(ctx context.Context, p *plane) (*process, error) {
 	if h.metricsAddr, err = freeAddress(); err != nil {
 		return nil, err
 	}
-	// Leader election is disabled, because on an overloaded machine the manager would fail to renew its Lease, and would then end.
+	// Leader election is disabled, because on an overloaded machine the manager would fail to renew its Lease, and would then
+	// exit.
 	arguments := []string{
 		"--kubeconfig=" + config, "--leader-election-namespace=" + systemNamespace, "--health-probe-bind-address=" + probes,
 		"--metrics-bind-address=" + h.metricsAddr, "--metrics-insecure", "--outbound-allow=127.0.0.1",
@@ -224,7 +226,8 @@ func patch(ctx context.Context, c client.Client, object client.Object, content a
 // tree is a JSON object.
 type tree = map[string]any
 
-// offer announces the last version, with the list of tags or with a request to scan the registry.
+// offer announces the last of the given versions, either by writing the list of tags or by
+// requesting a scan of the registry.
 func (h *heighliner) offer(versions []string) func(context.Context, int) error {
 	change := tree{"spec": tree{"source": tree{"pinned": tree{"versions": versions}}}}
 	if h.source == "registry" {
@@ -257,7 +260,7 @@ func (h *heighliner) pin(version string) func(context.Context, int) error {
 	}
 }
 
-// find stores the names of a version's releases for abort.
+// find stores the names of a version's releases, for use by abort.
 func (h *heighliner) find(version string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		var list v1alpha1.VersionedMicroserviceList
@@ -286,7 +289,8 @@ func (h *heighliner) abort(ctx context.Context, i int) error {
 	})
 }
 
-// observedAtGeneration reports whether the manager has seen the current generation.
+// observedAtGeneration reports whether the manager has observed the current generation of a
+// Microservice.
 func observedAtGeneration(o client.Object) bool {
 	return o.(*v1alpha1.Microservice).Status.ObservedGeneration == o.GetGeneration()
 }
@@ -314,7 +318,7 @@ func activeAt(version string) func(client.Object) bool {
 	}
 }
 
-// idle reports whether no rollout is in progress. A drain may follow.
+// idle reports whether no rollout is in progress. A drain may still be in progress.
 func idle(o client.Object) bool {
 	c := meta.FindStatusCondition(o.(*v1alpha1.Microservice).Status.Conditions, v1alpha1.ConditionProgressing)
 	return c != nil && (c.Status == metav1.ConditionFalse || c.Reason == "Draining")
@@ -334,7 +338,8 @@ func failedAt(version string) func(client.Object) bool {
 	}
 }
 
-// validateCheckout returns an error unless the program runs in the root of a checkout. The program installs the manifests of the checkout.
+// validateCheckout returns an error unless the program is running in the root of a checkout. The program installs the manifests of the
+// checkout.
 func validateCheckout() error {
 	if _, err := os.Stat(filepath.Join("config", "crd")); err != nil {
 		return errors.New("find config/crd: it is not in the working directory: run benchscale in the root of a checkout")

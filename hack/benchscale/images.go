@@ -17,10 +17,11 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// shared is the only repository that exists. Requests for other repositories read this repository.
+// shared is the only repository that exists. Requests for other repositories are served from this
+// repository.
 const shared = "shared"
 
-// images is a registry in this process. Every repository contains the same tags, so that one push offers a version to all services.
+// images is an in-process registry. Every repository contains the same tags, so that one push offers a version to all services.
 type images struct {
 	server *httptest.Server
 
@@ -83,7 +84,7 @@ func (r *images) count(req *http.Request) {
 	r.requests[kind]++
 }
 
-// reset returns the numbers of requests since the last reset, by kind.
+// reset returns the number of requests of each kind since the last reset.
 func (r *images) reset() map[string]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -3,7 +3,8 @@
 // requests, the processor time, and the memory of each phase. "make bench-scale" builds and runs it;
 // docs/explanation/scale.md explains the results.
 //
-// It needs no root permissions, listens on loopback only, and ends the processes that it started, by process ID.
+// It needs no root permissions, listens on loopback only, and uses process IDs to end the processes that it
+// started.
 //
 //	main.go           flags, and the runs of all products
 //	plane.go          etcd, kube-apiserver, kube-controller-manager and kwok

@@ -14,14 +14,14 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// queue contains the counts and times of a work queue, in total or in a phase.
+// queue contains the counts and times of a work queue, either in total or for one phase.
 type queue struct {
 	// Passes is the number of reconciles.
 	Passes float64 `json:"passes"`
 	// Waited and Worked are the total times in the queue and in reconciles, in seconds.
 	Waited float64 `json:"waitedSeconds"`
 	Worked float64 `json:"workedSeconds"`
-	// WaitedP99 is an upper bound of the 99th percentile of the time in the queue, in seconds. It is 0 if there is no bound.
+	// WaitedP99 is an upper bound on the 99th percentile of the time in the queue, in seconds. It is 0 if there is no bound.
 	WaitedP99 float64 `json:"waitedP99Seconds"`
 
 	buckets map[float64]float64 // The cumulative number of objects, by the upper bound of their time in the queue.
@@ -151,7 +151,7 @@ func download(ctx context.Context, url, file string) error {
 	}
 	defer body.Close()
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return fmt.Errorf("make folder of profiles: %w", err)
+		return fmt.Errorf("make folder for profiles: %w", err)
 	}
 	content, err := io.ReadAll(body)
 	if err != nil {

@@ -42,7 +42,7 @@ func namespaceName(number int) string {
 // nodes is the number of simulated nodes, which accept any number of pods.
 const nodes = 10
 
-// startTimeout limits the start of each part.
+// startTimeout is the maximum startup time of each part of the control plane.
 const startTimeout = 2 * time.Minute
 
 // auditPolicy records one line for each completed request.
@@ -66,7 +66,7 @@ type plane struct {
 }
 
 // startPlane starts the control plane, the nodes, the registry, and the gateway, and installs CRDs. If it
-// fails, it ends everything that it started.
+// fails, it stops everything that it started.
 func startPlane(ctx context.Context, o *options, dir string, definitions []string) (_ *plane, err error) {
 	p := &plane{dir: dir, auditPath: filepath.Join(dir, "audit.log")}
 	defer func() {
@@ -167,7 +167,8 @@ func (p *plane) serviceAccount(namespace, name string) (string, error) {
 	return p.kubeconfig("system:serviceaccount:"+namespace+":"+name, "system:serviceaccounts", "system:serviceaccounts:"+namespace)
 }
 
-// nodeName returns the node of a service's pods. The pods set their node, so no scheduler is needed.
+// nodeName returns the node of a service's pods. The pods specify their node, so no scheduler is
+// needed.
 func nodeName(service int) string { return fmt.Sprintf("node-%d", service%nodes) }
 
 func (p *plane) createNodes(ctx context.Context) error {
@@ -181,7 +182,7 @@ func (p *plane) createNodes(ctx context.Context) error {
 	return nil
 }
 
-// stages are kwok's files that make nodes and pods ready and remove pods without delay.
+// stages are the kwok files that make nodes and pods ready, and remove pods, without delay.
 var stages = []string{"node/fast/node-initialize.yaml", "pod/fast/pod-ready.yaml", "pod/fast/pod-delete.yaml"}
 
 func (p *plane) startKwok(o *options) error {
@@ -200,7 +201,7 @@ func (p *plane) startKwok(o *options) error {
 	return p.run(kwok, nil, arguments...)
 }
 
-// run starts a process that stop will end.
+// run starts a process that stop ends later.
 func (p *plane) run(binary string, environment []string, arguments ...string) error {
 	started, err := startProcess(p.dir, binary, environment, arguments...)
 	if err == nil {
@@ -250,7 +251,7 @@ func (p *plane) createNamespace(ctx context.Context, name string, manager *proce
 	return nil
 }
 
-// apply creates the objects of manifests, which are files or folders.
+// apply creates the objects in the given manifests, which are files or folders.
 func (p *plane) apply(ctx context.Context, paths ...string) error {
 	for _, path := range paths {
 		err := filepath.WalkDir(path, func(file string, entry fs.DirEntry, err error) error {
@@ -283,8 +284,8 @@ func (p *plane) applyFile(ctx context.Context, file string) error {
 	return nil
 }
 
-// administrator returns the kubeconfig of a ServiceAccount with all permissions, in a namespace with the same
-// name. It is for products whose manifests contain no roles.
+// administrator returns the kubeconfig of a ServiceAccount that has all permissions and belongs to a
+// namespace with the same name. It is for products whose manifests contain no roles.
 func (p *plane) administrator(ctx context.Context, name string) (kubeconfig string, err error) {
 	if err := p.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		return "", fmt.Errorf("create namespace %s: %w", name, err)
@@ -319,7 +320,7 @@ func (p *plane) stop() error {
 	return nil
 }
 
-// failed returns the error of a part that ended unexpectedly.
+// failed returns the error of a started process that ended unexpectedly.
 func (p *plane) failed() error {
 	for _, s := range p.started {
 		if err := s.failure(); err != nil {

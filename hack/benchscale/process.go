@@ -26,7 +26,8 @@ type process struct {
 }
 
 // startProcess starts a process in its own process group, so that an interrupt from the terminal reaches only
-// this program, and writes its output to a file. environment is added to HOME=dir.
+// this program, and writes its output to a file. The process gets the variables in environment in addition to
+// HOME=dir.
 func startProcess(dir, binary string, environment []string, arguments ...string) (*process, error) {
 	p := &process{name: filepath.Base(binary), exited: make(chan struct{})}
 	p.log = filepath.Join(dir, p.name+".log")
@@ -53,7 +54,7 @@ func startProcess(dir, binary string, environment []string, arguments ...string)
 	return p, nil
 }
 
-// awaitReady polls a URL until it answers 200.
+// awaitReady polls a URL until it responds with 200.
 func (p *process) awaitReady(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -110,7 +111,7 @@ func (p *process) tail() []byte {
 	return bytes.Join(lines[max(0, len(lines)-10):], []byte("\n"))
 }
 
-// stop ends the process with SIGTERM, and after ten seconds with SIGKILL.
+// stop ends the process with SIGTERM or, after ten seconds, with SIGKILL.
 func (p *process) stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // An error means that the process has already ended.
 	select {
@@ -148,7 +149,7 @@ func (p *process) usage() (usage, error) {
 	return parseUsage(string(stat), string(status))
 }
 
-// parseUsage parses the files stat and status of /proc/PID.
+// parseUsage parses the stat and status files of /proc/PID.
 func parseUsage(stat, status string) (usage, error) {
 	// The second field is the name in parentheses, which may contain spaces.
 	after := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])

@@ -30,7 +30,7 @@ type productResult struct {
 	Phases []phaseResult `json:"phases"`
 }
 
-// phaseResult is the cost of a phase. Counts and times are totals of all services.
+// phaseResult is the cost of a phase. Counts and times are totals over all services.
 type phaseResult struct {
 	Name string `json:"name"`
 	// Services is the number of services that were changed, or that existed in a phase without changes.
@@ -38,13 +38,13 @@ type phaseResult struct {
 	// Reached is the time from the first change until the last service reached the goal. AfterLast is the time from the last change until the goal was reached.
 	Reached   float64 `json:"reachedSeconds"`
 	AfterLast float64 `json:"afterLastSeconds"`
-	// Seconds is the time until the goal, or the duration of a phase without changes.
+	// Seconds is the time until the goal was reached, or the duration of a phase without changes.
 	Seconds float64 `json:"seconds"`
-	// Settled is false if there were still writes five minutes after the goal.
+	// Settled is false if there were still writes five minutes after the goal was reached.
 	Settled bool `json:"settled"`
-	// Writes and Reads are the numbers of requests of the product until there were no more writes, without requests for Leases.
-	// Refused is the number of writes with an error response. Follow is the number of writes by kube-controller-manager. FollowBudgeted
-	// is the number of these writes to Deployments, ReplicaSets, EndpointSlices and PodDisruptionBudgets.
+	// Writes and Reads are the numbers of requests that the product sent until there were no more writes, excluding requests for
+	// Leases. Refused is the number of writes with an error response. Follow is the number of writes by kube-controller-manager.
+	// FollowBudgeted is the number of these writes to Deployments, ReplicaSets, EndpointSlices and PodDisruptionBudgets.
 	Writes         int `json:"writes"`
 	Refused        int `json:"refused"`
 	Reads          int `json:"reads"`
@@ -56,7 +56,8 @@ type phaseResult struct {
 	// CPUToGoal and CPU are the processor time of the product in seconds: until the goal, and until there were no more writes.
 	CPUToGoal float64 `json:"cpuToGoalSeconds"`
 	CPU       float64 `json:"cpuSeconds"`
-	// Resident and Peak are the memory of the product in bytes: at the end of the phase, and the maximum since its start.
+	// Resident and Peak are the memory of the product in bytes: at the end of the phase, and the maximum since the
+	// product was started.
 	Resident int64 `json:"residentBytes"`
 	Peak     int64 `json:"peakBytes"`
 	// PodSeconds are the sorted times from a change to the first pod, for services that were changed one after another.
@@ -115,7 +116,7 @@ func percentile(sorted []float64, percent int) float64 {
 
 // summary returns one line about a phase.
 func (r *phaseResult) summary() string {
-	return fmt.Sprintf("%.1f s, %.1f s after the last change; per service %s writes, %s that follow, %s reads, %.0f ms; %d MiB",
+	return fmt.Sprintf("%.1f s, %.1f s after the last change; per service %s writes, %s writes that follow, %s reads, %.0f ms of CPU time; %d MiB of memory",
 		r.Seconds, r.AfterLast, r.per(r.Writes), r.per(r.Follow), r.per(r.Reads), r.each(1000*r.CPU), r.Resident>>20)
 }
 

@@ -25,8 +25,8 @@ type product interface {
 	// metrics and profiles are the addresses of the product's metrics and of net/http/pprof. They are empty if the product does not serve them.
 	metrics() string
 	profiles() string
-	// list returns an empty list of the kind whose objects reach the goals of phases. There is one object for
-	// each service.
+	// list returns an empty list for the kind of objects that are checked against the goals of phases.
+	// There is one object for each service.
 	list() client.ObjectList
 	// phases are the phases of the benchmark, in order.
 	phases() []phase
@@ -39,8 +39,8 @@ type phase struct {
 	hidden bool
 	// before is called once, before the first change; it may be nil.
 	before func(ctx context.Context) error
-	// change changes the service with the given number. If it is nil, nothing changes in the phase, which
-	// lasts options.rest.
+	// change changes the service with the given number. If change is nil, nothing changes during the
+	// phase, and the phase lasts for options.rest.
 	change func(ctx context.Context, service int) error
 	// single is the number of services that are changed one after another: each service is changed when the
 	// previous service has a new pod. If single is 0, all services are changed.
@@ -99,7 +99,8 @@ func (s *story) play(ctx context.Context) (*productResult, error) {
 	return result, nil
 }
 
-// upTo returns the phases up to the phase with the given name, and the phases without changes. If the name is empty, it returns all phases.
+// upTo returns the phases up to and including the phase with the given name, and all later phases without changes. If the name is empty, it
+// returns all phases.
 func upTo(phases []phase, name string) ([]phase, error) {
 	if name == "" {
 		return phases, nil

@@ -48,7 +48,7 @@ var pictures = []struct {
 	{"board-narrow-dark.png", "/", 500, 1000, true},
 }
 
-// allow permits all actions by readers, but executes none of them.
+// allow permits readers of the board to perform all actions, but executes none of these actions.
 type allow struct{}
 
 func (allow) May(context.Context, string) []string {
@@ -150,7 +150,7 @@ func toggle(ctx context.Context, store *cluster.Store) {
 	}
 }
 
-// tiers are the values of the label by which a freeze selects services, by service.
+// tiers maps services to the value of the label by which a freeze selects services.
 var tiers = map[string]string{"loyalty": "sales", "pricing": "sales", "orders": "sales"}
 
 // freezes returns two freezes for the services: one is in effect and blocks a service, and the other is planned.
@@ -169,14 +169,15 @@ func freezes(now time.Time) []v1alpha1.Freeze {
 	return out
 }
 
-// inProgress are the histories that end at the board's current time, because they wait for something that
-// happens within minutes.
+// inProgress are the histories that end at the board's current time, because they are waiting for
+// something that happens within minutes.
 var inProgress = map[string]bool{"second step": true, "analysis": true}
 
 // timestamp matches the times in a history.
 var timestamp = regexp.MustCompile(`"2030-01-31T[0-9:.]+Z"`)
 
-// until moves the times of a history so that the history ends at the given time, which must be on the same day.
+// until shifts the timestamps of a history so that the history ends at the given time, which must be on the
+// same day.
 func until(s viewtest.Story, end time.Time) viewtest.Story {
 	by := end.Sub(s.Now)
 	move(&s.Input.Microservices, by)
@@ -186,7 +187,7 @@ func until(s viewtest.Story, end time.Time) viewtest.Story {
 	return s
 }
 
-// move moves the times of objects.
+// move shifts all timestamps of objects.
 func move[T any](objects *[]T, by time.Duration) {
 	text, err := json.Marshal(*objects)
 	if err != nil {

@@ -1,6 +1,7 @@
 // Package boardtest opens the board in Chromium. It runs the manager's binary ("heighliner web") against a
-// real API server with the permissions from the board's component. Users log in with the example provider of
-// zitadel/oidc. It is a separate module, because it is not part of the product. "make test-board" runs it.
+// real API server with the permissions from the board's component. Users log in with the example identity
+// provider from zitadel/oidc. It is a separate module, because it is not part of the product. "make
+// test-board" runs it.
 //
 //	board_test.go       TestBoard, on an API server
 //	node_test.go        TestNode, on the local cluster
@@ -146,7 +147,7 @@ func (l *line) set(cut bool) {
 	}
 }
 
-// start starts a provider with the users ana and bob, and the board.
+// start starts the board, and an identity provider with the users ana and bob.
 func start(t *testing.T) *site {
 	t.Helper()
 	board := httptest.NewUnstartedServer(nil) // The server only provides an address and a certificate.
@@ -340,7 +341,7 @@ func TestBoard(t *testing.T) {
 		ana.accessible(page)
 	}
 
-	// After the logout, the board shows no data.
+	// After logout, the board shows no data.
 	ana.do("log out", chromedp.Navigate(s.url+"/"), chromedp.Click("header form button"), chromedp.WaitVisible(`main a[href="/login"]`))
 	ana.sees("You are logged out")
 	if text := ana.text(); strings.Contains(text, "shop") {

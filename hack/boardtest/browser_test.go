@@ -25,7 +25,8 @@ type person struct {
 	url string
 }
 
-// browser starts a browser for the board at a URL. It resolves hosts with the given rules, which are the value of Chromium's flag --host-resolver-rules.
+// browser starts a browser for the board at a URL. The browser resolves hosts with the given rules, which are the value of Chromium's
+// --host-resolver-rules flag.
 func browser(t *testing.T, url, rules string) *person {
 	t.Helper()
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.NoSandbox, chromedp.Flag("ignore-certificate-errors", true), chromedp.WindowSize(1360, 800))

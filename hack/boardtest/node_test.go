@@ -37,7 +37,7 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// These are names on the node.
+// These are the names of objects and hosts on the node.
 const (
 	managerNamespace = "heighliner-system"
 	boardName        = "heighliner-web"
@@ -58,8 +58,8 @@ type node struct {
 	images string
 }
 
-// TestNode opens the board on the local cluster that "make cluster-up" starts, installed as in
-// docs/how-to/board.md: the board's pods behind the gateway, a service whose requests the gateway routes, and
+// TestNode opens the board, installed as described in docs/how-to/board.md, on the local cluster that "make
+// cluster-up" starts: the board's pods behind the gateway, a service whose requests the gateway routes, and
 // users who log in with an OpenID provider.
 func TestNode(t *testing.T) {
 	if !*onNode {
@@ -84,7 +84,7 @@ func TestNode(t *testing.T) {
 	service := "/services/" + nodeNamespace + "/shop"
 	bob.do("open the service", chromedp.Navigate(url+service), chromedp.WaitVisible("#connection"))
 
-	// An approval in the panel moves all requests.
+	// An approval in the panel moves all requests to the new version.
 	n.push("1.1.0")
 	ana.sees("waits for approval")
 	bob.sees("waits for approval")
@@ -169,7 +169,8 @@ func (n *node) remove(ctx context.Context, namespace *corev1.Namespace) {
 	}
 }
 
-// push builds and pushes a version's image. The variables are pairs of a name and a value.
+// push builds and pushes a version's image. The environment variables of the image are given as
+// alternating names and values.
 func (n *node) push(version string, variables ...string) {
 	n.Helper()
 	environment := map[string]string{"VERSION": version}
@@ -235,8 +236,8 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}
 subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: ana}, {apiGroup: rbac.authorization.k8s.io, kind: User, name: bob}]
 `))
 
-// boardOverlay is the overlay that an administrator writes according to docs/how-to/board.md. The pod
-// terminates TLS.
+// boardOverlay is the overlay that an administrator writes as described in docs/how-to/board.md. The
+// pod terminates TLS.
 var boardOverlay = template.Must(template.New("").Parse(`apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 components:
@@ -271,8 +272,8 @@ patches:
 const boardRoute = `{"apiVersion": "gateway.networking.k8s.io/v1", "kind": "TLSRoute", "metadata": {"namespace": "` + managerNamespace + `", "name": "` + boardName + `"}, "spec": {
 	"parentRefs": [{"namespace": "infra", "name": "edge", "sectionName": "tls"}], "hostnames": ["` + boardHost + `"], "rules": [{"backendRefs": [{"name": "` + boardName + `", "port": 80}]}]}}`
 
-// installBoard installs the board and its OpenID provider, and removes them after the test. It returns the rules with which a
-// browser resolves their hosts.
+// installBoard installs the board and its OpenID provider, and removes them after the test. It returns the rules that a
+// browser uses to resolve their host names.
 func (n *node) installBoard() (rules string) {
 	n.Helper()
 	host, _, err := net.SplitHostPort(n.RegistryInternal)
@@ -285,7 +286,7 @@ func (n *node) installBoard() (rules string) {
 	}
 	url := "https://" + net.JoinHostPort(boardHost, port)
 
-	// The provider listens in the pod network, and on the host for browsers.
+	// The provider listens on the pod network and, for browsers, on the host.
 	inside, err := n.ListenInside(net.JoinHostPort(host, "0"))
 	if err != nil {
 		n.Fatal(err)
@@ -331,7 +332,8 @@ func (n *node) installBoard() (rules string) {
 	return fmt.Sprintf("MAP %s %s, MAP %s %s", inside.Addr(), here.Addr(), net.JoinHostPort(boardHost, port), n.GatewayTLS)
 }
 
-// overlay writes the board's kustomization into the repository, because its paths are relative.
+// overlay writes the board's kustomization into the repository, because the paths in the
+// kustomization are relative.
 func (n *node) overlay(values map[string]string) string {
 	n.Helper()
 	var manager appsv1.Deployment
@@ -447,7 +449,8 @@ func (n *node) killBoard() {
 	}
 }
 
-// selfSigned returns a certificate that is valid for a day, for a host and an IP address, and the key of the certificate.
+// selfSigned returns a certificate for a host and an IP address, and the key of the certificate. The
+// certificate is valid for a day.
 func (n *node) selfSigned(ip net.IP, host string) (certificate, private []byte) {
 	n.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

@@ -39,7 +39,8 @@ func main() {
 	}
 }
 
-// run writes files that differ, and removes files for objects that config no longer contains.
+// run writes the generated files that differ from the current files, and removes files for objects
+// that config no longer contains.
 func run(root string) error {
 	files, err := generate(root)
 	if err != nil {
@@ -157,7 +158,7 @@ func copyObjects(root, dir string, files map[string][]byte) error {
 	return nil
 }
 
-// keep adds the annotation with which Helm keeps a CRD, and thus all objects of its kind, on uninstall. It
+// keep adds the annotation that makes Helm keep a CRD, and thus all objects of its kind, on uninstall. It
 // returns nil if the text does not start like the output of controller-gen.
 func keep(definition []byte) []byte {
 	const annotations = "\nmetadata:\n  annotations:\n"

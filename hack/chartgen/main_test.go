@@ -83,7 +83,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// TestIncompleteSchema tests that a schema without the parts that values.yaml and the reference page need is rejected.
+// TestIncompleteSchema tests that a schema is rejected if it lacks parts that values.yaml and the reference page need.
 func TestIncompleteSchema(t *testing.T) {
 	t.Parallel()
 	for name, schema := range map[string]string{

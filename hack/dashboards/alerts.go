@@ -11,7 +11,7 @@ import (
 // runbooks is the URL of the folder with the runbooks of the alerts.
 const runbooks = "https://github.com/heighliner/heighliner/blob/main/docs/how-to/runbooks/"
 
-// ruleGroup is a group of rules of Prometheus.
+// ruleGroup is a group of Prometheus rules.
 type ruleGroup struct {
 	Name  string `json:"name"`
 	Rules []rule `json:"rules"`
@@ -26,7 +26,8 @@ type rule struct {
 	Annotations map[string]string `json:"annotations,omitempty"`
 }
 
-// subject names the release group of an alert. The name comes from the labels of the alert if there are metrics by name.
+// subject names the release group that an alert is about. The name comes from the labels of the alert if metrics by name
+// are reported.
 const subject = `{{ with $labels.microservice }}Group {{ $labels.group }} of {{ $labels.namespace }}/{{ . }}{{ else }}A release group{{ end }}`
 
 // alert returns an alert whose runbook is the given page.
@@ -38,7 +39,7 @@ func alert(name, page, severity, wait, summary, description string, expr ...stri
 }
 
 // inState returns the lines of an expression that is true for groups that have been in one of the given states for more than the
-// given number of seconds. The expression has one result for each group or, if there are no metrics by name, for each state.
+// given number of seconds. The expression has one result for each group or, if metrics by name are not reported, for each state.
 func inState(states string, seconds int) []string {
 	return []string{
 		fmt.Sprintf(`((time() - max by (namespace, microservice, group) (heighliner_group_state_since_timestamp_seconds)) > %d)`, seconds),
@@ -48,7 +49,7 @@ func inState(states string, seconds int) []string {
 }
 
 // inCondition returns the lines of an expression that is true for ImagePolicies or NetworkPolicies whose given condition is False.
-// The expression has one result for each object or, if there are no metrics by name, one result for all objects.
+// The expression has one result for each object or, if metrics by name are not reported, one result for all objects.
 func inCondition(kind, condition string) []string {
 	return []string{
 		fmt.Sprintf(`max by (namespace, name, reason) (heighliner_policy_condition{kind="%s",condition="%s"}) == 0`, kind, condition),
@@ -56,21 +57,22 @@ func inCondition(kind, condition string) []string {
 	}
 }
 
-// object describes the object of an alert: its kind and name, or the number of objects.
+// object describes the object that an alert is about: its kind and name, or the number of objects.
 func object(kind string) string {
 	return `{{ with $labels.name }}` + kind + ` {{ $labels.namespace }}/{{ . }}{{ else }}{{ $value }} ` + kind + ` objects{{ end }}`
 }
 
-// calls are counters of calls to registries, GitHub and providers of metrics: all calls, and the calls without a usable response.
-// Responses that require an action of a user, such as a missing tag or rejected credentials, do not count, because the status of
-// an object reports them.
+// calls are counters of calls to registries, GitHub and metrics providers: all calls, and the calls without a usable response.
+// Responses that require user action, such as a missing tag or rejected credentials, do not count, because the status of an
+// object reports them.
 var calls = []struct{ all, failed string }{
 	{`heighliner_registry_lookups_total`, `heighliner_registry_lookups_total{result=~"Unreachable|RateLimited|Malformed|Failed"}`},
 	{`heighliner_github_requests_total`, `heighliner_github_requests_total{code=~"none|429|5.."}`},
 	{`heighliner_analysis_queries_total`, `heighliner_analysis_queries_total{result=~"Timeout|Throttled|Unreachable|ServerError|BadAnswer"}`},
 }
 
-// failedShare returns an expression for the share of calls without a usable response in a window.
+// failedShare returns an expression for the share of calls without a usable response among all
+// calls in a window.
 func failedShare(window string) string {
 	sum := func(pick func(all, failed string) string) string {
 		var terms []string
@@ -82,8 +84,8 @@ func failedShare(window string) string {
 	return sum(func(_, failed string) string { return failed }) + " / " + sum(func(all, _ string) string { return all })
 }
 
-// burnt returns an expression for a budget of 1% failed calls. The expression is true while the share of failed calls exceeds
-// the given multiple of the budget in both a long and a short window.
+// burnt returns an expression that compares the share of failed calls with a budget of 1%. The expression is true while the
+// share of failed calls exceeds the given multiple of the budget in both a long and a short window.
 func burnt(times float64, long, short string) string {
 	return fmt.Sprintf("%s > %g\nand %s > %g", failedShare(long), times*0.01, failedShare(short), times*0.01)
 }
@@ -93,7 +95,7 @@ func alerts() []ruleGroup {
 	return []ruleGroup{{Name: "heighliner", Rules: []rule{
 		alert("HeighlinerDown", "manager-down", "critical", "10m",
 			"No manager of Heighliner is scraped.",
-			"Applications keep running. If no manager runs, no new version starts, no canary continues or is analyzed, and no route is corrected.",
+			"Applications keep running. If no manager is running, no new version starts, no canary continues or is analyzed, and no route is corrected.",
 			`absent(heighliner_microservices)`),
 		alert("HeighlinerShardNotHeld", "manager-down", "critical", "10m",
 			"No manager of Heighliner holds shard {{ $labels.shard }}.",
@@ -142,7 +144,7 @@ func alerts() []ruleGroup {
 // generated is the first line of each generated file whose format has comments.
 const generated = "# Written by hack/dashboards: make dashboards.\n"
 
-// ruleFile returns the alerts as a rules file of Prometheus.
+// ruleFile returns the alerts as a Prometheus rules file.
 func ruleFile() []byte {
 	return document(map[string]any{"groups": alerts()})
 }

@@ -7,10 +7,11 @@ func dashboards() map[string]dashboard {
 	return map[string]dashboard{"fleet": fleet(), "service": service(), "discovery": discovery(), "manager": manager()}
 }
 
-// groups is an expression that counts groups by state, without duplicates if several managers were scraped.
+// groups is an expression that counts groups by state, without duplicates even if several managers are
+// scraped.
 const groups = `max by (state) (heighliner_groups)`
 
-// inStates returns an expression that counts groups in states.
+// inStates returns an expression that counts the groups in the given states.
 func inStates(states string) string {
 	return fmt.Sprintf(`sum(max by (state) (heighliner_groups{state=~"%s"}))`, states)
 }
@@ -40,8 +41,8 @@ func dora(selector, more string) []panel {
 	return []panel{
 		stat("Deployments in 30 days", "none", "sum(increase(heighliner_group_deployments_total"+selector+"[30d]))").wide(6),
 		stat("Lead time, mean of 30 days", "s", mean("heighliner_service_lead_time_seconds", selector, "30d")).wide(6).about("From the publication of a version, or the creation of its release, until it is active."),
-		stat("Failed share of 30 days", "percentunit", failed).wide(6).about("Share of the rollouts that failed, were aborted or were rolled back."),
-		stat("Time to restore, mean of 30 days", "s", mean("heighliner_service_restore_seconds", selector, "30d")).wide(6).about("How long releases that failed had traffic."),
+		stat("Failed share in 30 days", "percentunit", failed).wide(6).about("Share of the rollouts that failed, were aborted or were rolled back."),
+		stat("Time to restore, mean of 30 days", "s", mean("heighliner_service_restore_seconds", selector, "30d")).wide(6).about("How long failed releases had traffic."),
 	}
 }
 
@@ -114,7 +115,7 @@ func discovery() dashboard {
 		row("GitHub"),
 		series("Requests by status code", "reqps", query{"{{code}}", rateOf("heighliner_github_requests_total", "code")}),
 		series("Reads by operation and result", "reqps", query{"{{operation}} {{result}}", rateOf("heighliner_github_reads_total", "operation, result")}),
-		series("Requests that remain in this hour", "none", query{"{{host}}", "min by (host) (heighliner_github_rate_limit_remaining)"}),
+		series("Requests remaining in this hour", "none", query{"{{host}}", "min by (host) (heighliner_github_rate_limit_remaining)"}),
 		series("Duration of polls", "s", query{"median", quantile(.5, "heighliner_github_poll_duration_seconds", "")}, query{"99%", quantile(.99, "heighliner_github_poll_duration_seconds", "")}),
 		series("Polls", "none", query{"{{state}}", "sum by (state) (heighliner_github_polls)"}),
 		series("Webhooks by result", "reqps", query{"{{result}}", rateOf("heighliner_webhook_total", "result")}),
@@ -126,7 +127,7 @@ func manager() dashboard {
 	return newDashboard("manager", "Manager", "The manager: reconciles, calls, and resources.", nil,
 		stat("Managers that act", "none", "count(heighliner_microservices)"),
 		stat("Metrics by name", "none", "max(heighliner_service_metrics_enabled)").about("1 while there are series by namespace, Microservice and group."),
-		stat("Microservices of the limit", "percentunit", "max(heighliner_microservices) / max(heighliner_service_metrics_limit)"),
+		stat("Microservices as a share of the limit", "percentunit", "max(heighliner_microservices) / max(heighliner_service_metrics_limit)"),
 		stat("Reconciles that fail", "reqps", `sum(rate(controller_runtime_reconcile_total{result="error"}[$__rate_interval]))`),
 		stat("Memory", "bytes", `sum(process_resident_memory_bytes * on (instance) group_left () max by (instance) (heighliner_microservices >= bool 0))`),
 		stat("Processor", "none", `sum(rate(process_cpu_seconds_total[$__rate_interval]) * on (instance) group_left () max by (instance) (heighliner_microservices >= bool 0))`),
@@ -138,7 +139,7 @@ func manager() dashboard {
 		row("Releases"),
 		series("Events of releases", "none", query{"{{reason}}", "sum by (reason) (increase(heighliner_release_events_total[$__rate_interval]))"}),
 		series("Releases by status", "none", query{"{{status}}", "max by (status) (heighliner_releases)"}),
-		series("From the write of a route until it is programmed", "s", query{"median, {{confirm}}", quantile(.5, "heighliner_route_confirmation_seconds", "confirm")}, query{"99%, {{confirm}}", quantile(.99, "heighliner_route_confirmation_seconds", "confirm")}),
+		series("Time from writing a route until it is programmed", "s", query{"median, {{confirm}}", quantile(.5, "heighliner_route_confirmation_seconds", "confirm")}, query{"99%, {{confirm}}", quantile(.99, "heighliner_route_confirmation_seconds", "confirm")}),
 		series("Probes of gateways", "reqps", query{"{{result}}", rateOf("heighliner_gateway_probes_total", "result")}),
 		row("Analyses and hooks"),
 		series("Queries by result", "reqps", query{"{{provider}} {{result}}", rateOf("heighliner_analysis_queries_total", "provider, result")}),

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 )
 
-// dashboard contains the part of Grafana's JSON model of a dashboard that is used here. The field names are
+// dashboard contains the fields of Grafana's dashboard JSON model that are used here. The field names are
 // Grafana's.
 type dashboard struct {
 	UID           string     `json:"uid"`

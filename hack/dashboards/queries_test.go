@@ -284,8 +284,8 @@ func questions(namespace string) (out []asked) {
 	return out
 }
 
-// answered checks that each query returns a number. If the environment variable PICTURES is set, answered draws
-// the results into the folder with this name.
+// answered checks that each query returns a number. If the PICTURES environment variable names a folder,
+// answered also writes pictures of the results to this folder.
 func answered(t *testing.T, prometheus, namespace string) {
 	t.Helper()
 	all := questions(namespace)

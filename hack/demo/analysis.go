@@ -90,8 +90,8 @@ func (s *story) silentAborted(ctx context.Context) error {
 	return s.decided(ctx, "1.5.0", v1alpha1.ReleaseError, "deprecate", "--reason", "no one sees it")
 }
 
-// decided pushes a version that gets no requests, waits until the analysis of this version waits for
-// traffic, and makes a decision as a user would.
+// decided pushes a version that gets no requests, waits until the analysis of this version is
+// waiting for traffic, and records a decision as a user would.
 func (s *story) decided(ctx context.Context, version string, status v1alpha1.ReleaseStatus, verb string, flags ...string) error {
 	began := time.Now()
 	if err := s.push(ctx, version, nil); err != nil {

@@ -75,7 +75,7 @@ func (s *story) firstWithJobs(ctx context.Context) error {
 	return s.once(ctx, "1.0.0")
 }
 
-// once waits for the end of a version's last Job, and checks that each Job ran once.
+// once waits until a version's last Job has ended, and checks that each Job ran once.
 func (s *story) once(ctx context.Context, version string) error {
 	err := harness.Waiter{Every: 100 * time.Millisecond}.For(ctx, "the cleanup of "+version, func(context.Context) (bool, string, error) {
 		began, ended := s.jobs.ran("cleanup", version)
@@ -121,7 +121,7 @@ func (s *story) migrating(ctx context.Context, version string) error {
 	})
 }
 
-// podsOf counts a release's pods, without the pods of Jobs.
+// podsOf counts a release's pods, excluding the pods of Jobs.
 func (s *story) podsOf(ctx context.Context, version string) (int, error) {
 	var ms v1alpha1.Microservice
 	if err := s.cluster.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: service}, &ms); err != nil {

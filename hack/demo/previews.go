@@ -58,7 +58,7 @@ func (s *story) gitHub(context.Context) error {
 	server.AddToken(gitHubToken, githubtest.Access{Login: "heighliner-demo"})
 	s.hub = &standIn{server: server, repo: server.AddRepository(gitHubRepository)}
 	s.say("   This cluster cannot reach GitHub. A server in this process simulates GitHub at %s.", gitHubAddress)
-	s.say("   It answers a part of the requests that GitHub's REST reference describes, and rejects all other requests.")
+	s.say("   It answers some of the requests that GitHub's REST reference describes, and rejects all other requests.")
 	return nil
 }
 
@@ -79,7 +79,7 @@ func (s *story) opened(ctx context.Context) error {
 	waits := slices.ContainsFunc(policy.Status.Candidates, func(c v1alpha1.RefusedCandidate) bool {
 		return strings.HasPrefix(s.head(1), c.Version) || c.Version == s.head(1)
 	})
-	s.note("the commit is known, and waits for its image", waits && len(policy.Status.Releases) == 0, why(policy.Status.Candidates))
+	s.note("the commit is known, and is waiting for its image", waits && len(policy.Status.Releases) == 0, why(policy.Status.Candidates))
 	var releases v1alpha1.VersionedMicroserviceList
 	if err := s.cluster.Client.List(ctx, &releases, client.InNamespace(namespace)); err != nil {
 		return err
@@ -248,7 +248,7 @@ func (s *story) reported(reports []harness.Report) check {
 // head returns the head commit of a pull request.
 func (s *story) head(n int) string { return s.hub.repo.PullRequest(n).HeadSHA }
 
-// why returns the reasons why candidates are rejected, as text.
+// why returns, as text, the reasons why candidates are rejected.
 func why(candidates []v1alpha1.RefusedCandidate) string {
 	var all []string
 	for _, c := range candidates {
@@ -270,7 +270,7 @@ func (s *story) image(ctx context.Context, n int) error {
 	return s.push(ctx, fmt.Sprintf("pr-%d-%s", n, sha), map[string]string{"VERSION": short(sha)})
 }
 
-// get reads the object of the sample that has the kind of o.
+// get reads the sample's object of the same kind as o.
 func (s *story) get(ctx context.Context, o client.Object) error {
 	return s.cluster.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: service}, o)
 }
@@ -293,7 +293,7 @@ func (s *story) deployment(ctx context.Context, sha, state string) error {
 	})
 }
 
-// pause waits for a period in which something should not happen.
+// pause waits for a period during which something should not happen.
 func (s *story) pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

@@ -50,7 +50,7 @@ var scripts = map[string]script{
 	"main": {
 		samples: "config/samples",
 		chapters: []chapter{
-			{"Remove the remains of an earlier demo", (*story).cleanUp},
+			{"Clean up after an earlier demo", (*story).cleanUp},
 			{"Apply the samples, and push 1.0.0", (*story).first},
 			{"Push 1.1.0: a canary with 10%, then 50%, then all", (*story).canary},
 			{"Push 1.2.0, which never becomes ready", (*story).broken},
@@ -66,14 +66,14 @@ var scripts = map[string]script{
 	"analysis": {
 		samples: "hack/demo/analysis",
 		chapters: []chapter{
-			{"Remove the remains of an earlier demo", (*story).cleanUp},
+			{"Clean up after an earlier demo", (*story).cleanUp},
 			{"Apply the samples with an analysis, and push 1.0.0", (*story).first},
 			{"Push 1.1.0, a good version: 30%, then 60%, then all", (*story).good},
 			{"Push 1.2.0, which answers 5% of its requests with errors", (*story).failing},
 			{"Push 1.3.0, which needs 400 ms for each response", (*story).slow},
 			{"Push 1.4.0, which gets no requests: it waits, and a user continues it", (*story).silentContinued},
 			{"Push 1.5.0, which gets no requests: it waits, and a user aborts it", (*story).silentAborted},
-			{"Push 1.6.0, which gets no requests, with an analysis for which no traffic is a failure", (*story).silentFailed},
+			{"Push 1.6.0, which gets no requests, with an analysis that treats missing traffic as a failure", (*story).silentFailed},
 		},
 		judge:   (*story).onlyCanariesFailed,
 		domains: []string{domainV1},
@@ -81,7 +81,7 @@ var scripts = map[string]script{
 	"traffic": {
 		samples: "hack/demo/traffic",
 		chapters: []chapter{
-			{"Remove the remains of an earlier demo", (*story).cleanUp},
+			{"Clean up after an earlier demo", (*story).cleanUp},
 			{"Apply the samples with three domains and a TCP port, and push 1.0.0", (*story).everywhere},
 			{"Push 1.1.0: 10%, then 50%, then all, on two domains and the TCP port", (*story).everywhereByWeight},
 			{"Pin group 1.x to 1.0.0 manually", (*story).everywhereBack},
@@ -92,7 +92,7 @@ var scripts = map[string]script{
 	"jobs": {
 		samples: "hack/demo/jobs",
 		chapters: []chapter{
-			{"Remove the remains of an earlier demo", (*story).cleanUp},
+			{"Clean up after an earlier demo", (*story).cleanUp},
 			{"Apply the samples with three Jobs, and push 1.0.0", (*story).firstWithJobs},
 			{"Push 1.1.0: a migration before its first pod, a smoke test before its first request, and a cleanup at the end of its rollout", (*story).migrated},
 			{"Push 1.2.0, whose migration fails", (*story).locked},
@@ -104,7 +104,7 @@ var scripts = map[string]script{
 	"workers": {
 		samples: "hack/demo/workers",
 		chapters: []chapter{
-			{"Remove the remains of an earlier demo", (*story).cleanUp},
+			{"Clean up after an earlier demo", (*story).cleanUp},
 			{"Start a queue, apply the samples of a worker that gets no requests, and push 1.0.0", (*story).work},
 			{"Push 1.1.0, which fails its jobs", (*story).badWorker},
 			{"Push 1.2.0: one pod of ten, then five, then all", (*story).goodWorker},
@@ -115,7 +115,7 @@ var scripts = map[string]script{
 	"previews": {
 		samples: "hack/demo/previews",
 		chapters: []chapter{
-			{"Remove the remains of an earlier demo", (*story).cleanUp},
+			{"Clean up after an earlier demo", (*story).cleanUp},
 			{"Start a server that stands in for GitHub", (*story).gitHub},
 			{"Open a pull request, before its image exists", (*story).opened},
 			{"Push its image", (*story).built},
@@ -241,7 +241,7 @@ func (s *story) push(ctx context.Context, version string, env map[string]string)
 	return nil
 }
 
-// load starts sending requests to a domain when the domain responds.
+// load starts sending requests to a domain as soon as the domain responds.
 func (s *story) load(ctx context.Context, domain, phase string) error {
 	if err := s.answers(ctx, domain); err != nil {
 		return err
@@ -304,7 +304,7 @@ func (s *story) conclude(reports []harness.Report, failed error) error {
 		fmt.Printf("  %s\n", s.cluster.URL(domain))
 	}
 	fmt.Printf("Open the board: KUBECONFIG=%s %s web -A\n", os.Getenv("KUBECONFIG"), s.hlnr)
-	fmt.Println("End it with: make cluster-down")
+	fmt.Println("Stop the cluster with: make cluster-down")
 	if !good {
 		fmt.Println("\nResult: FAILED")
 		return errFailed

@@ -39,7 +39,7 @@ func (s *story) everywhere(ctx context.Context) error {
 	return nil
 }
 
-// loadLines starts opening connections to the TCP listener when the listener responds.
+// loadLines starts opening connections to the TCP listener as soon as the listener responds.
 func (s *story) loadLines(ctx context.Context) error {
 	config := harness.LoadConfig{
 		Protocol: harness.TCP, Gateway: s.cluster.GatewayTCP, Host: lines, Rate: 20, Count: 1, Phase: "1.0.0 alone", Timeout: 2 * time.Second,
@@ -88,7 +88,8 @@ func (s *story) everywhereByWeight(ctx context.Context) error {
 	return s.show(ctx)
 }
 
-// everywhereBack rolls back with a command, and checks that every domain and the TCP port follow.
+// everywhereBack rolls back with a command, and checks that every domain and the TCP port then
+// route to the previous version.
 func (s *story) everywhereBack(ctx context.Context) error {
 	s.mark("pinned to 1.0.0")
 	if err := s.act(ctx, "rollback", service, "--reason", "demo"); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// jobsOfDemo is the number of jobs in the queue. Ten workers need 100 s for them.
+// jobsOfDemo is the number of jobs in the queue. Ten workers process them in 100 s.
 const jobsOfDemo = 10_000
 
 // work starts the queue and the first release of the worker.
@@ -42,8 +42,8 @@ func (s *story) work(ctx context.Context) (err error) {
 	return s.show(ctx)
 }
 
-// pods waits until each release has the wanted number of available pods. The arguments are pairs of a version
-// and a number.
+// pods waits until each release has the wanted number of available pods. The arguments are alternating
+// versions and numbers.
 func (s *story) pods(ctx context.Context, want ...any) error {
 	return harness.Waiter{Every: 100 * time.Millisecond}.For(ctx, fmt.Sprintf("the available pods to be %v", want), func(ctx context.Context) (bool, string, error) {
 		var ms v1alpha1.Microservice
@@ -121,7 +121,7 @@ func (s *story) goodWorker(ctx context.Context) error {
 	return s.show(ctx)
 }
 
-// shareOfJobs measures for ten seconds what share of the jobs the canary does.
+// shareOfJobs measures, over ten seconds, the share of the jobs that the canary does.
 func (s *story) shareOfJobs(ctx context.Context) error {
 	counts := func() (old, canary int, err error) {
 		if old, err = s.queue.DoneBy(ctx, "1.0.0"); err != nil {

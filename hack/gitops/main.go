@@ -20,7 +20,7 @@ import (
 // folder is the folder of the Lua files, below the root.
 const folder = "config/gitops/argocd"
 
-// kinds are the kinds with a health check for Argo CD. The kinds with actions have a folder.
+// kinds are the kinds with a health check for Argo CD. Each kind with actions has a folder.
 var kinds = []string{"GitHubRepository", "ImagePolicy", "Microservice", "NetworkPolicy", "VersionedMicroservice"}
 
 // actionSet is the format of resource.customizations.actions.

@@ -58,7 +58,7 @@ type helmRelease struct {
 	chart  *chartv2.Chart
 }
 
-// newRelease connects to the API server in the same way as the command helm.
+// newRelease connects to the API server in the same way as the helm command.
 func newRelease(t *testing.T) *helmRelease {
 	t.Helper()
 	chart, err := loader.LoadDir(chartPath)
@@ -184,7 +184,7 @@ func service(t *testing.T, namespace, repository string) {
 	}
 }
 
-// credentials creates the Secret to which the ImagePolicies that the function service creates refer.
+// credentials creates the Secret that the ImagePolicies created by the service function refer to.
 func credentials(t *testing.T, namespace, repository string) {
 	t.Helper()
 	host, _, _ := strings.Cut(repository, "/")
@@ -305,10 +305,10 @@ func changedChart(t *testing.T) *chartv2.Chart {
 	return chart
 }
 
-// TestSomeNamespaces runs a manager with the permissions of a Helm release for some namespaces. The manager
-// reconciles them without denied requests, and ignores other namespaces. An upgrade of the chart changes the
-// CRDs but no workload. The uninstall keeps CRDs, objects, and workloads. A second install continues with
-// them. Finally, everything is removed.
+// TestSomeNamespaces installs the chart for some namespaces, and runs a manager with the permissions of this
+// Helm release. The manager reconciles these namespaces without denied requests, and ignores other
+// namespaces. An upgrade of the chart changes the CRDs but no workload. The uninstall keeps CRDs, objects,
+// and workloads. A second install continues with them. Finally, everything is removed.
 func TestSomeNamespaces(t *testing.T) {
 	defer removeDefinitions(t)
 	binary := buildManager(t)
@@ -375,14 +375,14 @@ func TestSomeNamespaces(t *testing.T) {
 	again.stop()
 
 	// If the CRDs are removed before the release, the uninstall succeeds. The garbage collector deletes the
-	// owned objects only if it receives the deletion of their owners before the API server ends the watches
-	// of the CRDs' objects. Some Deployments may therefore remain.
+	// owned objects only if it is notified of the deletion of their owners before the API server closes the
+	// watches on the CRDs' objects. Some Deployments may therefore remain.
 	removeDefinitions(t)
 	r.uninstall()
 }
 
 // established waits until the API server serves the kinds of the objects that the test creates next. The API
-// server serves these kinds a short time after the installation.
+// server starts to serve these kinds shortly after the installation.
 func established(t *testing.T) {
 	t.Helper()
 	await.Nil(t, func(ctx context.Context) error {

@@ -6,8 +6,8 @@ import (
 )
 
 // TestLabelsOfUsers tests that each label is either rejected by the schema or rendered as valid YAML. The
-// rendered pods have the labels with which the Deployment, the Services, and the PodDisruptionBudget select
-// them.
+// rendered pods have the labels that the Deployment, the Services, and the PodDisruptionBudget use to
+// select them.
 func TestLabelsOfUsers(t *testing.T) {
 	t.Parallel()
 	for name, values := range map[string]map[string]any{

@@ -29,7 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// buildManager compiles the manager of this tree.
+// buildManager compiles the manager from this source tree.
 func buildManager(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "heighliner")
@@ -101,7 +101,8 @@ func free(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// proxy starts a proxy that sends requests with a token and records the requests that the API server denies. It returns the path of a kubeconfig for the proxy.
+// proxy starts a proxy that adds a token to requests, forwards them, and records the requests that the API server denies. It returns the path of a
+// kubeconfig for the proxy.
 func (m *managerProcess) proxy(token string) string {
 	m.Helper()
 	config := rest.AnonymousClientConfig(env.Config)
@@ -139,7 +140,7 @@ func (m *managerProcess) proxy(token string) string {
 	return file
 }
 
-// check runs the command that helm test runs.
+// check runs the command that "helm test" runs.
 func (m *managerProcess) check() {
 	m.Helper()
 	r, err := rendered(m.T, with(nil))

@@ -95,7 +95,7 @@ func chartObjects(t *testing.T, values map[string]any) map[string]object {
 	return objects(t, r.Manifest)
 }
 
-// with returns a copy of values, and adds the values of the image to this copy if they are missing.
+// with returns a copy of values. If the values of the image are missing, it adds them to the copy.
 func with(values map[string]any) map[string]any {
 	values = maps.Clone(values)
 	if values == nil {
@@ -154,7 +154,8 @@ var chartLabels = []string{
 	"app.kubernetes.io/name", // kustomize also sets this label on some objects
 }
 
-// onlyChart removes the labels and annotations that only the chart sets, and reports objects without them.
+// onlyChart checks that each object has the labels and annotations that only the chart sets, and
+// removes them from the objects.
 func onlyChart(t *testing.T, all, others map[string]object) {
 	t.Helper()
 	for key, o := range all {
@@ -205,7 +206,7 @@ func folded(value any) any {
 	return value
 }
 
-// addArgs returns a patch that adds arguments to the board's Deployment, as in an overlay.
+// addArgs returns a patch that adds arguments to the board's Deployment, as an overlay does.
 func addArgs(args ...string) map[string]any {
 	var patch strings.Builder
 	for _, arg := range args {
@@ -214,7 +215,7 @@ func addArgs(args ...string) map[string]any {
 	return map[string]any{"target": map[string]any{"kind": "Deployment", "name": "heighliner-web"}, "patch": patch.String()}
 }
 
-// remove returns a patch that removes the permission of the board to impersonate users.
+// remove returns a patch that removes the board's permission to impersonate users.
 func remove(kind string) map[string]any {
 	return map[string]any{"patch": fmt.Sprintf("apiVersion: rbac.authorization.k8s.io/v1\nkind: %s\nmetadata:\n  name: heighliner-web-impersonate\n$patch: delete\n", kind)}
 }

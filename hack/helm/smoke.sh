@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the chart into the local cluster as a user would, with the images in the cluster's registry, and prints the time from
 # "helm install" until the first release serves traffic. Then it runs helm test, upgrades and uninstalls the chart, and checks that
-# the application keeps serving. Before all this, it removes an existing installation with all its objects.
+# the application keeps serving. It starts by removing any existing installation with all its objects.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

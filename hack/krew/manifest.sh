@@ -3,7 +3,7 @@
 #
 #   manifest.sh VERSION BASE-URL FOLDER
 #
-# FOLDER contains kubectl-hlnr-OS-ARCH.tar.gz, each with the binary kubectl-hlnr (or kubectl-hlnr.exe) and
+# FOLDER contains archives named kubectl-hlnr-OS-ARCH.tar.gz, each with the binary kubectl-hlnr (or kubectl-hlnr.exe) and
 # LICENSE. BASE-URL is the URL below which they are published.
 set -euo pipefail
 [ $# = 3 ] || { sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2; }

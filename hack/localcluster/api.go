@@ -27,7 +27,8 @@ func newAPI(c *Config) (*api, error) {
 	return newAPIAs("admin", fmt.Sprintf("https://127.0.0.1:%d", c.Ports.API), c.path("pki"))
 }
 
-// newAPIAs returns a client for a server. The client uses the certificate of an identity, which is in folder.
+// newAPIAs returns a client for a server. The client uses the certificate of the given identity, which it
+// reads from folder.
 func newAPIAs(identity, server, folder string) (*api, error) {
 	authority, err := os.ReadFile(filepath.Join(folder, "ca.crt"))
 	if err != nil {
@@ -84,7 +85,8 @@ var vital = []struct{ path, condition string }{
 	{"/apis/gateway.networking.k8s.io/v1/namespaces/infra/gateways/edge", "Programmed"},
 }
 
-// healthy returns nil if the cluster is healthy. Otherwise, it returns an error that contains the first failed check.
+// healthy returns nil if the cluster is healthy. Otherwise, it returns an error that describes the first failed
+// check.
 func (a *api) healthy(ctx context.Context) error {
 	for _, v := range vital {
 		var object conditioned
@@ -124,7 +126,7 @@ func (a *api) awaitHealthy(ctx context.Context, timeout time.Duration) error {
 }
 
 // awaitRoutes waits until a restarted gateway serves routes, if there are any. Until then, the gateway
-// answers only its ping, and responds with 404 to all other requests.
+// responds with 404 to all requests except pings.
 func (c *Config) awaitRoutes(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()

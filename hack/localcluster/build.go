@@ -86,7 +86,7 @@ var testBinaries = []binary{
 }
 
 // otherKubernetes are the versions of Kubernetes, in addition to the cluster's version, for tests that need
-// an API server. They are in ascending order, and each has a module file in the folder apiservers.
+// an API server. They are in ascending order, and each has a module file in the apiservers folder.
 var otherKubernetes = []struct{ version, modfile string }{
 	{"v1.33.13", "v1.33.mod"}, {"v1.34.4", "v1.34.mod"}, {"v1.36.3", "v1.36.mod"}, {"v1.37.2", "go.mod"},
 }
@@ -235,7 +235,7 @@ func (b *builder) key(bin binary) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)[:8]), nil
 }
 
-// binaryPath returns the path of the binary with a key.
+// binaryPath returns the path of the binary that has the given key.
 func (b *builder) binaryPath(bin binary, key string) string {
 	return filepath.Join(b.cache, bin.name+"-"+key, bin.name)
 }
@@ -261,7 +261,7 @@ func (b *builder) ensure(ctx context.Context, names ...string) (map[string]strin
 		return keys, nil
 	}
 	if _, err := exec.LookPath("go"); err != nil {
-		return nil, fmt.Errorf("build binaries: %w: install Go in the version that go.mod requires", err)
+		return nil, fmt.Errorf("build binaries: %w: install the Go version that go.mod requires", err)
 	}
 	b.say("building %d binaries; the first build takes minutes, later builds use the cache %s", len(missing), b.cache)
 	for i, bin := range missing {
@@ -272,7 +272,7 @@ func (b *builder) ensure(ctx context.Context, names ...string) (map[string]strin
 	return keys, nil
 }
 
-// build builds one binary. It waits if another builder builds the same binary.
+// build builds one binary. It waits if another builder is building the same binary.
 func (b *builder) build(ctx context.Context, bin binary, key, ordinal string) error {
 	target := b.binaryPath(bin, key)
 	folder := filepath.Dir(target)
@@ -333,7 +333,8 @@ func (b *builder) build(ctx context.Context, bin binary, key, ordinal string) er
 	return nil
 }
 
-// copyAssets copies the folders that a program reads, and overwrites the folders of an interrupted build.
+// copyAssets copies the folders that a program reads, and overwrites any folders that an interrupted
+// build left behind.
 func (b *builder) copyAssets(ctx context.Context, bin binary, target string) error {
 	if len(bin.assets) == 0 {
 		return nil

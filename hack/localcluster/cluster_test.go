@@ -20,7 +20,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
-// testConfig returns a complete configuration after the given change.
+// testConfig returns a complete configuration that includes the given change.
 func testConfig(t *testing.T, change func(*Config)) Config {
 	t.Helper()
 	c := defaultConfig()

@@ -37,8 +37,8 @@ const (
 	pauseImage     = "10.250.0.1:5000/localcluster/pause:1"
 )
 
-// mark is an environment variable that every process of a cluster has. Its value is the run folder. The
-// variable identifies a cluster's remaining processes.
+// mark is an environment variable that is set for every process of a cluster. Its value is the run
+// folder. The variable identifies a cluster's remaining processes.
 const mark = "HEIGHLINER_LOCALCLUSTER_RUN"
 
 // Ports are the loopback ports of the host that are forwarded into the cluster.
@@ -66,10 +66,11 @@ type Config struct {
 	// RunDir contains all files of the cluster. Defaults to /var/lib/Name.
 	RunDir string `json:"runDir"`
 	Ports  Ports  `json:"ports"`
-	// GatewayThrottle is the minimum time between two configurations of the gateway.
-	// Defaults to 100ms; Traefik's default is 2s.
+	// GatewayThrottle is the minimum time between two configuration updates of the gateway. Defaults
+	// to 100ms; Traefik's default is 2s.
 	GatewayThrottle time.Duration `json:"gatewayThrottle"`
-	// Binaries are the keys of the build cache, with which a changed binary is detected.
+	// Binaries are the keys of the binaries in the build cache, which are used to detect a changed
+	// binary.
 	Binaries map[string]string `json:"binaries"`
 	Owner    Owner             `json:"owner"`
 	// Fingerprint is the hash of all parts of the running cluster.

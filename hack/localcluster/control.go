@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// PartState is the supervisor's state of one part.
+// PartState is the state of one part, as recorded by the supervisor.
 type PartState struct {
 	Name    string    `json:"name"`
 	PID     int       `json:"pid,omitempty"`
@@ -20,7 +20,7 @@ type PartState struct {
 	Starts  int       `json:"starts"`
 	// Running is true while the process is alive.
 	Running bool `json:"running"`
-	// Exit describes how the process ended. It is empty while the process runs.
+	// Exit describes how the process ended. It is empty while the process is running.
 	Exit string `json:"exit,omitempty"`
 }
 
@@ -79,7 +79,7 @@ func (c *control) start(ctx context.Context, part string) error {
 	return c.do(ctx, http.MethodPost, "/parts/"+part+"/start", nil)
 }
 
-// stop ends a part with SIGTERM, and after five seconds with SIGKILL.
+// stop ends a part with SIGTERM, or with SIGKILL if the part is still running after five seconds.
 func (c *control) stop(ctx context.Context, part string) error {
 	return c.do(ctx, http.MethodPost, "/parts/"+part+"/stop", nil)
 }

@@ -9,9 +9,9 @@ import (
 type Observation struct {
 	// Config is the record of the cluster, or nil if there is no record.
 	Config *Config
-	// Answers is true if the supervisor responds on its socket.
+	// Answers is true if the supervisor is responding on its socket.
 	Answers bool
-	// State is the state of the supervisor, if it responds.
+	// State is the state of the supervisor, if it is responding.
 	State State
 	// Processes and Mounts are the numbers of the cluster's processes and mounts.
 	Processes, Mounts int
@@ -38,7 +38,7 @@ type Decision struct {
 	Parts []string
 	// Gateway is true if the gateway must restart with a new throttle.
 	Gateway bool
-	// From is the checkout that owned the cluster until now, if another checkout takes it over.
+	// From is the checkout that owned the cluster until now, if another checkout is taking it over.
 	From string
 }
 
@@ -48,11 +48,11 @@ func decide(found Observation, want Config) Decision {
 		return Decision{Action: ActionStart, Reason: "no cluster"}
 	}
 	if found.Config == nil {
-		return Decision{Action: ActionRebuild, Reason: "remains without a record"}
+		return Decision{Action: ActionRebuild, Reason: "remains of a cluster without a record"}
 	}
 	if !found.Answers {
 		return Decision{Action: ActionRebuild, Reason: fmt.Sprintf(
-			"the supervisor does not answer (%d processes and %d mounts of the cluster remain)", found.Processes, found.Mounts)}
+			"the supervisor is not responding (%d processes and %d mounts of the cluster remain)", found.Processes, found.Mounts)}
 	}
 	if found.Config.Fingerprint != want.Fingerprint {
 		return Decision{Action: ActionRebuild, Reason: "the running cluster was created with other settings or binaries, by " + found.Config.Owner.Checkout}

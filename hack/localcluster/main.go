@@ -46,7 +46,7 @@ import (
 // elsewhere is the advice for machines that cannot run this cluster.
 const elsewhere = "use an existing cluster (kind, k3d or a real one): see docs/how-to/install.md"
 
-// exitDown is the exit code of status if a part of the cluster is not running.
+// exitDown is the exit code of the status command if a part of the cluster is not running.
 const exitDown = 3
 
 var errDown = errors.New("check cluster: not all parts are running: run localcluster up")
@@ -85,8 +85,8 @@ func rootCommand() *cobra.Command {
 	}
 	flags := root.PersistentFlags()
 	flags.StringVar(&o.config.Name, "name", o.config.Name, "name of the cluster; several clusters with different ports can run side by side")
-	flags.StringVar(&o.config.RunDir, "run-dir", "", "folder of all files of the cluster, removed by down (default /var/lib/NAME)")
-	flags.StringVar(&o.source, "source", "", "folder hack/localcluster of a checkout (default: the nearest one in or above the current folder)")
+	flags.StringVar(&o.config.RunDir, "run-dir", "", "folder for all files of the cluster; the down command removes it (default /var/lib/NAME)")
+	flags.StringVar(&o.source, "source", "", "hack/localcluster folder of a checkout (default: the nearest one in or above the current folder)")
 	root.AddCommand(o.upCommand(), o.downCommand(), o.statusCommand(), o.kubeconfigCommand(), o.buildCommand(),
 		o.assetsCommand(), o.programsCommand(), o.packagesCommand(), o.imageCommand(), o.killCommand(), o.restartCommand(), o.gatewayRestartCommand(),
 		o.superviseCommand(), registryCommand(), scrapeTargetsCommand())
@@ -118,7 +118,7 @@ func (o *options) upCommand() *cobra.Command {
 	flags.IntVar(&ports.TCP, "tcp-port", ports.TCP, "loopback port of the gateway for TCP")
 	flags.IntVar(&ports.Prometheus, "prometheus-port", ports.Prometheus, "loopback port of Prometheus; the default is not 9090, because a Prometheus on the host may use that port")
 	flags.DurationVar(&o.config.GatewayThrottle, "gateway-throttle", o.config.GatewayThrottle,
-		"minimum time between two configurations of the gateway; Traefik's own default is 2s")
+		"minimum time between two configuration updates of the gateway; Traefik's own default is 2s")
 	return command
 }
 
@@ -345,7 +345,7 @@ func (o *options) imageCommand() *cobra.Command {
 	flags := push.Flags()
 	flags.StringVar(&spec.Binary, "binary", "", "static binary; becomes /NAME in the image")
 	flags.StringVar(&ref, "image", "", "reference to push to")
-	flags.StringArrayVar(&spec.Env, "env", nil, "environment NAME=VALUE; repeatable")
+	flags.StringArrayVar(&spec.Env, "env", nil, "environment variable NAME=VALUE; repeatable")
 	flags.StringToStringVar(&spec.Labels, "label", nil, "label NAME=VALUE; repeatable")
 	flags.StringToStringVar(&spec.Annotations, "annotation", nil, "annotation NAME=VALUE of the manifest; repeatable")
 	flags.StringVar(&spec.Platform, "platform", "linux/amd64", "OS/ARCHITECTURE")
@@ -415,7 +415,7 @@ func (o *options) gatewayRestartCommand() *cobra.Command {
 			})
 		},
 	}
-	command.Flags().DurationVar(&throttle, "gateway-throttle", throttle, "minimum time between two configurations of the gateway (default: unchanged)")
+	command.Flags().DurationVar(&throttle, "gateway-throttle", throttle, "minimum time between two configuration updates of the gateway (default: unchanged)")
 	return command
 }
 

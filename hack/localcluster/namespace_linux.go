@@ -43,8 +43,8 @@ func createNamespace(path string) error {
 	})
 }
 
-// inNamespace runs work on a thread in the network namespace. Sockets that work opens
-// and processes that work starts stay in this namespace.
+// inNamespace runs work on a thread in the network namespace. Sockets opened by work and processes
+// started by work stay in this namespace.
 func inNamespace(path string, work func() error) error {
 	return onOwnThread(func() error {
 		target, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -108,13 +108,13 @@ func configureNamespace(path string) error {
 }
 
 // ownMounts returns attributes that start a process in a new mount namespace and session. The process
-// survives the end of the terminal, and its mounts end with the process.
+// continues after its terminal closes, and its mounts are removed when the process ends.
 func ownMounts() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Unshareflags: syscall.CLONE_NEWNS}
 }
 
-// keepFiles marks open files, except the first three, so that started processes do not inherit them.
-// Otherwise, the caller's lock would last as long as the cluster.
+// keepFiles sets close-on-exec on all open files except the first three, so that new processes do
+// not inherit them. Otherwise, the caller's lock would be held until the cluster ends.
 func keepFiles() error {
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("keep open files: %w", err)
@@ -122,8 +122,8 @@ func keepFiles() error {
 	return nil
 }
 
-// hideHost hides those folders of the host to which parts would write. In the mount namespace of this process,
-// /run and /var become empty, except for the run folder. It also disables name resolution.
+// hideHost hides the host's folders to which parts would otherwise write. In the mount namespace of this
+// process, /run and /var become empty, except for the run folder. It also disables name resolution.
 func hideHost(runDir string) error {
 	const keep = "/run/keep"
 	resolver := filepath.Join(runDir, "resolv.conf")
@@ -239,7 +239,7 @@ func removeCgroup(name string) error {
 
 type mount struct{ path, kind string }
 
-// readMounts returns the mounts that this process sees, in the order of their creation.
+// readMounts returns the mounts that this process sees, in the order in which they were created.
 func readMounts() ([]mount, error) {
 	file, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -297,8 +297,9 @@ func unmountBelow(folder string) error {
 	return nil
 }
 
-// clusterProcesses returns the cluster's processes: the processes with its mark in their environment, in its
-// network namespace, or in its cgroup. The result includes neither the calling process nor its ancestors.
+// clusterProcesses returns the cluster's processes: the processes that have its mark in their environment,
+// or that are in its network namespace or in its cgroup. The result includes neither the calling process nor
+// its ancestors.
 func clusterProcesses(name, runDir string) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {

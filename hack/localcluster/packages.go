@@ -39,7 +39,7 @@ var testTools = []tool{
 	{"psql", "postgresql"},
 }
 
-// toolsNamed returns the tools with these programs.
+// toolsNamed returns the tools with the given program names.
 func toolsNamed(programs []string) ([]tool, error) {
 	var named []tool
 	for _, program := range programs {
@@ -53,7 +53,7 @@ func toolsNamed(programs []string) ([]tool, error) {
 	return named, nil
 }
 
-// missingPackages returns the packages of these tools that are not installed.
+// missingPackages returns the packages of the given tools that are not installed.
 func missingPackages(needed []tool, installed func(program string) bool) []string {
 	var packages []string
 	for _, t := range needed {
@@ -64,7 +64,7 @@ func missingPackages(needed []tool, installed func(program string) bool) []strin
 	return packages
 }
 
-// installPackages installs missing packages of these tools with apt-get.
+// installPackages installs the missing packages of the given tools with apt-get.
 func installPackages(ctx context.Context, needed []tool, say func(string, ...any)) error {
 	packages := missingPackages(needed, func(program string) bool {
 		_, err := exec.LookPath(program)

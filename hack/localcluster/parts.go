@@ -26,7 +26,7 @@ type Part struct {
 	Address string `json:"address"`
 }
 
-// Stages of a start.
+// These are the stages of a cluster start.
 const (
 	stageStores = iota // No dependencies.
 	stageAPI           // Depends on etcd.
@@ -35,7 +35,7 @@ const (
 	stageCount
 )
 
-// parts returns every process of the cluster, in the order of their stages.
+// parts returns all processes of the cluster, in the order of their stages.
 func (c *Config) parts() []Part {
 	list := []Part{
 		c.containerd(), c.etcd(), c.registry("registry", registryPort, ""),
@@ -59,9 +59,9 @@ func (c *Config) part(name string) (Part, error) {
 	return Part{}, fmt.Errorf("find part %q: the parts are %s", name, strings.Join(names, ", "))
 }
 
-// fingerprint returns the hash of everything that determines the parts. A running cluster with another fingerprint is
-// rebuilt. The hash does not include the gateway's throttle, because a change to the throttle requires only a restart
-// of the gateway.
+// fingerprint returns the hash of everything that determines the parts. A running cluster with a different
+// fingerprint is rebuilt. The hash does not include the gateway's throttle, because a change to the throttle requires
+// only a restart of the gateway.
 func (c *Config) fingerprint() (string, error) {
 	plain := *c
 	plain.GatewayThrottle = 0
@@ -281,8 +281,8 @@ func (c *Config) traefik() Part {
 			"--providers.kubernetesingress=true",
 			"--providers.kubernetesingress.strictprefixmatching=true",
 			"--providers.kubernetesingress.ingressendpoint.ip=" + nodeAddress,
-			// This provider serves Ingresses of the class nginx, with the annotations of ingress-nginx. The
-			// throttle of the other providers also applies to this provider.
+			// This provider serves Ingresses with the nginx class, and reads the annotations of
+			// ingress-nginx. The throttle of the other providers also applies to this provider.
 			"--providers.kubernetesingressnginx=true",
 			"--providers.kubernetesingressnginx.ingressclass=nginx",
 			"--providers.kubernetesingressnginx.controllerclass=k8s.io/ingress-nginx",

@@ -133,8 +133,9 @@ func (k *manifestKeeper) keep(r *http.Request, body []byte) error {
 	return writeFile(path, data, 0o644)
 }
 
-// replay pushes every stored manifest to the registry. It retries rejected manifests until the registry
-// accepts none of them, because the registry accepts an index only after the images to which it refers.
+// replay pushes every stored manifest to the registry. It retries the rejected manifests as long as the
+// registry accepts at least one of them in each pass, because the registry accepts an index only after
+// the images to which it refers.
 func (k *manifestKeeper) replay() error {
 	files, err := filepath.Glob(filepath.Join(k.folder, "*.json"))
 	if err != nil {

@@ -20,8 +20,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestStartAfterAnyEnd ends a cluster in all possible ways, and starts it again after each of them. It uses a
-// separate cluster, which can run next to another cluster.
+// TestStartAfterAnyEnd ends a cluster in every possible way, and starts it again each time. It uses a
+// separate cluster, which can run alongside another cluster.
 //
 // Run it as root: go test -tags cluster -run TestStartAfterAnyEnd -v .
 func TestStartAfterAnyEnd(t *testing.T) {
@@ -184,7 +184,7 @@ func (r *run) kubectl(arguments ...string) string {
 	return string(output)
 }
 
-// startPod runs a pod with an image from the local registry. After the end of the cluster, the sandbox, the
+// startPod runs a pod with an image from the local registry. After the cluster ends, the sandbox, the
 // mounts, and the shim of this pod may remain.
 func (r *run) startPod() {
 	r.t.Helper()

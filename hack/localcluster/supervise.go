@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// readyTimeout limits the wait until a started part is ready.
+// readyTimeout is the maximum time for a started part to become ready.
 const readyTimeout = 90 * time.Second
 
 // supervisor is the parent of all parts, and forwards the host's ports into the cluster. It does not restart
@@ -150,7 +150,7 @@ func (s *supervisor) process(name string) *process {
 	return s.parts[name]
 }
 
-// over reports whether the process has ended and its exit status was read.
+// over reports whether the process has ended and its exit status has been read.
 func (p *process) over() bool {
 	select {
 	case <-p.ended:
@@ -265,7 +265,7 @@ func (s *supervisor) probe(ctx context.Context, ready string) error {
 	return nil
 }
 
-// stop ends a part with SIGTERM, and after five seconds with SIGKILL.
+// stop ends a part with SIGTERM, or with SIGKILL if the part is still running after five seconds.
 func (s *supervisor) stop(ctx context.Context, name string) error {
 	if _, err := s.config.part(name); err != nil {
 		return err
@@ -328,7 +328,7 @@ func (s *supervisor) forward(ctx context.Context, listener net.Listener, address
 }
 
 // carry copies data between two connections in both directions, until both directions are done. When one
-// direction ends, carry closes the writing side of the connection to which this direction copied.
+// direction ends, carry closes the write side of the connection that this direction copied to.
 func carry(a, b net.Conn) {
 	var both sync.WaitGroup
 	pipe := func(to, from net.Conn) {

@@ -264,8 +264,7 @@ func (c *cluster) startSupervisor(ctx context.Context) error {
 }
 
 // startParts starts the parts that are not running, stage by stage, and waits until all parts of a stage are
-// ready. It then calls the hook of the stage. It reports only the parts for which announced
-// returns true.
+// ready. It then calls the stage's hook. It reports only the parts for which announced returns true.
 func (c *cluster) startParts(ctx context.Context, announced func(Part) bool, after map[int]func(context.Context) error) error {
 	control := newControl(&c.config)
 	for stage := range stageCount {
@@ -402,7 +401,7 @@ func (c *cluster) down(ctx context.Context) error {
 	return nil
 }
 
-// running returns the record of a cluster whose supervisor responds.
+// running returns the record of a cluster whose supervisor is responding.
 func (c *cluster) running(ctx context.Context) (*Config, *control, State, error) {
 	config, err := loadConfig(c.config.RunDir)
 	if err != nil {
@@ -462,8 +461,8 @@ func (c *cluster) kill(ctx context.Context, part string) error {
 	return nil
 }
 
-// restart ends a part and starts it again. If change is not nil, change is called in between to change the
-// cluster's record.
+// restart ends a part and starts it again. If change is not nil, restart calls it between these two steps
+// to change the cluster's record.
 func (c *cluster) restart(ctx context.Context, part string, change func(*Config)) error {
 	unlock, err := c.lock(ctx)
 	if err != nil {
@@ -499,8 +498,8 @@ func (c *cluster) restart(ctx context.Context, part string, change func(*Config)
 	return nil
 }
 
-// linkOrCopy creates a hard link, or a copy if the file system does not support links. The cluster therefore
-// does not depend on the original file.
+// linkOrCopy creates a hard link, or a copy if the file system does not support links. Either way, the
+// cluster does not depend on the original file.
 func linkOrCopy(from, to string) error {
 	if os.Link(from, to) == nil {
 		return nil

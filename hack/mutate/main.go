@@ -27,7 +27,7 @@ import (
 	"time"
 )
 
-// limit is the time limit of the tests for one change. If the tests exceed it, the change counts as detected.
+// limit is the time limit for the tests of one change. If the tests exceed it, the change counts as detected.
 const limit = 2 * time.Minute
 
 // variable is the environment variable that contains the number of the active change.
@@ -55,10 +55,10 @@ type outcomes struct{ changes, noticed, endless, missed int }
 
 func main() {
 	dir := flag.String("dir", "internal/release", "package to change")
-	only := flag.String("file", "", "change only these files, separated by commas")
+	only := flag.String("file", "", "change only the files in this comma-separated list")
 	run := flag.String("run", "", "regular expression of the tests that should detect changes; defaults to all tests")
 	skip := flag.String("skip", "TestEveryRuleIsNeeded|TestHistoriesSurviveCrashes|TestLimits|TestSimulate|TestImports", "regular expression of the tests to omit; defaults to slow tests and tests of random histories")
-	lines := flag.String("line", "", "change only these lines, separated by commas")
+	lines := flag.String("line", "", "change only the lines in this comma-separated list")
 	jobs := flag.Int("jobs", 2, "number of concurrent tests")
 	flag.Parse()
 	files, err := filepath.Glob(filepath.Join(*dir, "*.go"))
@@ -180,7 +180,7 @@ func try(binary, dir, run, skip string, n int) error {
 type weaver struct {
 	fset *token.FileSet
 	all  []mutant
-	// own are the nodes that the weaver inserted. The weaver does not change them again.
+	// own are the nodes that the weaver inserted. The weaver does not change these nodes.
 	own map[ast.Node]bool
 }
 
@@ -227,8 +227,8 @@ func (w *weaver) negated(e ast.Expr, what string) ast.Expr {
 	return w.made(e, token.NEQ, w.on(e, what))
 }
 
-// binary inserts changes that drop either side of "and" and "or", and that include or exclude the bound of a
-// comparison. It reports whether to descend into the expression.
+// binary inserts changes that drop one side of an && or || expression, and changes that include or exclude
+// the bound of a comparison. It reports whether to descend into the expression.
 func (w *weaver) binary(n *ast.BinaryExpr) bool {
 	not := func(e ast.Expr) ast.Expr { return &ast.UnaryExpr{Op: token.NOT, X: e} }
 	switch n.Op {

@@ -66,7 +66,8 @@ const (
 	first, second = 60, 260
 )
 
-// colors are the colors of versions, oldest first. Labels distinguish the versions without color.
+// colors are the colors of versions, oldest first. Labels identify the versions independently of
+// color.
 var colors = []string{"#2f6fb3", "#e08a1e", "#3f9b63", "#b04a8b", "#7a6fd0", "#7f8790"}
 
 // point contains the shares at a point in time.

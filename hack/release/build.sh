@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds a release's binaries from the commit that is checked out, and assembles the files of the release in
-# dist/VERSION. A second run from the same commit with the same version of Go results in the same bytes.
+# dist/VERSION. A second run from the same commit with the same version of Go produces the same bytes.
 # Usage: hack/release/build.sh VERSION IMAGE "OS/ARCH ...", with the platforms for the manager and hlnr.
 set -euo pipefail
 cd "$(dirname "$0")/../.."

@@ -91,7 +91,8 @@ func ociLayout(in input, binaries []binary) (archive []byte, index string, _ err
 	return archive, all.Digest, err
 }
 
-// image adds the image for one platform, which equals the image that the Dockerfile builds.
+// image adds the image for one platform. Its files, user and entry point are the same as in the
+// image that the Dockerfile builds.
 func (b blobs) image(in input, program binary, certificates []byte) (descriptor, error) {
 	plain, err := tarFile(in.time, []entry{{"etc/ssl/certs/ca-certificates.crt", 0o644, certificates}, {"heighliner", 0o755, program.content}})
 	if err != nil {

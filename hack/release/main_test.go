@@ -39,7 +39,8 @@ func standIn(t *testing.T) []byte {
 	return program
 }
 
-// inputOf returns the input of a release with stand-in binaries, whose files have the given age.
+// inputOf returns the input for a release with stand-in binaries. The input files have the given
+// age.
 func inputOf(t *testing.T, program []byte, age time.Duration) input {
 	t.Helper()
 	dir := t.TempDir()

@@ -63,8 +63,8 @@ func installYAML(in input) ([]byte, error) {
 	return append([]byte(head), text...), nil
 }
 
-// withImage returns the folder config in memory, with an overlay that sets the image. On disk, the overlay would have
-// to be next to config.
+// withImage returns an in-memory copy of the config folder, with an overlay that sets the image. On disk, the overlay
+// would have to be next to config.
 func withImage(in input) (filesys.FileSystem, error) {
 	memory := filesys.MakeFsInMemory()
 	err := fs.WalkDir(os.DirFS(filepath.Join(in.root, "config")), ".", func(name string, d fs.DirEntry, err error) error {

@@ -32,11 +32,11 @@ type App struct {
 	mu       sync.Mutex
 	faults   Faults
 	stopping bool
-	// visits records visits in a database. It is nil without a database.
+	// visits records visits in a database. It is nil if no database is configured.
 	visits *visits
 }
 
-// NewApp returns the application. The delays in the configuration start with this call.
+// NewApp returns the application. The delays in the configuration are counted from this call.
 func NewApp(config Config) *App {
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "http_requests_total",
@@ -99,9 +99,9 @@ func (a *App) Handler() http.Handler {
 	return a.identified(mux)
 }
 
-// identified adds the headers X-Version and X-Release to every response, including errors. While the
-// application stops, identified also adds the header "Connection: close", because closing an idle connection
-// could race with a new request. For HTTP/2, the server then sends a GOAWAY frame.
+// identified adds the X-Version and X-Release headers to every response, including errors. While the
+// application is stopping, identified also adds the "Connection: close" header, because closing an idle
+// connection could race with a new request. For HTTP/2, the server then sends a GOAWAY frame.
 func (a *App) identified(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Version", a.config.Version)

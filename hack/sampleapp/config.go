@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// maxLatency is the maximum added latency in the configuration, at runtime, and for a single request.
+// maxLatency is the maximum added latency that can be set in the configuration, at runtime, or for a
+// single request.
 const maxLatency = 30 * time.Second
 
 // Identity describes the application in its responses.
@@ -59,10 +60,11 @@ type Config struct {
 	// QueueName is the name of the stream that contains the jobs. Defaults to jobs.
 	QueueName string
 	// Database is the URL of a PostgreSQL database, such as postgres://user:password@127.0.0.1:5432/shop. Each GET /visits adds a row
-	// to the table visits of Schema. The application is ready when it can read this table. Database defaults to empty, which means no
+	// to the visits table in Schema. The application is ready when it can read this table. Database defaults to empty, which means no
 	// database.
 	Database, Schema string
-	// JobSQL makes the process run as the Job of a hook that creates or drops Schema. It is create or drop. Defaults to empty.
+	// JobSQL makes the process run as the Job of a hook that creates or drops Schema. Its value is create or drop. Defaults to
+	// empty.
 	JobSQL string
 }
 
@@ -137,11 +139,11 @@ func ParseConfig(args []string, getenv func(string) string, out io.Writer) (Conf
 	flags.BoolVar(&c.NoMetrics, "no-metrics", false, "respond to /metrics with 404")
 	flags.BoolVar(&c.Control, "control", false, "let POST /control change failReadiness, errorRate, and latency")
 	flags.StringVar(&c.JobURL, "job-url", "", "run as the Job of a hook, report to this `url`, and do not serve")
-	flags.DurationVar(&c.JobDuration, "job-duration", 0, "duration of the work of a Job, or of each job of a queue")
+	flags.DurationVar(&c.JobDuration, "job-duration", 0, "how long a Job works, or how long a worker works on each job of a queue")
 	flags.StringVar(&c.Queue, "queue", "", "take jobs from the Redis server at this `url`, such as redis://127.0.0.1:6379")
 	flags.StringVar(&c.QueueName, "queue-name", "jobs", "`stream` of the jobs; completed jobs are in the set STREAM:done")
 	flags.StringVar(&c.Database, "database", "", "record visits in the PostgreSQL database at this `url`")
-	flags.StringVar(&c.Schema, "schema", "", "`schema` of the table visits")
+	flags.StringVar(&c.Schema, "schema", "", "`schema` of the visits table")
 	flags.StringVar(&c.JobSQL, "job-sql", "", "run as the Job of a hook, `create` or drop the schema, and do not serve")
 	flags.Usage = func() {}
 

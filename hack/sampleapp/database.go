@@ -22,8 +22,8 @@ const (
 	sqlDrop   = "drop"
 )
 
-// statements returns the SQL statements for a Job. The Job create creates the schema and an empty table, unless
-// they exist. The Job drop drops the schema with its content, if the schema exists.
+// statements returns the SQL statements for a Job. The create Job creates the schema and an empty table, unless
+// they already exist. The drop Job drops the schema with its content, if the schema exists.
 func statements(job, schema string) []string {
 	name := pgx.Identifier{schema}.Sanitize()
 	if job == sqlDrop {
@@ -53,7 +53,7 @@ func RunSQL(ctx context.Context, config Config, out io.Writer) error {
 	return err
 }
 
-// visits records each request GET /visits in a table of a schema.
+// visits records each GET /visits request in a table of a schema.
 type visits struct {
 	db                     *sql.DB
 	insert, count, version string
@@ -72,7 +72,7 @@ func openVisits(config Config) (*visits, error) {
 	return &visits{db: db, version: config.Version, count: "SELECT count(*) FROM " + table, insert: "WITH added AS (INSERT INTO " + table + " (version) VALUES ($1)) SELECT count(*) + 1 FROM " + table}, nil
 }
 
-// add records a visit, and returns the number of all visits.
+// add records a visit, and returns the total number of visits.
 func (v *visits) add(ctx context.Context) (n int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, sqlTimeout)
 	defer cancel()
@@ -93,7 +93,7 @@ func (v *visits) ready(ctx context.Context) error {
 	return nil
 }
 
-// ServeHTTP records a visit, and responds with the number of all visits.
+// ServeHTTP records a visit, and responds with the total number of visits.
 func (v *visits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	n, err := v.add(r.Context())
 	if err != nil {

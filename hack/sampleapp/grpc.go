@@ -12,7 +12,7 @@ import (
 )
 
 // serveGRPC serves sampleapp.v1.Version/Get. The request is empty. The response contains the version, which
-// is also in the header x-version. Messages are well-known types, so clients need no generated code.
+// is also in the x-version header. Messages are well-known types, so clients need no generated code.
 func (a *App) serveGRPC(listener net.Listener, failed chan<- error) drain {
 	calls := grpc.NewServer()
 	calls.RegisterService(&grpc.ServiceDesc{

@@ -16,7 +16,7 @@ import (
 const jobTimeout = 10 * time.Second
 
 // RunJob runs as the Job of a hook. It reports the start to Config.JobURL, works for JobDuration, and reports
-// the end. A report is a POST request. Its body is JSON with the variables HLNR_* and with PHASE, which is begin
+// the end. A report is a POST request. Its body is JSON with the HLNR_* variables and with PHASE, which is begin
 // or end. If the response has a status of 300 or more, the Job fails with the text of the response.
 func RunJob(ctx context.Context, config Config, environ []string, out io.Writer) error {
 	if err := report(ctx, config.JobURL, "begin", environ); err != nil {

@@ -11,19 +11,19 @@ import (
 	"time"
 )
 
-// idleTimeout is longer than the idle timeout of Traefik, 90s, so that Traefik closes idle connections and the server
-// does not. A connection that the server closes could have a new request in flight. The idle timeout of Envoy, 1h, is
-// longer than idleTimeout.
+// idleTimeout is longer than Traefik's idle timeout (90s), so that Traefik, and not the server, closes idle
+// connections. If the server closed a connection, a new request could be in flight on this connection. Envoy's idle
+// timeout (1h) is longer than idleTimeout.
 const idleTimeout = 2 * time.Minute
 
-// Listen opens the listeners of the application. Tests replace it with listeners in memory.
+// Listen opens the listeners of the application. Tests replace it with in-memory listeners.
 type Listen struct {
 	TCP func(port int) (net.Listener, error)
 	UDP func(port int) (net.PacketConn, error)
 }
 
 // Run serves until ctx ends. It then continues to serve for the shutdown delay while readiness fails, so that
-// every proxy sees the change, and drains the requests in progress. It returns nil after a clean end. It
+// every proxy sees the change, and drains the requests in progress. It returns nil after a clean shutdown. It
 // returns an error if it could not listen, was configured to crash, or had to close connections with requests
 // in progress.
 func Run(ctx context.Context, config Config, listen Listen) error {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// pipes is a listener in memory, with which the whole server runs on the test's clock.
+// pipes is an in-memory listener, which lets the whole server run on the test's clock.
 type pipes chan net.Conn
 
 func (p pipes) Accept() (net.Conn, error) {

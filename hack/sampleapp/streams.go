@@ -26,7 +26,7 @@ const (
 	maxSlow = 10 * time.Minute
 	// beat is the time between two bytes of GET /slow.
 	beat = 100 * time.Millisecond
-	// idleLine is the maximum time for which a TCP connection may wait for its next line.
+	// idleLine is the maximum time that a TCP connection may wait for its next line.
 	idleLine = 5 * time.Minute
 	// maxLine is the maximum length of a TCP line and of a datagram, in bytes.
 	maxLine = 4 << 10
@@ -185,7 +185,7 @@ func (a *App) serveUDP(conn net.PacketConn, failed chan<- error) drain {
 }
 
 // selfSigned returns a configuration with a certificate for any requested name. The common name contains the
-// application and its version, so that a client can see that the pod, and not the gateway, answered.
+// application's name and version, so that a client can see that the pod, and not the gateway, answered.
 func (a *App) selfSigned() (*tls.Config, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

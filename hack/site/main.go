@@ -98,7 +98,7 @@ func check(dir string, pages map[string]page) (links int, broken []string) {
 	return links, broken
 }
 
-// follow returns the reason why a link is broken. It is empty if the link has a target.
+// follow returns the reason why a link is broken. The reason is empty if the link has a target.
 func follow(dir string, pages map[string]page, from string, u *url.URL) string {
 	target := from
 	if u.Path != "" {

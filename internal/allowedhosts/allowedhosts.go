@@ -12,14 +12,14 @@
 //	    namespaces: team=shop,stage=preview
 //	    *.preview.example.com
 //
-// A line with a leading "*." matches every host below the rest of the line, at any depth, as in the Gateway API. If a value contains lines
-// "namespaces: label=value,...", the key is an arbitrary name, and the hosts are for the namespaces that have all labels of at least one such
-// line. Empty lines and lines that begin with "#" are ignored.
+// A line with a leading "*." matches every host below the rest of the line, at any depth, as in the Gateway API. If a value contains lines of
+// the form "namespaces: label=value,...", the key is an arbitrary name, and the hosts are for the namespaces that have all labels of at least
+// one such line. Empty lines and lines that begin with "#" are ignored.
 //
-// A host that is listed by name is reserved for the namespaces of its key. No "*." line allows other namespaces to
-// use it. Even in the namespaces of its key, only a domain without template fields that depend on the group can use
-// the host. Therefore, a domain with {{.ReleaseGroupName}}, for example, never gets the host, whatever the branch of a
-// pull request is called.
+// A host that is listed by name is reserved for the namespaces of its key. No "*." line allows other namespaces to use
+// it. Even in the namespaces of its key, only a domain without template fields that depend on the group can use the
+// host. Therefore, a domain with {{.ReleaseGroupName}}, for example, never gets the host, regardless of the name of a
+// pull request's branch.
 package allowedhosts
 
 import (
@@ -34,8 +34,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ConfigMapName is the name of the ConfigMap that contains the list, in the namespace of the manager. Without the ConfigMap, every namespace
-// may use every host.
+// ConfigMapName is the name of the ConfigMap that contains the list, in the manager's namespace. Without the ConfigMap, every namespace may
+// use every host.
 const ConfigMapName = "heighliner-domains"
 
 // MaxSize is the maximum number of characters in all values of a list. The limit bounds the cost of the admission policy.
@@ -60,7 +60,7 @@ var (
 // grants nothing.
 type Rules struct {
 	entries []entry
-	// named contains the hosts that are listed by name for any namespace.
+	// named contains the hosts that are listed by name in at least one key.
 	named map[string]bool
 }
 
@@ -132,7 +132,7 @@ func parseEntry(key, text string) (entry, error) {
 	return e, nil
 }
 
-// selects reports whether the entry is for a namespace.
+// selects reports whether the entry applies to a namespace.
 func (e *entry) selects(namespace string, labels map[string]string) bool {
 	if e.selectors == nil {
 		return e.key == namespace
@@ -146,7 +146,8 @@ func (e *entry) selects(namespace string, labels map[string]string) bool {
 	})
 }
 
-// ByLabels reports whether any key selects namespaces by labels. Otherwise, For needs no labels.
+// ByLabels reports whether any key selects namespaces by labels. If no key does, For needs no
+// labels.
 func (r Rules) ByLabels() bool {
 	return slices.ContainsFunc(r.entries, func(e entry) bool { return e.selectors != nil })
 }
@@ -154,11 +155,11 @@ func (r Rules) ByLabels() bool {
 // Hosts contains the hosts that the list grants to one namespace.
 type Hosts struct {
 	namespace string
-	// own contains the hosts that are listed by name. below contains the parents of the wildcards, without the "*.": the namespace may use
-	// every host below them.
+	// own contains the hosts that are listed by name for this namespace. below contains the parents of the wildcards, without the "*.":
+	// the namespace may use every host below them.
 	own, below map[string]bool
-	// named contains the hosts that are listed by name for any namespace. foreign contains the hosts that are listed by name in keys
-	// for other namespaces.
+	// named contains the hosts that are listed by name in at least one key. foreign contains the hosts that are listed by name
+	// in keys for other namespaces.
 	named, foreign map[string]bool
 }
 
@@ -192,9 +193,9 @@ func (r Rules) Allowed(namespace string, labels map[string]string, host string, 
 	return h.Literal(host)
 }
 
-// Literal checks a host, or a wildcard such as *.shop.example.com, that contains no value that depends on the group. {{.Name}},
-// {{.Microservice}} and {{.Namespace}} are already known when a domain is written. A wildcard must not match hosts that are listed by name
-// for other namespaces.
+// Literal checks a host, or a wildcard such as *.shop.example.com, in which no value depends on the group. {{.Name}}, {{.Microservice}}
+// and {{.Namespace}} are already known when a domain is written. A wildcard must not match hosts that are listed by name for other
+// namespaces.
 func (h Hosts) Literal(host string) error {
 	if h.own[host] {
 		return nil
@@ -202,8 +203,8 @@ func (h Hosts) Literal(host string) error {
 	return h.judge(host, h.foreign)
 }
 
-// Rendered checks a host that contains a value that depends on the group. It rejects hosts that are
-// listed by name, and wildcards that match such a host.
+// Rendered checks a host in which a value depends on the group. It rejects hosts that are listed by
+// name, and wildcards that match such a host.
 func (h Hosts) Rendered(host string) error {
 	return h.judge(host, h.named)
 }
@@ -222,9 +223,8 @@ func (h Hosts) judge(host string, reserved map[string]bool) error {
 	return nil
 }
 
-// Template checks a domain whose template fields all depend on the group, according to the rules of
-// the admission policy. It returns nil if Rendered allows every host to which the domain can
-// expand.
+// Template applies the rules of the admission policy to a domain whose template fields all depend
+// on the group. It returns nil if Rendered allows every host to which the domain can expand.
 func (h Hosts) Template(domain string) error {
 	head, _, templated := strings.Cut(domain, "{{")
 	if !templated {

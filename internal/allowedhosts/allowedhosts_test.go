@@ -107,7 +107,7 @@ func TestTemplate(t *testing.T) {
 		}
 		return text
 	}
-	// Names that a group may have, and some that it may not have.
+	// Names that a group can have, and some names that it cannot have.
 	group := func() string {
 		text := pick(label(), label()+"."+label(), host(), "w", "", ".", "*", "-", "www.example.com.", label()+".", "."+label(), "*."+label())
 		if random.IntN(3) == 0 {

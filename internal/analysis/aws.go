@@ -27,7 +27,8 @@ const (
 // awsJSON is the content type of the AWS JSON 1.0 protocol.
 const awsJSON = "application/x-amz-json-1.0"
 
-// maxFailure is the maximum number of bytes of a failure response that are read to find its code.
+// maxFailure is the maximum number of bytes that are read from a failure response to find its error
+// code.
 const maxFailure = 16 << 10
 
 var (
@@ -101,7 +102,7 @@ func (k awsKeys) sign(r *http.Request, region, service string, at time.Time) *Er
 }
 
 // explain returns the error for a 4xx response, based on the code that AWS APIs report. Many of these APIs report
-// wrong credentials with 400. explain returns nil for other responses.
+// wrong credentials with status 400. explain returns nil for other responses.
 func (k awsKeys) explain(r *http.Response, now time.Time) *Error {
 	if r.StatusCode < 400 || r.StatusCode > 499 {
 		return nil
@@ -174,7 +175,7 @@ func clockOff(r *http.Response, now time.Time) string {
 	return ""
 }
 
-// after returns prefix and text; empty if text is empty.
+// after returns prefix and text, or an empty string if text is empty.
 func after(prefix, text string) string {
 	if text == "" {
 		return ""

@@ -92,8 +92,8 @@ func mac(key []byte, text string) []byte {
 	return h.Sum(nil)
 }
 
-// verify returns the reason why a server rejects a request that a user should have signed. The reason is empty if
-// the server accepts the request.
+// verify returns the reason why a server would reject a request that a user should have signed. The reason is
+// empty if the server would accept the request.
 func verify(r *http.Request, body []byte, id, secret, region, service string, now time.Time) string {
 	rest, is := strings.CutPrefix(r.Header.Get("Authorization"), "AWS4-HMAC-SHA256 ")
 	parts := map[string]string{}
@@ -160,8 +160,8 @@ func TestPublishedSignature(t *testing.T) {
 	}
 }
 
-// signedSender returns a sender for servers with a certificate. The sender trusts the certificate because of the
-// Secret ca.
+// signedSender returns a sender for servers with the given certificate. The sender trusts the certificate
+// because the ca Secret contains it.
 func signedSender(t testing.TB, ca []byte, more secrets) *sender {
 	t.Helper()
 	all := secrets{"shop/ca": {"ca.crt": ca}}
@@ -228,7 +228,7 @@ func TestSignedRequests(t *testing.T) {
 	}
 }
 
-// TestSignedOnlyByHTTPS checks that credentials of AWS and Google are not sent without TLS, and that a request with an
+// TestSignedOnlyByHTTPS checks that AWS and Google credentials are not sent without TLS, and that a request with an
 // invalid query is not signed.
 func TestSignedOnlyByHTTPS(t *testing.T) {
 	t.Parallel()
@@ -280,7 +280,7 @@ func TestSecretsOfAWS(t *testing.T) {
 	}
 }
 
-// TestRefusalsOfAWS checks the errors for responses with different codes, and for a clock of the manager that is wrong.
+// TestRefusalsOfAWS checks the errors for responses with different codes, and for a manager whose clock is wrong.
 func TestRefusalsOfAWS(t *testing.T) {
 	t.Parallel()
 	const hours = 3 * time.Hour

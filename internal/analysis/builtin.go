@@ -15,14 +15,14 @@ import (
 // source defines the built-in queries for one way of counting requests. A query returns a percentage from 0 to 100 or a duration in seconds. It returns
 // nothing if there was no request.
 type source struct {
-	// requests is the counter of requests, and failed is the counter of failed requests. Both are the same counter if bad selects the failed requests.
+	// requests is the counter of requests, and failed is the counter of failed requests. They are the same counter if bad selects the failed requests.
 	requests, failed, bad string
 	// buckets is the histogram of response times, and perSecond is the number of its time units in a second. If buckets is empty, the source has no
-	// histogram for each release.
+	// per-release histogram.
 	buckets   string
 	perSecond int
-	// selectors returns selectors for the series of a release, without braces. Series that match any of them count. It
-	// fails if the release lacks an object that the selectors need.
+	// selectors returns selectors for the series of a release, without braces. Series that match any of these
+	// selectors count. It fails if the release lacks an object that the selectors need.
 	selectors func(Target) ([]string, *Error)
 	// join restricts an expression to a release if labels are not sufficient.
 	join func(expression string, t Target) string
@@ -146,8 +146,8 @@ func (s source) latency(t Target, interval time.Duration, enough string, quantil
 		q, all, finite, total, s.perSecond, enough), nil
 }
 
-// rise returns the increase of the counters of a release in the interval. A series that first appeared in the interval began at 0. increase() alone
-// would miss its first value, and therefore the first error of a status code.
+// rise returns the increase of the counters of a release in the interval. A series that first appeared in the interval started at 0. increase()
+// alone would miss its first value, and therefore the first error with each status code.
 func (s source) rise(metric string, t Target, interval time.Duration, more ...string) (string, *Error) {
 	selectors, err := s.selectors(t)
 	if err != nil {

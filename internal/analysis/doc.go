@@ -1,7 +1,8 @@
 // Package analysis measures canaries. It queries providers in the background, and combines their responses into a result.
 //
 // The pure part consists of [Begin], [Due] and [Fold]: the next status depends only on the specification, the current status and the results of a
-// round. The other part is the [Measurer], which sends the queries of a round in a bounded pool and keeps the results until they are fetched.
+// round. The other part is the [Measurer], which sends the queries of a round through a bounded pool and keeps the results until they are
+// fetched.
 //
 //	status := analysis.Begin(before, spec, point)
 //	if at, due := analysis.Due(status, spec, now); due {
@@ -10,8 +11,8 @@
 //		}
 //	}
 //
-// A response that is not a single finite number (or, with samples, a series of such numbers) is a typed [Error] or counts as missing traffic, and is never a value.
-// Therefore, a metric that could not be measured never passes.
+// A response that is not a single finite number (or, with samples, a series of such numbers) becomes a typed [Error] or counts as missing traffic,
+// but never becomes a value. Therefore, a metric that could not be measured never passes.
 //
 // query.go       queries to providers
 // round.go       one round: a request, its target and its responses

@@ -17,7 +17,7 @@ var start = time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)
 
 func ptr[T any](v T) *T { return &v }
 
-// specOf returns an analysis with the metrics a and b, and with d as a dry run.
+// specOf returns an analysis with the metrics a, b and d, of which d is in dry-run mode.
 func specOf(change func(*v1alpha1.CanaryAnalysis)) *v1alpha1.CanaryAnalysis {
 	metric := func(name string, dryRun bool) v1alpha1.AnalysisMetric {
 		return v1alpha1.AnalysisMetric{Name: name, SuccessRate: &v1alpha1.SuccessRateMetric{}, ThresholdRange: v1alpha1.ValueRange{Min: ptr(99.0)}, DryRun: dryRun}
@@ -141,7 +141,8 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// TestBaselineWithoutTraffic checks that missing traffic of the active release does not count against the canary.
+// TestBaselineWithoutTraffic checks that a lack of traffic to the active release does not count against the
+// canary.
 func TestBaselineWithoutTraffic(t *testing.T) {
 	t.Parallel()
 	for policy, want := range map[v1alpha1.NoTrafficPolicy]v1alpha1.AnalysisPhase{
@@ -200,7 +201,7 @@ func TestHookErrors(t *testing.T) {
 	}
 }
 
-// TestUnmeasuredMetric checks that a metric that is missing in a round counts as not measured.
+// TestUnmeasuredMetric checks that a metric that is missing from a round counts as not measured.
 func TestUnmeasuredMetric(t *testing.T) {
 	t.Parallel()
 	round := roundOf(start.Add(time.Minute), "PPP")
@@ -249,7 +250,7 @@ func TestNextPoint(t *testing.T) {
 }
 
 // TestEdited checks that rounds that passed before an edit of the analysis do not count for the new analysis.
-// Failures, and results that require a decision by a user, remain.
+// Failures, and results that require a user's decision, remain.
 func TestEdited(t *testing.T) {
 	t.Parallel()
 	with := func(change func(*v1alpha1.CanaryAnalysis)) func(*v1alpha1.CanaryAnalysis) {
@@ -309,8 +310,8 @@ func TestEdited(t *testing.T) {
 	}
 }
 
-// TestMeasuredAfterEdit checks that an analysis that is added later passes only after its
-// count of rounds, and that an earlier round of hooks alone does not count for it.
+// TestMeasuredAfterEdit checks that an analysis that is added later passes only after its own
+// number of rounds, and that an earlier round of hooks alone does not count for it.
 func TestMeasuredAfterEdit(t *testing.T) {
 	t.Parallel()
 	point := Point{Run: 7, Step: 1, Since: start}
@@ -436,8 +437,8 @@ func TestMeasurementsAreKept(t *testing.T) {
 	}
 }
 
-// TestFoldProperties checks that, for any input, the phase follows from the counters, Failed remains, and an
-// analysis passes only with passed rounds.
+// TestFoldProperties checks that, for any input, the phase follows from the counters, the Failed phase
+// persists, and an analysis passes only with passed rounds.
 func TestFoldProperties(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {

@@ -18,17 +18,18 @@ import (
 )
 
 const (
-	// keyServiceAccount is the key of a Secret whose value is the key of a service account.
+	// keyServiceAccount is the key in a Secret under which the service account's key is stored.
 	keyServiceAccount = "key.json"
 	// googleToken is the only URL from which access tokens are fetched. A Secret must not select another URL.
 	googleToken = "https://oauth2.googleapis.com/token"
 	// googleScope is the scope of access tokens, which allows reading metrics.
 	googleScope = "https://www.googleapis.com/auth/monitoring.read"
-	// maxServiceAccount is the maximum size of the key of a service account, in bytes. Google's keys have about 2,400 bytes.
+	// maxServiceAccount is the maximum size of the key of a service account, in bytes. Google's keys are about 2,400 bytes
+	// long.
 	maxServiceAccount = 16 << 10
 	// assertionLife is the lifetime of a signed request for a token. It is the maximum that Google accepts.
 	assertionLife = time.Hour
-	// clockTolerance is the time by which the start of this lifetime precedes the current time.
+	// clockTolerance is how far before the current time the lifetime of a signed request starts.
 	clockTolerance = 10 * time.Second
 	// maxTokenLife limits how long a token is used, regardless of the lifetime in the response.
 	maxTokenLife = time.Hour
@@ -43,7 +44,8 @@ type serviceAccount struct {
 	TokenURI string `json:"token_uri"`
 }
 
-// signGoogle adds an access token to the requests of a query. The token is for the service account in the query's Secret.
+// signGoogle adds an access token to the requests for a query. The token is for the service account in the query's
+// Secret.
 func (s *sender) signGoogle(ctx context.Context, q query, transport *asking) *Error {
 	data, err := s.secret(ctx, q, "google.secretRef", q.secret)
 	if err != nil {

@@ -23,7 +23,7 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// robotKey is the private key of the service accounts of the tests.
+// robotKey is the private key of the tests' service accounts.
 var robotKey = sync.OnceValue(func() *rsa.PrivateKey {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -60,8 +60,8 @@ func keyFile(t testing.TB, tokenURL string, change map[string]any) []byte {
 type tokenServer struct {
 	url    string
 	issued atomic.Int64
-	// life is the lifetime of tokens, in seconds. If refusal is set, it responds to requests,
-	// and no token is issued.
+	// life is the lifetime of tokens, in seconds. If refusal is set, the server uses it to respond to
+	// requests, and no token is issued.
 	life    int
 	refusal http.HandlerFunc
 	delay   time.Duration
@@ -87,7 +87,8 @@ func newTokenServer(t testing.TB) *tokenServer {
 	return g
 }
 
-// reject returns why an assertion is not valid according to RFC 7523, section 3, and Google's "Using OAuth 2.0 for Server to Server Applications".
+// reject returns the reason why an assertion is not valid according to RFC 7523, section 3, and Google's "Using OAuth 2.0 for Server to Server
+// Applications".
 func (g *tokenServer) reject(r *http.Request) string {
 	if err := r.ParseForm(); err != nil || r.Method != http.MethodPost || r.Form.Get("grant_type") != "urn:ietf:params:oauth:grant-type:jwt-bearer" {
 		return fmt.Sprintf("%s with %v: %v", r.Method, r.Form, err)

@@ -28,7 +28,7 @@ type sender struct {
 }
 
 // maxElements is the maximum number of values in a JSON response. Each value may use a few hundred bytes when it is
-// decoded, and each worker may decode one response at the same time.
+// decoded, and all workers may decode a response at the same time.
 const maxElements = 1 << 13
 
 // options are the options of all clients. The timeout of a query is in its context.
@@ -128,7 +128,8 @@ func (s *sender) sign(ctx context.Context, q query, transport *asking) *Error {
 // maxHeader is the maximum size of a header from a Secret.
 const maxHeader = 8 << 10
 
-// headers returns those headers of a query that have their values in Secrets. Errors do not contain values.
+// headers returns those headers of a query whose values are stored in Secrets. Errors do not
+// contain values.
 func (s *sender) headers(ctx context.Context, q query) (map[string]string, *Error) {
 	headers := map[string]string{}
 	for line := range strings.SplitSeq(q.keys, "\n") {

@@ -21,7 +21,7 @@ import (
 )
 
 // TestConnectionsDoNotPileUp checks row 56 of the known failures: connections are reused or closed after any response
-// of a provider, even if the connections use the user's certificate authority.
+// from a provider, even if the connections use the user's certificate authority.
 func TestConnectionsDoNotPileUp(t *testing.T) {
 	t.Parallel()
 	const questions, most = 60, 8

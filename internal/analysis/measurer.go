@@ -25,8 +25,8 @@ type Secrets interface {
 
 // Config configures a Measurer.
 type Config struct {
-	// PrometheusAddress is used if an analysis specifies no server; empty for no default server. It may be a loopback address, because the operator
-	// chose it.
+	// PrometheusAddress is the server for analyses that specify no server. If it is empty, there is no default server. It may be a loopback
+	// address, because the operator chose it.
 	PrometheusAddress string
 	// Outbound defines the allowed addresses. If it is nil, addresses that are denied by default are rejected.
 	Outbound *outbound.Policy
@@ -39,7 +39,8 @@ type Config struct {
 	// Workers is the maximum number of concurrent queries. At most a quarter of them may be for one namespace, a quarter for one host, and an eighth
 	// for one namespace and host. Defaults to 32.
 	Workers int
-	// QueriesPerSecond is the maximum rate of queries to one provider. Bursts may have twice as many queries. Defaults to 20.
+	// QueriesPerSecond is the maximum rate of queries to one provider. A burst may contain twice as many queries. Defaults to
+	// 20.
 	QueriesPerSecond float64
 	// Registerer registers the metrics. If it is nil, the metrics are not registered.
 	Registerer prometheus.Registerer
@@ -47,7 +48,7 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Measurer sends the queries of rounds outside of the reconcile. It is safe for concurrent use.
+// Measurer sends the queries of rounds outside of reconciles. It is safe for concurrent use.
 type Measurer struct {
 	config  Config
 	metrics *metrics
@@ -102,8 +103,8 @@ func (m *Measurer) Start(ctx context.Context) error {
 }
 
 // Ask returns the round that the request describes. If the round is not finished, Ask starts it if necessary and returns false. Requeue then reports
-// when to call Ask again. Equal requests get the same round until a different request or Forget replaces it. Ask does not block, and keeps no reference
-// to memory of the request that the caller may change.
+// when to call Ask again. Equal requests get the same round until a different request or Forget replaces it. Ask does not block, and keeps no
+// reference to memory of the request, because the caller may change that memory.
 func (m *Measurer) Ask(key types.NamespacedName, request Request) (Round, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

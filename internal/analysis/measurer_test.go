@@ -332,7 +332,7 @@ func TestEndpoints(t *testing.T) {
 }
 
 // TestThrottled checks that a provider that responds with "too many requests" gets no requests during the requested
-// time, and that other providers get requests.
+// time, and that other providers still get requests.
 func TestThrottled(t *testing.T) {
 	t.Parallel()
 	c := &clock{now: start}
@@ -561,7 +561,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// TestStart checks that the end of the manager stops rounds in progress and requeues nothing.
+// TestStart checks that when the manager stops, rounds in progress stop and nothing is requeued.
 func TestStart(t *testing.T) {
 	t.Parallel()
 	arrived, ended := make(chan struct{}), make(chan struct{})

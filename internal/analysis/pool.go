@@ -15,8 +15,8 @@ const (
 	keepAnswers = time.Minute
 	// keepEndpoints is how long an unused endpoint is kept in memory.
 	keepEndpoints = 10 * time.Minute
-	// defaultRetryAfter is how long no requests are sent to an endpoint that responds with "too many requests" but
-	// without a Retry-After time. maxRetryAfter is the maximum of such a pause.
+	// defaultRetryAfter is how long the pool pauses requests to an endpoint that responds with "too many
+	// requests" but without a Retry-After time. maxRetryAfter is the maximum length of such a pause.
 	defaultRetryAfter = 30 * time.Second
 	maxRetryAfter     = 5 * time.Minute
 )
@@ -56,8 +56,8 @@ func newPool(ctx context.Context, workers int, perSecond float64, now func() tim
 	}
 }
 
-// do returns the response to q. If an equal query was sent, it returns the response to that query. Otherwise, it calls send with the given timeout once
-// there is a free slot. It does not wait beyond the end of ctx.
+// do returns the response to q. If an equal query has already been sent, it returns the response to that query. Otherwise, it calls send with the
+// given timeout once there is a free slot. It stops waiting when ctx ends.
 func (p *pool) do(ctx context.Context, q query, timeout time.Duration, send func(context.Context) answer) answer {
 	p.mu.Lock()
 	p.prune()

@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// tolerance is the maximum difference between the requested time and the time of the response. It is not 0, because some servers respond for a
-// slightly earlier time.
+// tolerance is the maximum difference between the requested time and the time of the response. It is not 0, because some servers return the
+// value for a slightly earlier time.
 const tolerance = time.Minute
 
 // askPrometheus sends an instant query, or a range query if the metric uses samples.
@@ -35,7 +35,7 @@ func askPrometheus(ctx context.Context, client *http.Client, q query) answer {
 	return a
 }
 
-// decode returns the single number of a result.
+// decode returns the single number in a result.
 func decode(result model.Value, at time.Time) answer {
 	switch v := result.(type) {
 	case *model.Scalar:

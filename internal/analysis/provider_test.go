@@ -26,7 +26,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// secrets are Secrets by namespace/name.
+// secrets maps "namespace/name" to the data of a Secret.
 type secrets map[string]map[string][]byte
 
 func (s secrets) Secret(_ context.Context, namespace, name string) (map[string][]byte, error) {
@@ -66,12 +66,12 @@ func answers(status int, body string) http.HandlerFunc {
 	}
 }
 
-// success returns a successful response of the HTTP API of Prometheus.
+// success returns a successful response of the Prometheus HTTP API.
 func success(kind, result string) string {
 	return fmt.Sprintf(`{"status":"success","data":{"resultType":%q,"result":%s}}`, kind, result)
 }
 
-// vector returns a response with these values. The time of each sample is start.
+// vector returns a response with the given values. The time of each sample is start.
 func vector(samples ...string) string {
 	var out []string
 	for i, s := range samples {
@@ -101,7 +101,7 @@ func check(t *testing.T, want answered, got answer) {
 	}
 }
 
-// TestPrometheusAnswers checks the answer for each response of the HTTP API.
+// TestPrometheusAnswers checks the answer for each response of the Prometheus HTTP API.
 func TestPrometheusAnswers(t *testing.T) {
 	t.Parallel()
 	failure := func(kind, message string) string {
@@ -210,7 +210,8 @@ func TestPrometheusRequest(t *testing.T) {
 	}
 }
 
-// TestMissingSecrets checks that the error contains the field whose Secret does not exist.
+// TestMissingSecrets checks that the error contains the name of the field that refers to a missing
+// Secret.
 func TestMissingSecrets(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -233,7 +234,7 @@ func TestMissingSecrets(t *testing.T) {
 	}
 }
 
-// TestUnreachable checks failures below HTTP.
+// TestUnreachable checks failures below the HTTP layer.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	closed := httptest.NewServer(nil)
@@ -286,8 +287,8 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestOperatorsAddress checks that the address in the flag may be a loopback address, and that a user's address may
-// not.
+// TestOperatorsAddress checks that the address in the flag may be a loopback address, but that an address from a
+// user may not.
 func TestOperatorsAddress(t *testing.T) {
 	t.Parallel()
 	address := serve(t, answers(200, vector("1")))
@@ -301,7 +302,7 @@ func TestOperatorsAddress(t *testing.T) {
 	check(t, answered{reason: Refused}, s.send(t.Context(), q))
 }
 
-// TestAuthority checks queries to a server with its own certificate.
+// TestAuthority checks queries to a server with a self-signed certificate.
 func TestAuthority(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewUnstartedServer(answers(200, `{"v": 1}`))

@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// provider is the kind of provider, and a label value of metrics.
+// provider is the kind of provider, and is also a label value in metrics.
 type provider string
 
 const (
@@ -39,13 +39,14 @@ type query struct {
 	provider provider
 	// address is the URL of the server, or the whole URL of a web metric.
 	address string
-	// operator reports whether the address comes from the manager's flag --prometheus-address.
+	// operator reports whether the address comes from the manager's --prometheus-address flag.
 	operator bool
 	// text is PromQL, or the CEL expression of a web metric.
 	text string
 	// latency reports whether a negative value means "more than its absolute value".
 	latency bool
-	// body and headers belong to a web request. Each header is on a separate line.
+	// body and headers are the body and the headers of a web request. Each header is on a separate
+	// line.
 	body, headers string
 	// keys contains a line for each header whose value is in a Secret: header, Secret and key.
 	keys string

@@ -32,10 +32,10 @@ type store struct {
 	answers map[string]*float64
 }
 
-// stores contains the stores by the names of the recipes. The responses have the form that the documentation of each store describes: Datadog's "Query timeseries
-// points", New Relic's NerdGraph tutorial for NRQL, Dynatrace's "Metrics API - GET metric data points", InfluxDB's "/query" of the 1.x API, Graphite's
-// "The Render URL API", Elasticsearch's "Search API", Honeycomb's "Get SLO History", CloudWatch's GetMetricData in
-// the AWS JSON 1.0 protocol, and the HTTP API of Prometheus on Amazon and Google.
+// stores maps the names of recipes to stores. The responses have the form that the documentation of each store describes: Datadog's "Query timeseries
+// points", New Relic's NerdGraph tutorial for NRQL, Dynatrace's "Metrics API - GET metric data points", InfluxDB's "/query" of the 1.x API,
+// Graphite's "The Render URL API", Elasticsearch's "Search API", Honeycomb's "Get SLO History", CloudWatch's GetMetricData in the AWS JSON 1.0
+// protocol, and the HTTP API of Prometheus on Amazon and Google.
 var stores = map[string]store{
 	"datadog": {
 		method: http.MethodGet, host: "api.datadoghq.com", path: "/api/v1/query", header: "DD-API-KEY", credential: "api-key of datadog",
@@ -214,7 +214,7 @@ func TestRecipes(t *testing.T) {
 	}
 }
 
-// document returns a JSON document, or nil for an empty text.
+// document returns a JSON document, or nil for empty text.
 func document(t *testing.T, text string) (v any) {
 	t.Helper()
 	if text == "" {
@@ -250,8 +250,8 @@ func TestHeadersFromSecrets(t *testing.T) {
 	}
 }
 
-// TestRecipesOfFailures checks that a response that reports a failure of the store is an error of the round, and not missing traffic. Otherwise, the
-// round would pass with noTraffic: Ignore, and a good release would be rolled back with noTraffic: Fail.
+// TestRecipesOfFailures checks that a response that reports a failure of the store counts as an error in the round, and not as missing traffic.
+// Otherwise, the round would pass with noTraffic: Ignore, and a good release would be rolled back with noTraffic: Fail.
 func TestRecipesOfFailures(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../docs/how-to/metrics-stores.md")

@@ -20,7 +20,7 @@ type Decided struct {
 	Message string
 }
 
-// Times returns the times of the rounds in a step that begins at start, up to end.
+// Times returns the times of all rounds, up to end, in a step that begins at start.
 func Times(spec *v1alpha1.CanaryAnalysis, start, end time.Time) (all []time.Time) {
 	status := &v1alpha1.ReleaseAnalysis{Since: metav1.NewMicroTime(start)}
 	for at := next(status, spec); !at.After(end); at = next(status, spec) {
@@ -31,8 +31,8 @@ func Times(spec *v1alpha1.CanaryAnalysis, start, end time.Time) (all []time.Time
 	return all
 }
 
-// Replay returns the decisions of an analysis about rounds in a step that begins at start. The rounds must be in chronological order. The phase Failed
-// ends a rollout, so the next round is the first round of another rollout.
+// Replay returns the decisions of an analysis about rounds in a step that begins at start. The rounds must be in chronological order. The Failed
+// phase ends a rollout, so the next round is the first round of another rollout.
 func Replay(spec *v1alpha1.CanaryAnalysis, start time.Time, rounds []Round) []Decided {
 	point := Point{Run: 1, Step: 1, Since: start}
 	status := Begin(nil, spec, point)

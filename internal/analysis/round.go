@@ -18,7 +18,7 @@ type Request struct {
 	Spec v1alpha1.CanaryAnalysis
 	// Canary is the release that is measured.
 	Canary Target
-	// Active is the release with which metrics that have a baseline compare the canary. It is nil if there is no such release, or if the weight of the
+	// Active is the release to which metrics with a baseline compare the canary. It is nil if there is no such release, or if the weight of the
 	// release is 0.
 	Active *Target
 }
@@ -43,7 +43,7 @@ type Target struct {
 	Microservice string
 	// Group is the slug of the group of the release.
 	Group string
-	// Release is the name of the VersionedMicroservice, and the value of the label hlnr.io/release of the pods.
+	// Release is the name of the VersionedMicroservice, and the value of the hlnr.io/release label of the pods.
 	Release string
 	// Version is the version of the release.
 	Version string
@@ -64,7 +64,8 @@ type Round struct {
 	HookErrors []string
 }
 
-// Failed reports whether a metric that is not a dry run is outside of its ranges. If so, the round fails regardless of the responses of hooks.
+// Failed reports whether a metric that is not in dry-run mode is outside of its ranges. If so, the round fails regardless of the responses of
+// hooks.
 func (r Round) Failed(spec *v1alpha1.CanaryAnalysis) bool {
 	return spec != nil && slices.ContainsFunc(r.Measurements, func(m Measurement) bool {
 		i := slices.IndexFunc(spec.Metrics, func(x v1alpha1.AnalysisMetric) bool { return x.Name == m.Metric })
@@ -82,7 +83,8 @@ type Measurement struct {
 	Value string
 	// Message explains why there is no value, or how the value was computed.
 	Message string
-	// Baseline reports whether it is the active release that has no traffic, and not the canary. This does not count against the canary.
+	// Baseline reports whether the release without traffic is the active release, and not the canary. If so, the missing traffic
+	// does not count against the canary.
 	Baseline bool
 }
 

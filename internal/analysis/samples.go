@@ -17,7 +17,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// These are the defaults of samples, and the minimum number of samples of a release. With fewer samples, hardly any difference is significant.
+// These are the defaults for the samples field, and the minimum number of samples for a release. With fewer samples, hardly any difference is
+// significant.
 const (
 	defaultSamples      = 20
 	defaultSignificance = 0.05
@@ -54,7 +55,8 @@ func askSamples(ctx context.Context, server promv1.API, q query, at time.Time) a
 	return sampledAnswer(matrix[0].Values, q.latency)
 }
 
-// sampledAnswer returns the samples of a series, and their median as the value. A sample that is not a number is a sample without requests.
+// sampledAnswer returns the samples of a series, and their median as the value. A sample that is not a number counts as a sample without
+// requests.
 func sampledAnswer(values []model.SamplePair, latency bool) answer {
 	type sample struct {
 		value   float64
@@ -85,8 +87,9 @@ func sampledAnswer(values []model.SamplePair, latency bool) answer {
 	return out
 }
 
-// sampled compares the medians of the samples of two releases, and then the result with the ranges, which include the result of equal medians. A
-// result outside of the ranges nevertheless passes if the samples do not differ significantly in the direction of their medians.
+// sampled compares the medians of the samples of two releases, and then checks whether the result is within the ranges. These ranges include the
+// result for equal medians. A result outside of the ranges nevertheless passes if the samples do not differ significantly in the direction of
+// their medians.
 func (m Measurement) sampled(metric *v1alpha1.AnalysisMetric, canary, active answer) Measurement {
 	p, err := probability(canary.samples, active.samples, canary.value > active.value)
 	if err != nil {

@@ -124,9 +124,9 @@ func p95(intervals ...[]float64) float64 {
 	return all[len(all)*95/100]
 }
 
-// TestSamplesDecideBetter compares two kinds of decisions about the same five minutes of a series: by samples, and by
-// five one-minute rounds with a fixed ratio, in which one round may fail. With samples, equal releases are rolled back far
-// less often, and slower releases are detected equally well.
+// TestSamplesDecideBetter compares two ways to decide about the same five minutes of a series: by samples, and by five
+// one-minute rounds with a fixed ratio, in which one round may fail. With samples, equal releases are rolled back far less
+// often, and slower releases are detected equally well.
 func TestSamplesDecideBetter(t *testing.T) {
 	t.Parallel()
 	const series, limit = 400, 1.25
@@ -162,8 +162,8 @@ func TestSamplesDecideBetter(t *testing.T) {
 	}
 }
 
-// TestSamplesOfPrometheus measures a slower canary and an equal canary with the built-in latency and with a custom
-// query, in a real Prometheus.
+// TestSamplesOfPrometheus measures a slower canary and an equally fast canary with the built-in latency and with a
+// custom query, in a real Prometheus.
 func TestSamplesOfPrometheus(t *testing.T) {
 	t.Parallel()
 	const count = 12
@@ -217,8 +217,9 @@ func sorted(text string) []byte {
 	return []byte(head + "\n" + strings.Join(lines, "\n") + "\n# EOF\n")
 }
 
-// exactP returns the p-value of the one-sided Mann-Whitney U test by its definition. This value is the share of those choices of the
-// canary's samples from the pooled samples whose U is at least as large as the U of the actual samples. A pair of equal values counts one half.
+// exactP returns the p-value of the one-sided Mann-Whitney U test, computed from its definition. Among all ways to choose the canary's samples
+// from the pooled samples, this value is the share of choices whose U is at least as large as the U of the actual samples. A pair of equal
+// values counts as one half.
 func exactP(canary, active []float64) float64 {
 	pooled := slices.Concat(canary, active)
 	twoU := func(chosen uint) (u int) {
@@ -285,7 +286,8 @@ func TestSamplesBeyondTheBuckets(t *testing.T) {
 	}
 }
 
-// TestSamplesOfAnotherTime checks that a response for a time other than the requested time results in WrongTime, even for a range.
+// TestSamplesOfAnotherTime checks that a response for a time other than the requested time results in WrongTime, even for a range
+// query.
 func TestSamplesOfAnotherTime(t *testing.T) {
 	t.Parallel()
 	address := serve(t, func(w http.ResponseWriter, _ *http.Request) {

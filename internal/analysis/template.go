@@ -15,7 +15,8 @@ var field = regexp.MustCompile(`[{][{] ?[.]([A-Za-z]+) ?[}][}]`)
 // values are the values of the fields of templates, by name.
 type values map[string]string
 
-// valuesOf returns the values for a target. The names of Services become one pattern.
+// valuesOf returns the values for a target. The names of the Services are combined into one
+// pattern.
 func valuesOf(t Target, interval time.Duration) values {
 	services := make([]string, len(t.Services))
 	for i, s := range t.Services {

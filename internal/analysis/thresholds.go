@@ -50,8 +50,8 @@ func inUnit(metric *v1alpha1.AnalysisMetric, a answer) answer {
 	return a
 }
 
-// judge compares the answer for the canary with the ranges. If the metric has a baseline, it also uses the answer for the active release. active is nil
-// if the active release gets no traffic by weight.
+// judge compares the answer for the canary with the ranges. If the metric has a baseline, judge also uses the answer for the active release. active
+// is nil if the weight of the active release is 0.
 func judge(metric *v1alpha1.AnalysisMetric, canary answer, active *answer) Measurement {
 	m := Measurement{Metric: metric.Name}
 	if metric.Baseline == "" {
@@ -114,7 +114,8 @@ func (m Measurement) exact(metric *v1alpha1.AnalysisMetric, canary answer, activ
 	return m
 }
 
-// ratio compares canary / active with the ranges. Two zeros are equal. If only a bound of the ratio is known, the ratio can fail but never pass.
+// ratio compares canary / active with the ranges. Two zeros count as equal. If only a bound of the ratio is known, the ratio can fail but never
+// pass.
 func (m Measurement) ratio(metric *v1alpha1.AnalysisMetric, canary, active float64, both string) Measurement {
 	if canary == 0 && active == 0 {
 		return m.placed(metric, 1, both)

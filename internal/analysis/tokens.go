@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	// maxTokens is the maximum number of access tokens in memory. Each token has at most 8 KiB.
+	// maxTokens is the maximum number of access tokens in memory. Each token is at most 8 KiB in size.
 	maxTokens = 1024
-	// tokenReserve is how long before its expiry a token is no longer used.
+	// tokenReserve is the time before a token's expiry during which the token is no longer used.
 	tokenReserve = time.Minute
 	// tokenTimeout limits one request for a token. Other callers may wait for the token after the first caller has returned.
 	tokenTimeout = 10 * time.Second

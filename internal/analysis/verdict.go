@@ -24,16 +24,16 @@ const (
 	MaxMeasurements = 10
 
 	// bucket is the unit to which the times of rounds are rounded up. As a result, releases that are measured at about the same time send equal
-	// queries, and no window begins before the step.
+	// queries, and no time window begins before the step.
 	bucket = 5 * time.Second
 
 	maxPhaseMessage = 512
 	maxMessage      = 256
 )
 
-// Begin returns the status of a point before the next round. If before belongs to this point and specification, Begin returns an equal status.
-// Otherwise, it returns a new status that keeps the counters of the rollout. Rounds that passed with another specification do not count, but rounds
-// that failed with it do. The phase Failed remains for the whole rollout. before may be nil and is not changed.
+// Begin returns the status of a point before the next round. If the before status belongs to this point and specification, Begin returns an equal
+// status. Otherwise, it returns a new status that keeps the counters of the rollout. Rounds with another specification do not count if they passed,
+// but do count if they failed. The Failed phase remains for the whole rollout. before may be nil and is not changed.
 func Begin(before *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, point Point) *v1alpha1.ReleaseAnalysis {
 	status, since := &v1alpha1.ReleaseAnalysis{}, metav1.NewMicroTime(point.Since.Truncate(time.Microsecond)) // in the stored precision
 	if before != nil && before.Run == point.Run {
@@ -62,8 +62,9 @@ func Begin(before *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, poin
 	return settled(status, spec)
 }
 
-// SpecHash returns a hash that differs between analyses whose passed rounds are not interchangeable. The hash does
-// not depend on the number of tolerated failures, the timeout, or the order of the metrics. The hash of nil is empty.
+// SpecHash returns a hash that differs between two analyses if rounds that passed with one of them must not count for
+// the other. The hash does not depend on the number of tolerated failures, the timeout, or the order of the metrics.
+// The hash of nil is empty.
 func SpecHash(spec *v1alpha1.CanaryAnalysis) string {
 	if spec == nil {
 		return ""
@@ -79,8 +80,8 @@ func SpecHash(spec *v1alpha1.CanaryAnalysis) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Due returns the time of the next round, and whether that time has come. If a round is late by an interval or more, it is omitted. After the
-// phase Failed, no round is due.
+// Due returns the time of the next round, and whether that time has come. A round that is late by an interval or more is omitted. After the
+// Failed phase, no round is due.
 func Due(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, now time.Time) (time.Time, bool) {
 	interval := intervalOf(spec)
 	at := next(status, spec)
@@ -134,7 +135,7 @@ func settled(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis) *v
 	return status
 }
 
-// verdict returns the phase that results from the counters and from the result of the last round, and a string with the counters.
+// verdict returns the phase that the counters and the result of the last round determine, and a string with the counters.
 func verdict(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, last v1alpha1.MeasurementResult) (v1alpha1.AnalysisPhase, string) {
 	failures, consecutive := limits(spec)
 	switch {
@@ -162,8 +163,8 @@ func progress(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis) s
 	return text
 }
 
-// summarize returns the result of a round, and the cause if the round did not pass. The result is the worst result of a metric or a hook. Dry runs are
-// ignored.
+// summarize returns the result of a round, and the cause if the round did not pass. The result is the worst result of a metric or a hook. Metrics in
+// dry-run mode are ignored.
 func summarize(spec *v1alpha1.CanaryAnalysis, round Round) (v1alpha1.MeasurementResult, string) {
 	causes := map[v1alpha1.MeasurementResult][]string{}
 	causes[v1alpha1.MeasurementFailed] = append(causes[v1alpha1.MeasurementFailed], round.HookFailures...)

@@ -23,7 +23,8 @@ import (
 const (
 	// costLimit limits the cost of one evaluation, in CEL cost units: about one unit for each step.
 	costLimit = 1_000_000
-	// checkEvery is the number of steps of a comprehension between two checks of whether the context has ended.
+	// checkEvery is the number of steps of a comprehension after which the evaluation checks again whether the
+	// context has ended.
 	checkEvery = 100
 )
 
@@ -75,7 +76,7 @@ func askWeb(ctx context.Context, client *http.Client, q query) answer {
 // argument matches text that looks like an argument of a template, whether it is valid or not.
 var argument = regexp.MustCompile(`[{][{]\s*[.]?Args\b[^}]*[}]*`)
 
-// textsOf returns the texts of a metric in which templates may have arguments, by field.
+// textsOf returns, by field, the texts of a metric that may contain arguments of a template.
 func textsOf(m *v1alpha1.AnalysisMetric) map[string]string {
 	texts := map[string]string{}
 	if m.Prometheus != nil {
@@ -112,7 +113,7 @@ func Check(spec *v1alpha1.CanaryAnalysis) error {
 	return nil
 }
 
-// compile compiles an expression over the variable body.
+// compile compiles an expression over the body variable.
 func compile(expression string) (cel.Program, *Error) {
 	env, err := cel.NewEnv(cel.Variable("body", cel.DynType), cel.CrossTypeNumericComparisons(true))
 	if err != nil {

@@ -8,8 +8,9 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestArgumentsOfAnInlineAnalysis checks that {{.Args.x}} is rejected in an analysis of a Microservice, because such an analysis has no arguments. The
-// schema accepts {{.Args.x}} there. Without the rejection, the canary would start and be blocked in its first step until a decision.
+// TestArgumentsOfAnInlineAnalysis checks that {{.Args.x}} is rejected in an analysis of a Microservice, because such an analysis has no arguments.
+// The schema accepts {{.Args.x}} there. Without the rejection, the canary would start and remain blocked in its first step until a user makes a
+// decision.
 func TestArgumentsOfAnInlineAnalysis(t *testing.T) {
 	t.Parallel()
 	spec := &v1alpha1.CanaryAnalysis{Metrics: []v1alpha1.AnalysisMetric{
@@ -29,7 +30,7 @@ func TestArgumentsOfAnInlineAnalysis(t *testing.T) {
 	}
 }
 
-// TestHugeNumber checks that the error for a response in which one number is out of range, if there is an error, does not claim that the response is not JSON.
+// TestHugeNumber checks that the error, if any, for a response in which one number is out of range does not claim that the response is not JSON.
 func TestHugeNumber(t *testing.T) {
 	t.Parallel()
 	const raw = `{"errors":3,"total":200,"max":1e400}`

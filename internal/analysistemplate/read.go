@@ -11,7 +11,7 @@ import (
 )
 
 // Read returns the analysis of a Microservice: either its own, or the resolved analysis of the template that it refers to, together with the
-// name of the template. It returns nil if the Microservice has no analysis. An error is an *[Error] or an error of the API server.
+// name of the template. It returns nil if the Microservice has no analysis. An error is an *[Error] or an error from the API server.
 func Read(ctx context.Context, c client.Reader, ms *v1alpha1.Microservice) (spec *v1alpha1.CanaryAnalysis, template string, err error) {
 	canary := ms.Spec.UpdateStrategy.Canary
 	if canary == nil || canary.AnalysisTemplateRef == nil {
@@ -43,8 +43,8 @@ func Uses(ms *v1alpha1.Microservice, template client.Object) bool {
 	return template.GetNamespace() == ms.Namespace
 }
 
-// Among returns the analysis of a Microservice and looks up its template, if any, in the given lists. It returns nil if the Microservice has no
-// analysis, or if the template is not in the lists or cannot be used.
+// Among returns the analysis of a Microservice, and looks up its template, if it has one, in the given lists. It returns nil if the
+// Microservice has no analysis, or if the template is not in the lists or cannot be used.
 func Among(ms *v1alpha1.Microservice, namespaced []v1alpha1.AnalysisTemplate, cluster []v1alpha1.ClusterAnalysisTemplate) *v1alpha1.CanaryAnalysis {
 	canary := ms.Spec.UpdateStrategy.Canary
 	switch {

@@ -45,7 +45,7 @@ type Error struct {
 	// Missing is true if the template does not exist or cannot be used in the namespace. To correct the error, create or change the
 	// template.
 	Missing bool
-	// Message contains the field and the fix.
+	// Message names the field and describes the fix.
 	Message string
 }
 
@@ -163,8 +163,8 @@ func fill(m *v1alpha1.AnalysisMetric, args map[string]string) error {
 // server matches the scheme and the server of a URL.
 var server = regexp.MustCompile(`^[a-z]+://([^/?]*)`)
 
-// checkURL rejects argument values with which a request with credentials would reach a different server or leave the path of the URL. In the
-// server part, an argument must be the first label. Arguments must not add a segment ".." to the path.
+// checkURL rejects argument values that would make a request with credentials reach a different server or leave the path of the URL. In the
+// server part, an argument must be the first label. Arguments must not add a ".." segment to the path.
 func checkURL(m *v1alpha1.AnalysisMetric, args map[string]string) error {
 	host := server.FindStringSubmatch(m.Web.URL)
 	filled := argument.ReplaceAllStringFunc(m.Web.URL, func(match string) string { return args[argument.FindStringSubmatch(match)[1]] })
@@ -187,7 +187,7 @@ func checkURL(m *v1alpha1.AnalysisMetric, args map[string]string) error {
 	return nil
 }
 
-// climbs reports whether the path of a URL has a segment "..".
+// climbs reports whether the path of a URL has a ".." segment.
 func climbs(text string) bool {
 	path, _, _ := strings.Cut(text, "?")
 	return slices.Contains(strings.Split(path, "/"), "..")
@@ -226,7 +226,8 @@ func wider(w, than v1alpha1.ValueRange) bool {
 	return low && high
 }
 
-// bounds checks the schema's rules for the threshold range of a metric. The API server could not check them in a template.
+// bounds checks the schema's rules for the threshold range of a metric. The API server cannot check these rules for a
+// change to a metric that is defined in a template.
 func bounds(m *v1alpha1.AnalysisMetric) error {
 	r := m.ThresholdRange
 	if m.Baseline != "" {
@@ -248,7 +249,7 @@ func bounds(m *v1alpha1.AnalysisMetric) error {
 	return nil
 }
 
-// Check reports faults of a template that do not depend on a reference: an argument that is not declared, or an expression that does not
+// Check reports faults in a template that do not depend on a reference: an argument that is not declared, or an expression that does not
 // compile. Arguments without a default get the value "x".
 func Check(t *Template) *Error {
 	ref := &v1alpha1.AnalysisTemplateReference{Kind: t.Kind, Name: t.Name}

@@ -94,7 +94,7 @@ func TestResolveErrors(t *testing.T) {
 	}
 }
 
-// TestCheck checks that Check needs no Microservice that uses the template.
+// TestCheck checks that Check works even if no Microservice uses the template.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	template := example()
@@ -173,8 +173,8 @@ func TestArgumentChangesTheHost(t *testing.T) {
 	}
 }
 
-// TestNoNamespaces checks that an operator who removes the last namespace of the list withdraws the template from all namespaces, and does not offer the
-// template to all namespaces.
+// TestNoNamespaces checks that removing the last namespace from the list withdraws the template from all namespaces, and does not offer it to all of
+// them.
 func TestNoNamespaces(t *testing.T) {
 	t.Parallel()
 	template := example()

@@ -85,8 +85,8 @@ type Writer struct {
 	// Deletions remembers deleted objects, so that a stale cache does not cause a second
 	// deletion. It may be nil.
 	Deletions *Deletions
-	// Matches remembers which objects have their intent, so that these objects are not compared
-	// again. It may be nil.
+	// Matches remembers which objects already match their intent, so that these objects are not
+	// compared again. It may be nil.
 	Matches *Matches
 }
 
@@ -94,9 +94,9 @@ type Writer struct {
 // are not in desired. It sets the controller reference to owner, and writes nothing if the
 // live object already has the same intent.
 //
-// desired must have a name, a namespace, and a kind of the client's scheme. Its status is
-// ignored, and desired is not changed. A resourceVersion or UID in desired is a precondition of the
-// write. If the precondition does not match, the error is a conflict.
+// desired must have a name, a namespace, and a kind that the client's scheme contains. Its status
+// is ignored, and desired is not changed. A resourceVersion or UID in desired is a precondition of
+// the write. If the precondition is not met, the error is a conflict.
 //
 // The error is a *ForeignError if owner's UID does not control an existing object with that name, and
 // a *TerminatingError if that object is being deleted.
@@ -133,10 +133,10 @@ func (w Writer) Apply(ctx context.Context, owner, desired client.Object) (Outcom
 	return outcome, err
 }
 
-// Delete deletes the object that obj identifies if owner's UID controls it and it is not already
-// being deleted. The UID of the object, and obj's resourceVersion if it is set, are preconditions. Omit the
-// resourceVersion if the decision does not depend on the state of the object. A missing object
-// is not an error. For a foreign object, the error is a *ForeignError.
+// Delete deletes the object that obj identifies if owner's UID controls it and it is not already being
+// deleted. The UID of the object, and obj's resourceVersion if it is set, are preconditions. Omit the
+// resourceVersion if the decision to delete the object does not depend on its state. A missing object is
+// not an error. For a foreign object, the error is a *ForeignError.
 func (w Writer) Delete(ctx context.Context, owner, obj client.Object) error {
 	live, err := w.read(ctx, w.Client, obj)
 	if err != nil || live == nil {
@@ -179,7 +179,7 @@ func (w Writer) create(ctx context.Context, desired client.Object, intent *unstr
 }
 
 // update applies an intent with force. The UID of the object that was read is a precondition. same
-// reports whether the object that was read has the intent.
+// reports whether the object that was read already matches the intent.
 func (w Writer) update(ctx context.Context, owner, live, desired client.Object, intent *unstructured.Unstructured) (outcome Outcome, same bool, err error) {
 	if err := w.Claim(owner, live); err != nil {
 		return "", false, err
@@ -223,13 +223,13 @@ func (w Writer) force(ctx context.Context, intent *unstructured.Unstructured) er
 	return fmt.Errorf("apply %s %q: %w", intent.GetKind(), intent.GetName(), err)
 }
 
-// conflict returns the error for a precondition that does not match.
+// conflict returns the error for a precondition that is not met.
 func conflict(intent *unstructured.Unstructured, cause string) error {
 	resource := schema.GroupResource{Group: intent.GroupVersionKind().Group, Resource: strings.ToLower(intent.GetKind())}
 	return fmt.Errorf("apply %s %q: %w", intent.GetKind(), intent.GetName(), apierrors.NewConflict(resource, intent.GetName(), errors.New(cause)))
 }
 
-// names reports whether an error of the API server is about a field.
+// names reports whether an error from the API server is about a field.
 func names(err error, field string) bool {
 	answer := new(apierrors.StatusError)
 	if !errors.As(err, &answer) || answer.ErrStatus.Details == nil {

@@ -16,14 +16,14 @@ var shared = map[string]bool{
 	"volumeDevices": true, "volumeMounts": true, "volumes": true,
 }
 
-// whole are the maps that are atomic in server-side apply. An added key is a difference.
+// whole are the maps that are atomic in server-side apply. An added key counts as a difference.
 var whole = map[string]bool{"selector": true, "matchLabels": true, "nodeSelector": true}
 
 // exact are the lists that must be equal, because a filter or a match that another field manager adds to a rule of a
 // route changes the traffic. Builders of these lists set all defaults explicitly.
 var exact = map[string]bool{"rules": true}
 
-// carries reports whether live contains the whole intent, so that an apply would change
+// carries reports whether live contains the whole intent, in which case an apply would change
 // nothing. The hash in the annotations of the intent covers fields that only an earlier intent had.
 func carries(live client.Object, intent *unstructured.Unstructured) (bool, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
@@ -90,8 +90,9 @@ func withinShared(have, want []any) bool {
 	return true
 }
 
-// setFalse explicitly sets to false the field of a Service that typed objects omit and that must not be true. If
-// the field is true, the Service publishes addresses of pods that are not ready, and reports them as ready.
+// setFalse explicitly sets a field of a Service to false if a typed object omits it, because this field must not
+// be true. If the field is true, the Service publishes addresses of pods that are not ready, and reports them as
+// ready.
 func setFalse(u *unstructured.Unstructured) {
 	if u.GetAPIVersion() != "v1" || u.GetKind() != "Service" {
 		return

@@ -15,7 +15,7 @@ import (
 // maxMatches is the maximum number of objects in Matches. The most recently compared objects are kept.
 const maxMatches = 1 << 16
 
-// Matches records the live objects that have their intent, so that unchanged objects are not compared again. The
+// Matches records the live objects that match their intent, so that unchanged objects are not compared again. The
 // records are lost on a restart, so each object is compared once more. The zero value is ready to use. A nil Matches
 // records nothing. Matches is safe for concurrent use.
 type Matches struct {
@@ -25,8 +25,9 @@ type Matches struct {
 	replaced *lru.Cache
 }
 
-// maxRefusals is how often a write that is based on a replaced state is refused locally before the API server decides. With the
-// back-off of reconciles, this takes a few seconds. An API server that was restored from a backup can have such states.
+// maxRefusals is the number of times that a write based on a replaced state is refused locally before the API server decides.
+// With the back-off of reconciles, this takes a few seconds. An API server that was restored from a backup can return such
+// states.
 const maxRefusals = 10
 
 // replaced is the state of an object that our last write replaced.
@@ -35,7 +36,7 @@ type replaced struct {
 	refusals        atomic.Int32
 }
 
-// match is a state of an object and the intent that this state has.
+// match is a state of an object and the intent that this state matches.
 type match struct {
 	resourceVersion string
 	intent          [sha256.Size]byte
@@ -78,7 +79,7 @@ func (c *Matches) digest(owner, desired client.Object) (digest [sha256.Size]byte
 	return sha256.Sum256(append(text, owner.GetUID()...)), nil
 }
 
-// have reports whether the current state of a live object has the intent.
+// have reports whether the current state of a live object is recorded as matching the intent.
 func (c *Matches) have(live client.Object, intent [sha256.Size]byte) bool {
 	if c == nil || live.GetResourceVersion() == "" {
 		return false
@@ -87,7 +88,7 @@ func (c *Matches) have(live client.Object, intent [sha256.Size]byte) bool {
 	return ok && known == match{live.GetResourceVersion(), intent}
 }
 
-// note records that the state of a live object has the intent.
+// note records that the state of a live object matches the intent.
 func (c *Matches) note(live client.Object, intent [sha256.Size]byte) {
 	if c != nil {
 		c.cache().Add(live.GetUID(), match{live.GetResourceVersion(), intent})

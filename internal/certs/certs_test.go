@@ -131,7 +131,7 @@ func must[T any](value T, err error) func(*testing.T) T {
 	}
 }
 
-// TestOnlyHere checks that no other code of the product passes keys and certificates to a parser.
+// TestOnlyHere checks that no other code in the product passes keys and certificates to a parser.
 func TestOnlyHere(t *testing.T) {
 	t.Parallel()
 	parsers := regexp.MustCompile(`x509\.Parse|X509KeyPair|AppendCertsFromPEM|ParseRSAP|ParseECP|ParseEdP`)
@@ -161,7 +161,7 @@ func TestOnlyHere(t *testing.T) {
 	}
 }
 
-// FuzzCheck checks that any input that Check accepts is parsed in a bounded time.
+// FuzzCheck checks that any input that Check accepts is parsed in bounded time.
 func FuzzCheck(f *testing.F) {
 	f.Add(certstest.Key(f, 2048))
 	f.Add(certstest.Key(f, 16_384))

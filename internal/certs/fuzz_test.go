@@ -7,7 +7,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// FuzzRead checks that any text of a Secret, in PEM format or not, is read quickly, and that no key in it exceeds the maximum number of bits.
+// FuzzRead checks that any text in a Secret, in PEM format or not, is read quickly, and that no key in it exceeds the maximum number of bits.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte("-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n"), []byte("-----BEGIN PRIVATE KEY-----\nMAA=\n-----END PRIVATE KEY-----\n"))
 	f.Add(certstest.RootPEM(f, 1024), certstest.KeyPEM(f, 1024))

@@ -139,7 +139,8 @@ type answers func(*http.Request) (*http.Response, error)
 // RoundTrip implements [http.RoundTripper].
 func (a answers) RoundTrip(r *http.Request) (*http.Response, error) { return a(r) }
 
-// TestMonitor checks that an outage lasts as long as the last request for any resource has failed, and that other requests do not count.
+// TestMonitor checks that an outage lasts as long as there is at least one resource whose most recent request failed, and that
+// other requests do not count.
 func TestMonitor(t *testing.T) {
 	t.Parallel()
 	var seen []*Outage

@@ -15,8 +15,8 @@ type Outage struct {
 	Cause string
 }
 
-// Monitor observes the list and watch requests that are sent through the transport of Wrap. An outage lasts while the last request for at least
-// one resource has failed.
+// Monitor observes the list and watch requests that are sent through the transport that Wrap returns. An outage lasts as long as there is
+// at least one resource whose most recent request failed.
 type Monitor struct {
 	now     func() time.Time
 	changed func(*Outage)
@@ -31,7 +31,7 @@ func NewMonitor(now func() time.Time, changed func(*Outage)) *Monitor {
 	return &Monitor{now: now, changed: changed, failing: map[string]string{}}
 }
 
-// Wrap returns a transport that observes the requests it sends.
+// Wrap returns a transport that observes the requests that it sends.
 func (m *Monitor) Wrap(next http.RoundTripper) http.RoundTripper { return observed{next, m} }
 
 type observed struct {

@@ -47,7 +47,8 @@ func (p *paged) List(_ context.Context, list client.ObjectList, options ...clien
 	return nil
 }
 
-// TestPages checks that a list is complete even if its revision is dropped while it is read.
+// TestPages checks that a list is complete even if its revision is dropped while the list is being
+// read.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ services, forgets, calls int }{{0, 0, 1}, {page, 0, 1}, {2*page + 50, 0, 3}, {3 * page, 3, 4}} {

@@ -35,19 +35,20 @@ type Query struct {
 	// Service is the Microservice whose releases and pods are read; empty for all Microservices. Objects of other kinds are always read,
 	// because a service may depend on other services.
 	Service string
-	// Pods and Events select whether the pods of releases, and Events about objects of hlnr.io, are also read.
+	// Pods and Events specify whether the pods of releases, and Events about objects of hlnr.io, are also
+	// read.
 	Pods, Events bool
-	// CronJobs selects whether the CronJobs that follow releases are read. The roles of Heighliner do not include the permission to read
+	// CronJobs specifies whether the CronJobs that follow releases are read. The roles of Heighliner do not include permission to read
 	// CronJobs. Without that permission, CronJobs are omitted without an error.
 	CronJobs bool
-	// Notifications selects whether NotificationPolicies are read.
+	// Notifications specifies whether NotificationPolicies are read.
 	Notifications bool
-	// Namespaces selects whether the labels of namespaces are always read. Otherwise, they are read only if a ClusterFreeze selects namespaces by
-	// labels.
+	// Namespaces specifies whether the labels of namespaces are always read. Otherwise, they are read only if a ClusterFreeze selects namespaces
+	// by labels.
 	Namespaces bool
 }
 
-// Objects are the input of views. A nil list was not read. A list that was read is not nil, even if it is empty.
+// Objects are the input to views. A nil list was not read. A list that was read is not nil, even if it is empty.
 type Objects struct {
 	view.Input
 	// Events are about objects of hlnr.io.
@@ -191,7 +192,8 @@ func ofCluster(list client.ObjectList) bool {
 	return false
 }
 
-// isOlder reports whether the CRDs in the cluster are older than the kind of the list.
+// isOlder reports whether the CRDs in the cluster are so old that they do not include the kind of
+// the list.
 func isOlder(list client.ObjectList, err error) bool {
 	switch list.(type) {
 	case *v1alpha1.FreezeList, *v1alpha1.ClusterFreezeList, *v1alpha1.NotificationPolicyList, *v1alpha1.AnalysisTemplateList, *v1alpha1.ClusterAnalysisTemplateList:
@@ -200,7 +202,7 @@ func isOlder(list client.ObjectList, err error) bool {
 	return false
 }
 
-// readLabels reads the labels of namespaces if a ClusterFreeze selects namespaces by labels. Without the permission to list namespaces, it reads
+// readLabels reads the labels of namespaces if a ClusterFreeze selects namespaces by labels. Without permission to list namespaces, it reads
 // nothing.
 func (l *lists) readLabels(ctx context.Context, c client.Reader) error {
 	needed := slices.ContainsFunc(freeze.All(nil, l.cluster.Items), freeze.Freeze.NeedsNamespaceLabels)

@@ -24,12 +24,12 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// together is the time for which changes are collected before they are reported, because one step of a rollout changes several objects.
+// together is how long changes are collected before they are reported, because one step of a rollout changes several objects.
 const together = 50 * time.Millisecond
 
 // Options configure watches.
 type Options struct {
-	// Config is the configuration of the cluster. Scheme contains the kinds of views.
+	// Config is the configuration of the cluster. Scheme contains the kinds that views use.
 	Config *rest.Config
 	Scheme *runtime.Scheme
 	// Namespace limits the watches to one namespace; empty for all namespaces.
@@ -47,8 +47,8 @@ type Options struct {
 	Lost func(error)
 }
 
-// Watch watches the objects until the context ends. seen contains the objects that were read before. Kinds that could not be read are not
-// watched. The Input that Changed receives has the Program and Namespace of seen.
+// Watch watches the objects until the context ends. seen contains the objects that were read before. Kinds that could not be read before
+// are not watched. The objects that Changed receives have the Program and Namespace of seen.
 func Watch(ctx context.Context, o Options, seen Objects) error {
 	log.SetLogger(logr.Discard()) // Lost receives the errors of the watches.
 	objects, err := newCache(o)

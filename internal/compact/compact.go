@@ -59,7 +59,7 @@ func Trimmed[T client.Object](trim func(T)) toolscache.TransformFunc {
 	}
 }
 
-// shareMetadata replaces those parts of an object's metadata that are likely to occur in other objects.
+// shareMetadata replaces the parts of an object's metadata that are likely to occur in other objects.
 func (s *sharer) shareMetadata(o client.Object) {
 	o.SetNamespace(s.text(o.GetNamespace()))
 	labels := o.GetLabels()

@@ -19,7 +19,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// meta returns metadata whose strings do not share memory with those of other calls.
+// meta returns metadata whose strings do not share memory with those returned by other calls.
 func meta(t *testing.T) metav1.ObjectMeta {
 	t.Helper()
 	var m metav1.ObjectMeta

@@ -61,7 +61,8 @@ func TestRandomObjectsDoNotChange(t *testing.T) {
 	}
 }
 
-// podTemplate returns a pod template whose content does not share memory with that of other calls.
+// podTemplate returns a pod template whose content does not share memory with that returned by
+// other calls.
 func podTemplate(t *testing.T, image string) corev1.PodTemplateSpec {
 	t.Helper()
 	var out corev1.PodTemplateSpec
@@ -84,7 +85,8 @@ func parts(p corev1.PodTemplateSpec) map[string]any {
 	}
 }
 
-// TestReleasesShareTemplates checks that a Microservice and its releases with other images share all other parts of their pod templates.
+// TestReleasesShareTemplates checks that a Microservice and its releases with different images share all other parts of their pod
+// templates.
 func TestReleasesShareTemplates(t *testing.T) {
 	t.Parallel()
 	ms := &v1alpha1.Microservice{Spec: v1alpha1.MicroserviceSpec{Template: podTemplate(t, "")}}
@@ -314,7 +316,8 @@ func forget(s string) {
 	stringTable.put(s, entry[string]{value: strings.Clone(s)})
 }
 
-// TestHash checks that equal values have equal hashes, and that different values have different ones.
+// TestHash checks that equal values have equal hashes, and that different values have different
+// hashes.
 func TestHash(t *testing.T) {
 	t.Parallel()
 	one, zero := 1, 0

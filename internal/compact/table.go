@@ -13,7 +13,7 @@ const (
 	// a few more equal parts, but would keep more parts to which no object refers: with 3,000 services, tables of 4 MiB save less memory than they
 	// use.
 	stringsSize, valuesSize = 1 << 20, 1 << 20
-	// entrySize is the approximate size, in bytes, of an entry of a table without the value.
+	// entrySize is the approximate size, in bytes, of a table entry without its value.
 	entrySize = 112
 )
 

@@ -99,7 +99,7 @@ func TestLargeValuesAreNotShared(t *testing.T) {
 	}
 }
 
-// TestSlotsOfMaps checks the number of slots of maps of the Go runtime.
+// TestSlotsOfMaps checks the number of slots in the Go runtime's maps.
 func TestSlotsOfMaps(t *testing.T) {
 	for n, want := range map[int]int{0: 8, 1: 8, 7: 8, 8: 16, 14: 16, 15: 32, 113: 256} {
 		if got := slotsOf(n); got != want {

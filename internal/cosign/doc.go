@@ -5,10 +5,10 @@
 //
 //   - simple signing: the layers of the manifest under the tag sha256-<hex>.sig, and the
 //     layers of referrers of the type application/vnd.dev.cosign.artifact.sig.v1+json;
-//   - the Sigstore bundle (application/vnd.dev.sigstore.bundle.v0.3+json): a referrer
-//     that contains a DSSE envelope with an in-toto statement whose predicate has the
-//     type of an image signature. Attestations (provenance, SBOM) are signed statements
-//     about other facts, and not signatures of the image.
+//   - the Sigstore bundle (application/vnd.dev.sigstore.bundle.v0.3+json): a referrer that contains
+//     a DSSE envelope with an in-toto statement whose predicate has the type of an image signature.
+//     Attestations (provenance, SBOM) are signed statements about other facts, not signatures of
+//     the image.
 //
 // Referrers are found through the referrers API. If a registry does not support that API, they are found through the index under the tag sha256-<hex>.
 //

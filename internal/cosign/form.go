@@ -15,13 +15,13 @@ const (
 	payloadInToto     = "application/vnd.in-toto+json"
 )
 
-// maxEnvelope is the maximum number of signatures in an envelope that are checked.
+// maxEnvelope is the maximum number of signatures that are checked in an envelope.
 const maxEnvelope = 8
 
 // statementTypes contains the types of in-toto statements.
 var statementTypes = map[string]bool{"https://in-toto.io/Statement/v1": true, "https://in-toto.io/Statement/v0.1": true}
 
-// refuseKey rejects a signature that was made with none of the keys.
+// refuseKey rejects a signature that was not made with any of the keys.
 func (s *search) refuseKey(certificate bool) {
 	if certificate {
 		s.refuse("the image is signed with a certificate (keyless), which is not supported: sign it with a key")

@@ -34,7 +34,7 @@ func (p pushed) Referrers(context.Context, registry.Request, string, int) ([]v1.
 }
 func (p pushed) Key(registry.Request) string { return "key" }
 
-// FuzzVerify checks that a manifest, referrers and a blob that any user may push never result in the result Verified, and never cause a panic.
+// FuzzVerify checks that a manifest, referrers and a blob that any user may push are never reported as Verified, and never cause a panic.
 func FuzzVerify(f *testing.F) {
 	digest := "sha256:" + strings.Repeat("a", 64)
 	keys := keysOf(f, cosigntest.NewKey(f))

@@ -126,7 +126,7 @@ func parseKey(block *pem.Block) (crypto.PublicKey, error) {
 	return nil, fmt.Errorf("contains a public key of another kind: %s", use)
 }
 
-// signed reports whether one of the keys made the signature of a message.
+// signed reports whether a signature of a message was made with one of the keys.
 func (k Keys) signed(message, signature []byte) bool {
 	for _, key := range k.keys {
 		if verify(key, message, signature) {

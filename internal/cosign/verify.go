@@ -46,7 +46,7 @@ type Registry interface {
 	Key(r registry.Request) string
 }
 
-// These are the limits of the content that is read for one image.
+// These are the limits on the content that is read for one image.
 const (
 	maxSignatures = 64       // layers and referrers together
 	maxPayload    = 64 << 10 // bytes of a simple signing payload
@@ -66,7 +66,7 @@ const (
 )
 
 // Verifier verifies images. It is safe for concurrent use. It caches which images are Verified, because this result does not change. It also caches
-// which images are not Verified, but only for a limited time: the longer an image has not been Verified, the longer this result is cached. Create a
+// which images are not Verified, but only for a limited time: the longer an image has had this result, the longer the result is cached. Create a
 // Verifier with New; the zero value is not usable.
 type Verifier struct {
 	registry Registry
@@ -103,9 +103,9 @@ func New(r Registry, c clock.PassiveClock) *Verifier {
 // Verify reports whether one of the keys has signed the image that digest identifies. digest is the digest of an index or a manifest in the
 // repository of r. r.Timeout limits the whole call. If r.MaxAge is 0, a cached refusal is not used.
 //
-// If there is an error, there is no result: the registry did not respond, the registry rejected the credential (registry.KindOf distinguishes these
-// cases), or the digest or the keys are invalid. Repeat the call later. Until then, assume neither that the image is signed nor that it is not
-// signed.
+// An error means that there is no result, because the registry did not respond, the registry rejected the credential (registry.KindOf distinguishes
+// these cases), or the digest or the keys are invalid. Repeat the call later. Until then, assume neither that the image is signed nor that it is
+// not signed.
 func (v *Verifier) Verify(ctx context.Context, r registry.Request, digest string, keys Keys) (Result, error) {
 	hash, err := v1.NewHash(digest)
 	if err != nil {
@@ -198,7 +198,7 @@ func (s *search) byTag(ctx context.Context) error {
 	return s.manifest(ctx, s.digest.Algorithm+"-"+s.digest.Hex+".sig")
 }
 
-// byReferrers reads the manifests whose subject is the image and whose type is the type of a signature.
+// byReferrers reads the manifests whose subject is the image and whose type is a signature type.
 func (s *search) byReferrers(ctx context.Context) error {
 	referrers, err := s.registry.Referrers(ctx, s.request, s.digest.String(), 4*maxSignatures)
 	if err != nil {
@@ -252,7 +252,7 @@ func (s *search) manifest(ctx context.Context, identifier string) error {
 	return nil
 }
 
-// layer checks a layer if its type is the type of a signature.
+// layer checks a layer if its type is a signature type.
 func (s *search) layer(ctx context.Context, layer v1.Descriptor) error {
 	check, limit := s.simpleSigning, int64(maxPayload)
 	switch kind := string(layer.MediaType); {
@@ -272,7 +272,7 @@ func (s *search) layer(ctx context.Context, layer v1.Descriptor) error {
 	content, err := s.registry.Blob(ctx, s.request, layer.Digest.String(), limit)
 	switch {
 	case registry.KindOf(err) == registry.NotFound:
-		s.refuse("the content of a signature is missing in the registry")
+		s.refuse("the content of a signature is missing from the registry")
 		return nil
 	case err != nil:
 		return s.judge(err)

@@ -193,7 +193,8 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestErrorsDecideNothing checks that an error of the registry produces no result, and that a later response does.
+// TestErrorsDecideNothing checks that an error from the registry produces no result, and that a later response
+// does.
 func TestErrorsDecideNothing(t *testing.T) {
 	sig := func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, ".sig") }
 	referrers := func(r *http.Request) bool { return strings.Contains(r.URL.Path, "/referrers/") }
@@ -233,7 +234,7 @@ func TestErrorsDecideNothing(t *testing.T) {
 	}
 }
 
-// TestBadAnswers checks that an invalid response of a registry gives the result Invalid.
+// TestBadAnswers checks that an invalid response from a registry is reported as Invalid.
 func TestBadAnswers(t *testing.T) {
 	sig := func(r *http.Request) bool { return strings.HasSuffix(r.URL.Path, ".sig") }
 	referrers := func(r *http.Request) bool { return strings.Contains(r.URL.Path, "/referrers/") }
@@ -420,7 +421,7 @@ func TestVerifyNeedsADigestAndKeys(t *testing.T) {
 	}
 }
 
-// TestPreAuthentication uses the example of the DSSE protocol.
+// TestPreAuthentication uses the example from the DSSE protocol.
 func TestPreAuthentication(t *testing.T) {
 	const want = "DSSEv1 29 http://example.com/HelloWorld 11 hello world"
 	if got := string(preAuthentication("http://example.com/HelloWorld", []byte("hello world"))); got != want {

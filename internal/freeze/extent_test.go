@@ -13,7 +13,7 @@ import (
 )
 
 // byDefinition implements the definition in the comment of extent directly. It checks all periods again each
-// time that a period extends the result.
+// time a period extends the result.
 func byDefinition(freezes []Freeze, at time.Time) (until time.Time, first *cause) {
 	until = at
 	for {

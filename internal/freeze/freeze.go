@@ -31,7 +31,7 @@ type Freeze struct {
 	exceptions map[[2]string]string
 }
 
-// Namespaced converts a Freeze of the API.
+// Namespaced converts a Freeze from the API.
 func Namespaced(f *v1alpha1.Freeze) Freeze {
 	out := Freeze{
 		Kind: "Freeze", Namespace: f.Namespace, Name: f.Name, By: f.Annotations[v1alpha1.AnnotationDecidedBy],
@@ -43,7 +43,7 @@ func Namespaced(f *v1alpha1.Freeze) Freeze {
 	return out
 }
 
-// Cluster converts a ClusterFreeze of the API.
+// Cluster converts a ClusterFreeze from the API.
 func Cluster(f *v1alpha1.ClusterFreeze) Freeze {
 	out := Freeze{
 		Kind: "ClusterFreeze", Name: f.Name, By: f.Annotations[v1alpha1.AnnotationDecidedBy],
@@ -204,9 +204,9 @@ type cause struct {
 	reason string
 }
 
-// extent returns the time until which at least one of the freezes applies without interruption, beginning at the given time; zero if there is no such
-// end. first is the cause that applies at the given time and ends last, or nil if no freeze applies at that time. The periods are read only once, in
-// the order of their starts, because a user of a namespace can create any number of periods.
+// extent returns the end of the uninterrupted time, beginning at the given time, in which at least one of the freezes applies; zero if this time has
+// no end. first is the cause that applies at the given time and ends last, or nil if no freeze applies at that time. The periods are read only once,
+// in the order of their starts, because a user of a namespace can create any number of periods.
 func extent(freezes []Freeze, at time.Time) (until time.Time, first *cause) {
 	type ordered struct {
 		span
@@ -244,7 +244,7 @@ func extent(freezes []Freeze, at time.Time) (until time.Time, first *cause) {
 }
 
 // Of returns the freeze that applies to a Microservice at a given time, or nil. If several freezes apply, the result has the name and the reason of
-// the freeze that ends last. The end in the result is the time from which no freeze applies.
+// the freeze that ends last. The end in the result is the next time at which no freeze applies.
 func Of(freezes []Freeze, s Subject, now time.Time) *release.Freeze {
 	freezes = slices.DeleteFunc(slices.Clone(freezes), func(f Freeze) bool { return !f.Selects(s) })
 	slices.SortFunc(freezes, func(x, y Freeze) int {

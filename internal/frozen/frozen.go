@@ -1,7 +1,7 @@
-// Package frozen formats and parses the message of the condition Frozen of a Microservice. The planner formats the message, and hlnr and the board
+// Package frozen formats and parses the message of a Microservice's Frozen condition. The planner formats the message, and hlnr and the board
 // parse it. All functions are pure.
 //
-// A message is a list of waits with "; " between them, such as
+// A message is a list of waits that are separated by "; ", such as
 //
 //	2.0.0 is waiting at 20%: frozen until 2026-12-27T00:00:00Z by ClusterFreeze "christmas" ("code freeze")
 //
@@ -29,8 +29,8 @@ const (
 
 // Wait is one wait for the end of a freeze.
 type Wait struct {
-	// Clause describes what waits. It is the result of one of the functions Release, AtWeight, WithoutPods, Rollback and Groups. In a
-	// parsed message, it may be any other text.
+	// Clause describes what is waiting. It is the result of one of the functions Release, AtWeight, WithoutPods, Rollback and Groups.
+	// In a parsed message, it may be any other text.
 	Clause string
 	// Freeze is the result of the function Freeze.
 	Freeze string
@@ -88,8 +88,8 @@ func (w Wait) IsBy(name string) bool {
 	return strings.HasPrefix(by, name+" (")
 }
 
-// Parse returns the waits of a message, and omits other text. If a message is cut within its last clause, this clause has the freeze of the
-// clause before it.
+// Parse returns the waits of a message, and omits other text. If a message is cut within its last clause, Parse assigns the freeze of the
+// previous clause to this clause.
 func Parse(message string) (out []Wait) {
 	for {
 		clause, freeze, found := strings.Cut(message, colon+start)

@@ -10,7 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestParse checks that each list of waits can be parsed, whatever the reason of a freeze contains.
+// TestParse checks that each list of waits can be parsed, regardless of what the reason of a freeze
+// contains.
 func TestParse(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {

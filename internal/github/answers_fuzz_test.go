@@ -102,7 +102,7 @@ func FuzzAnswers(f *testing.F) {
 	})
 }
 
-// FuzzBase checks that a parsed API address, when it is parsed again, results in the same address.
+// FuzzBase checks that parsing a parsed API address again results in the same address.
 func FuzzBase(f *testing.F) {
 	for _, s := range []string{"", "https://ghe.example.com/", "http://[::1]:80/api/v3", "https://api.github.com/x", "https://GITHUB.com.", "https://github.com:443"} {
 		f.Add(s)

@@ -121,7 +121,7 @@ func newAPI(base *url.URL, transport http.RoundTripper) *github.Client {
 	return api
 }
 
-// silent hides the rate limits from go-github, which would enforce them with the clock of the machine, and would
+// silent hides the rate limits from go-github, which would enforce them with the machine's clock, and would
 // support neither status 429 nor the reserve. The gate enforces the limits instead.
 type silent struct{ next http.RoundTripper }
 
@@ -184,7 +184,7 @@ func parseBase(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// call describes a request about a repository in error messages.
+// call describes, for error messages, a request about a repository.
 func (c *Client) call(op string, repo Repo, part, permission string) call {
 	return call{op: op, object: repo.String() + part, permission: permission, anonymous: c.anonymous}
 }

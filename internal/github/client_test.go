@@ -557,7 +557,8 @@ func TestAnswerOfManyElements(t *testing.T) {
 	}
 }
 
-// TestPullRequestsWithLongTexts checks that no pull request is missing if 60 users write such long texts that a page is too large.
+// TestPullRequestsWithLongTexts checks that no pull request is missing if 60 users write texts that are so long that a page is too
+// large.
 func TestPullRequestsWithLongTexts(t *testing.T) {
 	const strangers = 60
 	long := strings.Repeat("😀", 65536)
@@ -722,7 +723,7 @@ func TestTokensStayApart(t *testing.T) {
 	}
 }
 
-// key is the key of the GitHub App of the tests. It is created only once, because creating a key takes a long time.
+// key is the key of the tests' GitHub App. It is created only once, because creating a key takes a long time.
 var key = sync.OnceValue(func() *rsa.PrivateKey {
 	k, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -882,7 +883,7 @@ func TestConcurrentUse(t *testing.T) {
 
 // TestNamesThatShowNothing checks that names without visible characters, or with the same visible characters, do not
 // make a list fail. A pull request is omitted and counted if its branch name has no printable character. A tag is
-// omitted if its shown name would be that of another tag.
+// omitted if it would be displayed with the same name as another tag.
 func TestNamesThatShowNothing(t *testing.T) {
 	w := newWorld(t)
 	c := w.token()

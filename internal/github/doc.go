@@ -6,7 +6,7 @@
 // key, so that no token and no response is visible to a client with another credential.
 //
 // Reads are conditional: if a repository is unchanged, all responses have status 304, and GitHub does not count them. ETags depend on the token. The
-// token of a GitHub App changes each hour, so each page counts once an hour. The result is either an error or a complete list. Only a list that
+// token of a GitHub App changes each hour, so each page counts once per hour. The result is either an error or a complete list. Only a list that
 // exceeds the maximum number of pages is truncated, and is marked as truncated. When GitHub requests a pause for a credential, no request is sent
 // with that credential until the pause ends. The last tenth of the hourly limit is reserved for writes.
 //

@@ -34,7 +34,7 @@ const (
 	// missing permission. All requests that need the same permission fail.
 	Forbidden Kind = "Forbidden"
 	// Blocked means that GitHub rejects the credential or any access to the repository, because the GitHub App is suspended, a rule of the
-	// organization forbids the access, or GitHub has disabled the repository (403, 451). All requests fail.
+	// organization forbids access, or GitHub has disabled the repository (403, 451). All requests fail.
 	Blocked Kind = "Blocked"
 	// Locked means that the conversation of one issue or pull request is locked (403). Other conversations are not affected.
 	Locked Kind = "Locked"
@@ -209,8 +209,8 @@ func (e *Error) setAnswer(c call, answer *github.ErrorResponse) {
 	}
 }
 
-// reasons contains the reasons for status 403, each identified by words of GitHub's message in lower case. The first match counts. The words take
-// precedence over the header with permissions, which GitHub also sends for other reasons.
+// reasons contains the reasons for status 403, each identified by words from GitHub's message in lower case. The first match counts. The words
+// take precedence over the header that contains permissions, which GitHub also sends for other reasons.
 var reasons = []struct {
 	words          string
 	kind           Kind
@@ -253,10 +253,11 @@ func (e *Error) setForbidden(c call, detail string, answer *github.ErrorResponse
 	}
 }
 
-// accepted matches the header with permissions that GitHub sends with 403, such as "deployments=write".
+// accepted matches the header that GitHub sends with 403 and that contains permissions, such as
+// "deployments=write".
 var accepted = regexp.MustCompile(`^[a-z_]+=(read|write|admin)([,;] ?[a-z_]+=(read|write|admin))*$`)
 
-// maxAccepted is the maximum length, in characters, of a header with permissions that is included in a message.
+// maxAccepted is the maximum length, in characters, of a permissions header that is included in a message.
 const maxAccepted = 300
 
 // permission returns the permission that a call lacks, as reported by GitHub. If GitHub does not report the permission, the result is the permission

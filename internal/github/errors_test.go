@@ -13,7 +13,8 @@ import (
 	"github.com/heighliner/heighliner/internal/github/githubtest"
 )
 
-// answering returns a client of a server that sends the given response to writes, and an empty list for reads.
+// answering returns a client for a server that responds to writes with the given response, and to reads
+// with an empty list.
 func answering(t *testing.T, code int, header map[string]string, body string) *Client {
 	t.Helper()
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -102,7 +103,7 @@ func TestSuspendedInstallation(t *testing.T) {
 	}
 }
 
-// TestSubmittedTooQuickly checks that content that is submitted too quickly is reported as a limit of GitHub, and not as an invalid value.
+// TestSubmittedTooQuickly checks that content that is submitted too quickly is reported as a GitHub limit, and not as an invalid value.
 func TestSubmittedTooQuickly(t *testing.T) {
 	w := newWorld(t)
 	w.open(1)

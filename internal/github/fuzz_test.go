@@ -37,7 +37,7 @@ func FuzzPullRequest(f *testing.F) {
 // unescaped matches unescaped markup, HTML, mentions and URLs.
 var unescaped = regexp.MustCompile("(^|[^\\\\])[*_`\\[\\]()!~|.:/]|[<>]|[@#][^\u200b]|[@#]$")
 
-// FuzzEscapeMarkdown checks that no part of an escaped text has a special meaning.
+// FuzzEscapeMarkdown checks that no part of escaped text has a special meaning.
 func FuzzEscapeMarkdown(f *testing.F) {
 	f.Add("**a** <b> @c #1 [d](e) `f` \\")
 	f.Add("\\\\*a")

@@ -63,8 +63,8 @@ func TestPrimaryLimit(t *testing.T) {
 	}
 }
 
-// TestLastRequestOfTheHour checks that, after a 200 response that reports that no requests remain, no request is
-// sent, because it would be refused.
+// TestLastRequestOfTheHour checks that no request is sent after a 200 response that reports that no requests
+// remain, because GitHub would refuse any further request.
 func TestLastRequestOfTheHour(t *testing.T) {
 	w := newWorld(t)
 	w.open(1)
@@ -171,7 +171,7 @@ func TestPausesGrow(t *testing.T) {
 	w.retryAt(err, time.Minute)
 }
 
-// TestMissingPermissionPausesNothing checks that 403 alone does not cause a pause.
+// TestMissingPermissionPausesNothing checks that a 403 response alone does not cause a pause.
 func TestMissingPermissionPausesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.open(1)

@@ -16,7 +16,8 @@ func (always) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusCreated, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("{}"))}, nil
 }
 
-// TestWritesOfAnHour checks that a user who always has more to write sends at most 80 writes in any minute and 500 in any hour, which GitHub accepts.
+// TestWritesOfAnHour checks that a user who always has more to write sends at most 80 writes in any minute and 500 in any hour, the numbers that
+// GitHub accepts.
 func TestWritesOfAnHour(t *testing.T) {
 	clock := testclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 	g := newGate(always{}, clock)

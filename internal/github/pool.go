@@ -137,8 +137,8 @@ func (p *Pool) Requests() map[int]int {
 	return maps.Clone(p.codes.count)
 }
 
-// evict drops the clients that were not used for a long time. If there is still no space for another client, it drops
-// the least recently used clients. Clients that GitHub paused are dropped last.
+// evict drops the clients that have not been used for a long time. If there is still no space for another client, it
+// drops the least recently used clients. Clients that GitHub paused are dropped last.
 func (p *Pool) evict(now time.Time) {
 	for key, c := range p.clients {
 		if now.Sub(c.used) > p.options.IdleAge {

@@ -20,8 +20,8 @@ const (
 	maxLabel  = 200 // fifty characters
 	maxLabels = 100
 	maxURL    = 500
-	// maxText is the maximum size of the text of all pull requests of a list. 2,000 pull requests with a few labels
-	// each need half of this size.
+	// maxText is the maximum size of the text of all pull requests in a list. 2,000 pull requests, each with a few
+	// labels, take up half of this size.
 	maxText = 8 << 20
 	// maxParents is the maximum number of parents of a commit that are read. A merge by GitHub has two parents.
 	maxParents = 16
@@ -118,7 +118,7 @@ type PullRequests struct {
 }
 
 // OpenPullRequests lists all open pull requests. Each number appears once. If a pull request is missing from the list, it may still be open,
-// because pages shift while they are read; use PullRequest to check. Every error is an *Error.
+// because pages shift while they are being read; use PullRequest to check. Every error is an *Error.
 func (c *Client) OpenPullRequests(ctx context.Context, repo Repo) (PullRequests, error) {
 	what := c.call("list pull requests of", repo, "", "pull_requests=read")
 	if err := repo.check(); err != nil {
@@ -146,7 +146,7 @@ func (c *Client) OpenPullRequests(ctx context.Context, repo Repo) (PullRequests,
 	return all, err
 }
 
-// PullRequest requests one pull request. The kind NotFound means only that the credential does not see the pull request. Every error is an *Error.
+// PullRequest requests one pull request. The NotFound kind means only that the credential cannot see the pull request. Every error is an *Error.
 func (c *Client) PullRequest(ctx context.Context, repo Repo, n int) (PullRequest, error) {
 	what := c.call("get pull request", repo, number(n), "pull_requests=read")
 	if err := repo.check(); err != nil {
@@ -166,7 +166,7 @@ func (c *Client) PullRequest(ctx context.Context, repo Repo, n int) (PullRequest
 	return converted, nil
 }
 
-// pullRequest converts a pull request of go-github, in which any field may be nil. HeadRef is empty if the branch name contains no valid
+// pullRequest converts a go-github pull request, in which any field may be nil. HeadRef is empty if the branch name contains no valid
 // characters.
 func pullRequest(p *github.PullRequest) (PullRequest, error) {
 	head, base := p.GetHead(), p.GetBase()
@@ -243,7 +243,8 @@ func (c *Client) Releases(ctx context.Context, repo Repo) (List[Release], error)
 	})
 }
 
-// shown reports whether the name of a tag can be shown on one line without a change. A changed name would be the name of a different tag.
+// shown reports whether the name of a tag can be shown on one line without being changed. A changed name would be the name of a different
+// tag.
 func shown(name string) bool {
 	return name != "" && outbound.Printable([]byte(name), maxRef) == name
 }
@@ -274,7 +275,7 @@ func (c *Client) Commit(ctx context.Context, repo Repo, sha string) (Commit, err
 		return Commit{}, err
 	}
 	if !shaPattern.MatchString(sha) {
-		return Commit{}, &Error{Kind: BadConfig, Op: what.op, Object: repo.String(), detail: "it is not a full SHA", remedy: "use all digits of the commit"}
+		return Commit{}, &Error{Kind: BadConfig, Op: what.op, Object: repo.String(), detail: "it is not a full SHA", remedy: "use the full SHA of the commit"}
 	}
 	answer, _, err := c.api.Git.GetCommit(ctx, repo.Owner, repo.Name, sha)
 	if err == nil && answer.GetSHA() != sha {

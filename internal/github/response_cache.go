@@ -135,7 +135,8 @@ func (h *held) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// conditional sends conditional requests with the ETag or date of the cached response. For a 304, it returns the cached response.
+// conditional sends conditional requests with the ETag or date of the cached response. For a 304 response, it returns the cached
+// response.
 type conditional struct {
 	next  http.RoundTripper
 	store *store
@@ -206,8 +207,8 @@ func (c *conditional) stored(r *http.Request, known *stored, link []string) (*ht
 	return response, nil
 }
 
-// answer returns the cached response for a new request. The Link header of the 304 replaces the cached header, because the ETag covers only the
-// items.
+// answer returns the cached response for a new request. The Link header of the 304 response replaces the cached header, because the ETag covers
+// only the items.
 func (s *stored) answer(r *http.Request, link []string) (*http.Response, error) {
 	reader, err := gzip.NewReader(bytes.NewReader(s.packed))
 	if err != nil {

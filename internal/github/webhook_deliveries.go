@@ -22,7 +22,7 @@ import (
 const MaxPayload = 25 << 20
 
 // keptPayload is the maximum number of bytes of a payload that are kept in memory. The payload of a pull request with the longest possible text is
-// smaller. For a push of thousands of commits, the beginning of the payload is sufficient to identify the repository.
+// smaller than this maximum. For a push of thousands of commits, the beginning of the payload is sufficient to identify the repository.
 const keptPayload = 1 << 20
 
 // Event is the content of a webhook delivery. It only triggers a poll, because the state is always read from the API.
@@ -43,7 +43,7 @@ type Event struct {
 	// reports whether the pull request is closed.
 	Updated time.Time
 	Closed  bool
-	// Package is the name of a package, for the types package and registry_package. The tag of the package is not included, because GitHub's value
+	// Package is the name of a package, for the package and registry_package types. The tag of the package is not included, because GitHub's value
 	// is not reliable.
 	Package string
 }
@@ -52,7 +52,7 @@ type Event struct {
 type WebhookError struct {
 	// Status is the status code of the response.
 	Status int
-	// Reason is a fixed text that contains no content of the request.
+	// Reason is a fixed text that contains no content from the request.
 	Reason string
 }
 
@@ -63,7 +63,7 @@ var deliveryPattern = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
 // maxDelivery is the maximum length of the ID of a delivery, in characters.
 const maxDelivery = 100
 
-// ParseWebhook reads a delivery of at most maxBytes; 0 means MaxPayload. The header X-Hub-Signature-256 must be valid for the secret, and the
+// ParseWebhook reads a delivery of at most maxBytes; 0 means MaxPayload. The X-Hub-Signature-256 header must be valid for the secret, and the
 // secret must not be empty. The SHA-1 signature is ignored. Every error is a *WebhookError.
 func ParseWebhook(r *http.Request, secret []byte, maxBytes int64) (Event, error) {
 	refuse := func(status int, format string, values ...any) (Event, error) {
@@ -147,7 +147,8 @@ var read = map[string]bool{
 // maxFields is the maximum number of fields of a payload that are read. GitHub's payloads have a few dozen fields.
 const maxFields = 1000
 
-// beginning returns an object with the needed fields of a JSON object of which only the beginning is known. Incomplete fields are omitted.
+// beginning takes the beginning of a JSON object, and returns an object with the needed fields that this beginning contains.
+// Incomplete fields are omitted.
 func beginning(text []byte) []byte {
 	d := json.NewDecoder(bytes.NewReader(text))
 	whole := map[string]json.RawMessage{}

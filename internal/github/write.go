@@ -36,7 +36,7 @@ func checkMarker(what call, marker string) error {
 	return nil
 }
 
-// Deployment is the input of EnsureDeployment.
+// Deployment is the input to EnsureDeployment.
 type Deployment struct {
 	// SHA is the full SHA of the commit.
 	SHA string
@@ -156,7 +156,7 @@ type DeploymentStatus struct {
 }
 
 // SetDeploymentStatus adds a status to a deployment unless the last status is the same, and reports whether it added a status. The call does not
-// cause GitHub to set other deployments inactive. Every error is an *Error. The kind NotFound may mean that the deployment was deleted;
+// cause GitHub to mark other deployments as inactive. Every error is an *Error. The NotFound kind may mean that the deployment was deleted;
 // [Client.DeploymentGone] reports whether it was.
 func (c *Client) SetDeploymentStatus(ctx context.Context, repo Repo, deployment int64, s DeploymentStatus) (bool, error) {
 	what := c.setStatus(repo, deployment)
@@ -194,7 +194,8 @@ func (c *Client) SetDeploymentStatus(ctx context.Context, repo Repo, deployment 
 	return true, nil
 }
 
-// Deactivate sets a deployment inactive, and reports whether it added a status. A deleted deployment counts as inactive. Every error is an *Error.
+// Deactivate marks a deployment as inactive, and reports whether it added a status. A deleted deployment counts as inactive. Every error is an
+// *Error.
 func (c *Client) Deactivate(ctx context.Context, repo Repo, deployment int64, description string) (bool, error) {
 	wrote, err := c.SetDeploymentStatus(ctx, repo, deployment, DeploymentStatus{State: Inactive, Description: description})
 	if KindOf(err) != NotFound {
@@ -228,7 +229,7 @@ func (c *Client) DeploymentGone(ctx context.Context, repo Repo, deployment int64
 	return true, nil
 }
 
-// Comment is the input of EnsureComment.
+// Comment is the input to EnsureComment.
 type Comment struct {
 	// Key identifies one writer of comments on any number of pull requests. It never changes. Users of GitHub must not know the key, because the
 	// mark that identifies a comment is derived from it, and every user can read the mark in the comment.
@@ -249,17 +250,17 @@ func (c Comment) mark(n int) string {
 type CommentState struct {
 	// ID is the ID of the comment; 0 while it is unknown.
 	ID int64
-	// Recreated reports whether a user deleted the comment and it was written once more.
+	// Recreated reports whether a user deleted the comment and the comment was then written once more.
 	Recreated bool
 	// Dismissed reports whether a user deleted the comment for the second time. In this case, the comment is not written again.
 	Dismissed bool
 }
 
-// EnsureComment writes the comment that Comment.Key identifies on a pull request or issue, and later edits it in place. If the ID of the comment is lost, the comment
-// is found by its first line. If a user deletes the comment, it is written once more, but not a third time. A comment
-// by another user is never edited. Call EnsureComment only if the body has changed. If the ID is known, the comment
-// is edited without reading it first, because GitHub's replicas may not know a new comment for a few seconds. The
-// returned state must be stored even if there is an error. Every error is an *Error.
+// EnsureComment writes the comment that Comment.Key identifies on a pull request or issue, and later edits it in place. If the ID of the comment is
+// lost, the comment is found by its first line. If a user deletes the comment, it is written once more, but not a third time. A comment by another
+// user is never edited. Call EnsureComment only if the body has changed. If the ID is known, the comment is edited without reading it first, because
+// a new comment may not be visible in GitHub's replicas for a few seconds. The returned state must be stored even if there is an error. Every error
+// is an *Error.
 func (c *Client) EnsureComment(ctx context.Context, repo Repo, n int, state CommentState, comment Comment) (CommentState, error) {
 	what := c.call("write comment on", repo, number(n), "pull_requests=write")
 	if err := repo.check(); err != nil {
@@ -324,7 +325,7 @@ type marked struct {
 }
 
 // comment returns our first comment that begins with mark, or nil if the pull request is visible but has no such comment. It skips the comment whose
-// ID is the argument deleted.
+// ID is passed in the deleted argument.
 func (c *Client) comment(ctx context.Context, what call, repo Repo, n int, deleted int64, mark, body string) (*marked, error) {
 	found, err := pages(ctx, c, what, func(ctx context.Context, o github.ListOptions) ([]*github.IssueComment, *github.Response, error) {
 		return c.api.Issues.ListComments(ctx, repo.Owner, repo.Name, n, &github.IssueListCommentsOptions{ListOptions: o})
@@ -401,7 +402,7 @@ func EscapeMarkdown(text string, limit int) string {
 		case r == '&':
 			out.WriteString("&amp;")
 		case r == '@' || r == '#':
-			// GitHub parses mentions after Markdown, so only a character between this symbol and the name prevents a mention.
+			// GitHub parses mentions after Markdown, so only a character between the symbol and the name prevents a mention.
 			out.WriteRune('\\')
 			out.WriteRune(r)
 			out.WriteRune('\u200b')

@@ -222,7 +222,7 @@ func TestCommentIsOne(t *testing.T) {
 	}
 }
 
-// TestCommentOfAnother checks that a copy of the client's comment by another user is never edited, regardless of what happens to the original, and of
+// TestCommentOfAnother checks that another user's copy of the client's comment is never edited, regardless of what happens to the original, and of
 // whether the process knows its own login.
 func TestCommentOfAnother(t *testing.T) {
 	for name, restarts := range map[string]bool{"in one process": false, "after a restart": true} {

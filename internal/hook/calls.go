@@ -114,8 +114,8 @@ func (p *Rollout) takesSteps() bool {
 	return p.Group.Level != v1alpha1.LevelPreview && (p.Group.Active != "" || p.Rollout != nil && p.Rollout.From != "")
 }
 
-// BaselineGroup returns the group whose active release has the rest of the traffic. This is the group of
-// the release, or the group from which the newest domains move to the release.
+// BaselineGroup returns the group whose active release gets the rest of the traffic. This is the group
+// of the release, or the group from which the newest domains move to the release.
 func (p *Rollout) BaselineGroup() *v1alpha1.ReleaseGroup {
 	if p.Rollout == nil || p.Rollout.From == "" {
 		return p.Group
@@ -148,8 +148,8 @@ func (p *Rollout) step(n int32) *v1alpha1.CanaryStep {
 type Call struct {
 	// Hook is the hook to call.
 	Hook v1alpha1.Hook
-	// Since is the time of the gate, or of the end of the preview, for which the answer counts. It is nil for all
-	// other calls.
+	// Since is the time of the gate, or of the end of the preview, to which the answer belongs. It is nil for
+	// all other calls.
 	Since *metav1.MicroTime
 	// RunStep is the current step of the rollout.
 	RunStep int32
@@ -159,8 +159,8 @@ type Call struct {
 	Body Body
 }
 
-// Calls returns the calls that the state of the rollout needs, in the order of the specification. It also returns calls
-// that already have an answer. known is the status of the hooks. SetPassed completes the calls.
+// Calls returns the calls that the state of the rollout requires, in the order of the specification. It also returns
+// calls that already have an answer. known is the status of the hooks. Use SetPassed to set Passed in the calls.
 func (p *Rollout) Calls(known []v1alpha1.HookStatus) []Call {
 	var out []Call
 	for _, h := range p.hooks() {
@@ -216,14 +216,15 @@ func (p *Rollout) call(h v1alpha1.Hook, known []v1alpha1.HookStatus) (Call, bool
 			run, step = strconv.FormatInt(p.Rollout.Sequence, 10), strconv.Itoa(int(p.Rollout.Step))
 		}
 		q := p.notification(h, string(p.Row.Status), p.Row.Reason, run, step)
-		// A new hook is not called for a release without changes.
+		// A newly added hook is not called for a release that has no rollout in progress and whose status
+		// has not changed.
 		return q, p.Rollout != nil || p.Row.Status != p.Before || find(known, h.Name) != nil
 	}
 	return Call{}, false
 }
 
-// gate returns the type of the hooks of the gate that blocks the rollout. It returns an empty string if no gate blocks the
-// rollout, or if the hooks must not be called yet.
+// gate returns the type of the hooks that belong to the gate that blocks the rollout. It returns an empty string if no
+// gate blocks the rollout, or if the hooks must not be called yet.
 func (p *Rollout) gate() v1alpha1.HookType {
 	if p.Rollout == nil || p.Rollout.GateTime == nil {
 		return ""

@@ -268,7 +268,8 @@ func TestBodyIsAsDocumented(t *testing.T) {
 	}
 }
 
-// TestBodyAfterTheEnd checks that a message after the end contains the active version only if it is not the version of the release.
+// TestBodyAfterTheEnd checks that a notification after the end of a rollout contains the active version only if that version is not
+// the version of the release.
 func TestBodyAfterTheEnd(t *testing.T) {
 	t.Parallel()
 	ms, release := canary(), vsvc("new")

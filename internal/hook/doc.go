@@ -1,10 +1,9 @@
 // Package hook calls the HTTP endpoints of hooks during the rollout of a release, and reads the
 // results of Jobs that run instead of calls.
 //
-// Calls returns the calls that the state of a rollout needs, without side effects. A Pool
-// makes these calls in the background. Fold writes the outcomes into the status of the release, from which
-// the Microservice controller reads them. docs/explanation/hooks.md explains what is sent, how
-// often, and why.
+// Calls returns the calls that the state of a rollout requires, without side effects. A Pool makes these
+// calls in the background. Fold writes the outcomes into the status of the release, from which the
+// Microservice controller reads them. docs/explanation/hooks.md explains what is sent, how often, and why.
 //
 //	calls.go    Calls: the calls that the state of a rollout needs (pure)
 //	request.go  one HTTP request and its answer

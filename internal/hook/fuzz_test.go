@@ -23,7 +23,7 @@ func (a answered) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // FuzzAnswer checks that, for any response, only 200 to 204 approve, only 412 rejects the release permanently, and the
-// shown part is one line of valid text of limited length.
+// part of the response that is shown is one line of valid text of limited length.
 func FuzzAnswer(f *testing.F) {
 	f.Add(200, "")
 	f.Add(409, "freeze until Monday\nmore")

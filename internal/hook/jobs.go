@@ -17,7 +17,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// The defaults of Jobs.
+// The defaults for Jobs.
 const (
 	defaultJobTimeout = 10 * time.Minute
 	defaultJobTTL     = 24 * time.Hour
@@ -34,7 +34,8 @@ func jobTTL(j *v1alpha1.HookJob) time.Duration {
 	return j.TTLAfterFinished.Std(defaultJobTTL)
 }
 
-// maxJobName is the maximum length of the name of a Job, because a label of its pods contains the name.
+// maxJobName is the maximum length of the name of a Job. The length is limited because a label of the
+// Job's pods contains the name.
 const maxJobName = 63
 
 // JobName returns the name of the Job for a call. The name depends only on the call. Therefore, after a restart,
@@ -46,8 +47,8 @@ func JobName(q Call) string {
 }
 
 // Variables returns the environment of the Job of a call. The environment contains the fields of the body
-// that a URL would receive, followed by the variables of the hook, which may refer to these fields with
-// $(NAME). Later versions only add variables.
+// that a URL would receive, followed by the variables of the hook, which may use $(NAME) to refer to
+// these fields. Later versions only add variables.
 func Variables(q Call) []corev1.EnvVar {
 	b := q.Body
 	out := []corev1.EnvVar{
@@ -92,8 +93,8 @@ func Finished(job *batchv1.Job) *batchv1.JobCondition {
 // maxReplaceDelay is the maximum time that the Job controller takes to replace a failed pod.
 const maxReplaceDelay = 6 * time.Minute
 
-// ends reports whether the last pod of a Job has ended, so no further pod becomes ready, although the Job has not
-// ended.
+// ends reports whether the last pod of a Job has ended although the Job itself has not. In this case, no further
+// pod becomes ready.
 func ends(job *batchv1.Job) bool {
 	if u := job.Status.UncountedTerminatedPods; u != nil && len(u.Succeeded)+len(u.Failed) > 0 {
 		return true
@@ -103,8 +104,8 @@ func ends(job *batchv1.Job) bool {
 	})
 }
 
-// NotStartedBy returns the time from which a Job counts as not started if none of its pods is ready by then. The timeout of a pod
-// does not include the time before the pod is assigned to a node. ok is false if the Job is ending, has ended, or has a ready
+// NotStartedBy returns the time by which a pod of a Job must be ready; otherwise, the Job counts as not started. The timeout of a
+// pod does not include the time before the pod is assigned to a node. ok is false if the Job is ending, has ended, or has a ready
 // pod.
 func NotStartedBy(job *batchv1.Job) (at time.Time, ok bool) {
 	if Finished(job) != nil || ends(job) || ptr.Deref(job.Status.Ready, 0) > 0 {
@@ -177,9 +178,9 @@ func Known(known []v1alpha1.HookStatus, q Call) *v1alpha1.HookStatus {
 }
 
 // Obsolete reports whether a Job is no longer needed, and returns the time from which the Job may be deleted. The Job of a
-// check of a step that is over may be deleted immediately. A Job that has ended, and whose result is in the status, may be
-// deleted after its time to live. The Jobs of gates and notifications run until they end, because an interrupted migration
-// is worse than an unnecessary migration. However, a Job whose pod does not start is deleted.
+// check may be deleted immediately if the step of the check is over. A Job that has ended, and whose result is in the
+// status, may be deleted after its time to live. The Jobs of gates and notifications run until they end, because an
+// interrupted migration is worse than an unnecessary migration. However, a Job whose pod does not start is deleted.
 func (p *Rollout) Obsolete(job *batchv1.Job, known []v1alpha1.HookStatus, questions []Call) (bool, time.Time) {
 	id := job.Annotations[v1alpha1.AnnotationHookCall]
 	for _, q := range questions {
@@ -210,7 +211,7 @@ func (p *Rollout) Obsolete(job *batchv1.Job, known []v1alpha1.HookStatus, questi
 	return true, end.LastTransitionTime.Add(jobTTL(spec))
 }
 
-// ToURLs returns the calls that are made to URLs and not by Jobs.
+// ToURLs returns the calls that are made to URLs instead of by Jobs.
 func ToURLs(calls []Call) []Call {
 	return slices.DeleteFunc(slices.Clone(calls), func(q Call) bool { return q.Hook.Job != nil })
 }

@@ -79,7 +79,7 @@ func TestJobOutcome(t *testing.T) {
 }
 
 // TestJobWithoutANode checks that a round waits no longer for a Job whose pod has no node than for a Job whose pod
-// runs. Gates continue to wait for a Job whose pod has no node.
+// is running. Gates continue to wait for a Job whose pod has no node.
 func TestJobWithoutANode(t *testing.T) {
 	t.Parallel()
 	created := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -226,7 +226,7 @@ func TestJobVariables(t *testing.T) {
 }
 
 // TestLostJob checks that the message about a Job that was deleted before its result was known contains only a fix that applies to the type of
-// the hook. The decision Retry starts a release again if a gate of the release failed, and is rejected for an active release.
+// the hook. The Retry decision starts a release again if a gate of the release failed, and is rejected for an active release.
 func TestLostJob(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[v1alpha1.HookType]string{

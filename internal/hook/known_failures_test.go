@@ -63,7 +63,7 @@ func TestEachEndIsReported(t *testing.T) {
 }
 
 // Row 61: the hooks of each gate are called only at that gate. The hooks of the rollout gate are not called at each
-// step, and the hooks of the traffic gate are not called while the promotion waits.
+// step, and the hooks of the traffic gate are not called while the promotion is waiting.
 func TestEachGateIsCalledAtItsPoint(t *testing.T) {
 	t.Parallel()
 	all := []v1alpha1.HookType{v1alpha1.HookConfirmRollout, v1alpha1.HookPreRollout, v1alpha1.HookConfirmTrafficIncrease, v1alpha1.HookConfirmPromotion}
@@ -124,7 +124,7 @@ func TestNoHookMeansNotApproved(t *testing.T) {
 	}
 }
 
-// Row 56: connections of hooks are reused or closed, even with user certificates.
+// Row 56: hook connections are reused or closed, even with user certificates.
 func TestConnectionsOfHooksDoNotPileUp(t *testing.T) {
 	t.Parallel()
 	for name, own := range map[string]bool{"system's certificates": false, "own certificates": true} {

@@ -41,8 +41,8 @@ type Options struct {
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
 	// Wait returns the delay before a retry. Retries are numbered from 1. The same delay applies before an unanswered
-	// check is repeated. By default, the delays are 1, 2, 4, 8 and 16 seconds, and a random jitter of up to a quarter
-	// is added to each delay.
+	// check is repeated. By default, the delays are 1, 2, 4, 8 and 16 seconds, each increased by a random jitter of
+	// up to a quarter of the delay.
 	Wait func(retry int) time.Duration
 }
 
@@ -69,7 +69,7 @@ type Pool struct {
 // deliveries are the deliveries of one release.
 type deliveries struct {
 	byID map[string]*delivery
-	// last is the last delivery of each hook. The next delivery of a hook waits for the end of the last delivery.
+	// last is the last delivery of each hook. The next delivery of a hook waits until this delivery has ended.
 	last map[string]*delivery
 }
 
@@ -136,8 +136,8 @@ func (p *Pool) Outcomes(release types.NamespacedName) map[string]Outcome {
 }
 
 // Ask starts the due calls of a release, unless they are in progress, and returns the time at which the
-// next call is due. It returns zero if only an outcome causes the next call. Calls that are no longer in
-// questions are canceled, except notifications in progress.
+// next call is due. It returns zero if no call becomes due before there is a new outcome. Calls that are
+// no longer in questions are canceled, except notifications in progress.
 func (p *Pool) Ask(release types.NamespacedName, questions, due []Call) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -258,7 +258,7 @@ func (p *Pool) deliver(release types.NamespacedName, ds *deliveries, q Call) tim
 	return time.Time{}
 }
 
-// run delivers one question, and then requeues the release, which waits for the outcome.
+// run delivers one question, and then requeues the release, which is waiting for the outcome.
 func (p *Pool) run(ctx context.Context, release types.NamespacedName, d *delivery, q Call, attempts int, before <-chan struct{}) {
 	outcome, ok := p.try(ctx, release.Namespace, q, attempts, before)
 	p.mu.Lock()

@@ -189,7 +189,8 @@ func TestRequest(t *testing.T) {
 	}
 }
 
-// TestSign checks that the signature is equal to the signature of another implementation of HMAC.
+// TestSign checks that the signature is equal to the signature that another HMAC implementation
+// computes.
 func TestSign(t *testing.T) {
 	t.Parallel()
 	// printf '1896091200.{}' | openssl dgst -sha256 -hmac key
@@ -380,7 +381,7 @@ func TestNoAnswerDecidesNothing(t *testing.T) {
 }
 
 // TestCheckIsAskedAgain checks that an unanswered check is called again after increasing waits until it is answered, and
-// that it is called immediately after its hook was edited.
+// that it is called immediately after its hook is edited.
 func TestCheckIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	var away atomic.Bool
@@ -553,7 +554,8 @@ func TestUncallable(t *testing.T) {
 	}
 }
 
-// TestAbandoned checks that a call that is no longer needed is canceled, but a message is not.
+// TestAbandoned checks that a call that is no longer needed is canceled, unless it delivers a
+// message.
 func TestAbandoned(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -633,8 +635,8 @@ func TestMessagesDoNotPileUp(t *testing.T) {
 	t.Parallel()
 	open := make(chan struct{})
 	var begun, calls, under atomic.Int32
-	// The calls hang while their credentials are read, before the request: a server would notice the end of a canceled call
-	// only after the next call had begun.
+	// The calls hang while their credentials are being read, before the request is sent: a server would notice the end of a
+	// canceled call only after the next call had begun.
 	w := play(t, func(http.ResponseWriter, *http.Request) { calls.Add(1) }, func(o *Options) {
 		o.Credentials = func(ctx context.Context, _ string, _ *v1alpha1.Hook) (Credentials, error) {
 			begun.Add(1)

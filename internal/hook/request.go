@@ -57,11 +57,13 @@ func silent(code int) bool {
 type Credentials struct {
 	// Key signs the calls. If Key is nil, the calls are not signed.
 	Key []byte
-	// CA contains certificate authorities in PEM format. If CA is nil, the system's authorities apply.
+	// CA contains certificate authorities in PEM format. If CA is nil, the system's certificate
+	// authorities are used.
 	CA []byte
 }
 
-// Sign returns the signature header of a body, which is the HMAC-SHA256 of the timestamp, a period and the body.
+// Sign returns the signature header for a body, which is the HMAC-SHA256 of the timestamp, a period and the
+// body.
 func Sign(key []byte, timestamp string, body []byte) string {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(timestamp))

@@ -9,7 +9,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// The defaults of hooks.
+// The defaults for hooks.
 const (
 	defaultTimeout  = 10 * time.Second
 	defaultInterval = 10 * time.Second
@@ -85,7 +85,7 @@ func (p *Pool) attempt(ctx context.Context, namespace string, q *Call) reply {
 	return p.call(ctx, q, credentials)
 }
 
-// sleep returns false if ctx ends before the duration.
+// sleep returns false if ctx ends before the duration has passed.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

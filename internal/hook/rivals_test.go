@@ -6,8 +6,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestRivals checks that hooks are called for the first release of a group if the newest domains move to the group, and
-// that the release is compared with the group that has these domains.
+// TestRivals checks that hooks are called for the first release of a group to which the newest domains move, and that
+// the release is compared with the group that still has these domains.
 func TestRivals(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

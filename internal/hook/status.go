@@ -14,33 +14,35 @@ import (
 
 // Outcome is the outcome of a delivery, including retries.
 type Outcome struct {
-	// Yes reports whether the answer has a status from 200 to 204, or the Job succeeded.
+	// Yes reports whether the answer has a status from 200 to 204, or, for a Job, whether the Job
+	// succeeded.
 	Yes bool
 	// Refused reports whether a gate responded with StatusRefused, or whether the Job of a gate failed or was
 	// deleted.
 	Refused bool
 	// Unanswered reports whether the receiver itself did not answer.
 	Unanswered bool
-	// Running reports whether a Job has not ended or cannot be created yet. There is no answer in this case.
+	// Running reports whether a Job has not ended yet or cannot be created yet. There is no answer in this
+	// case.
 	Running bool
 	// Job is the name of the Job that answers, and Log is the end of its log. Both are empty if there is no Job.
 	Job, Log string
-	// Attempts is the number of calls in this process.
+	// Attempts is the number of calls that were made in this process.
 	Attempts int
 	// Message is the first line of the answer, or the reason why there is no answer.
 	Message string
 	// Time is the time at which the last call ended.
 	Time time.Time
-	// Edited is the time at which an edit of the hook was last observed between calls. It is zero if no edit was
-	// observed.
+	// Edited is the time at which an edit of the hook between two calls was last observed. It is zero if no edit
+	// was observed.
 	Edited time.Time
 }
 
 // quiet is the minimum time between writes of the same result with different messages.
 const quiet = time.Minute
 
-// uncallable is the prefix of the message for a call that was not made, because its address is
-// not allowed.
+// uncallable is the prefix of the message for a call that was not made because its address is not
+// allowed.
 const uncallable = "cannot be called: "
 
 // Uncallable reports whether a hook was not called because its address is not allowed. Only a change to the hook or
@@ -58,8 +60,8 @@ func Uncreated(s v1alpha1.HookStatus) bool {
 // port matches the local port in a connection error. The port differs each time.
 var port = regexp.MustCompile(`[^ ]+->`)
 
-// gist returns the part of a message that is equal for equal results: the status code, or the reason why
-// there is no answer.
+// gist returns the part of a message that is the same for the same result: the status code, or the
+// reason why there is no answer.
 func gist(message string) string {
 	if code, _, found := strings.Cut(message, ": "); found && (strings.HasPrefix(code, "HTTP ") || strings.HasPrefix(code, notCreated)) {
 		return code
@@ -69,9 +71,9 @@ func gist(message string) string {
 
 // Fold updates the status of a release's hooks with the outcomes of calls, by ID. It removes the statuses of hooks that
 // the specification no longer contains, of gates of an earlier attempt, and of unanswered calls that are no longer
-// needed. However, the status of an unanswered gate of the current attempt remains while its Job continues, and the
-// status of an unanswered notification remains. All other statuses remain until the hook is called again for another
-// reason.
+// needed. However, the status of an unanswered gate of the current attempt remains while its Job is still running, and
+// the status of an unanswered notification remains. All other statuses remain until the hook is called again for
+// another reason.
 func (p *Rollout) Fold(known []v1alpha1.HookStatus, questions []Call, outcomes map[string]Outcome, now time.Time) []v1alpha1.HookStatus {
 	var out []v1alpha1.HookStatus
 	for _, h := range p.hooks() {
@@ -97,7 +99,8 @@ func (p *Rollout) Fold(known []v1alpha1.HookStatus, questions []Call, outcomes m
 	return out
 }
 
-// obsolete reports whether the status of a hook that is not called now is removed. known is the status of all hooks.
+// obsolete reports whether to remove the status of a hook that is not called now. known contains the statuses of
+// all hooks.
 func (p *Rollout) obsolete(s *v1alpha1.HookStatus, known []v1alpha1.HookStatus, outcomes map[string]Outcome) bool {
 	if IsGate(s.Type) && p.ofEarlierAttempt(s, known) {
 		return true
@@ -107,9 +110,9 @@ func (p *Rollout) obsolete(s *v1alpha1.HookStatus, known []v1alpha1.HookStatus, 
 }
 
 // ofEarlierAttempt reports whether the status of a gate belongs to an attempt before the current attempt. A release whose traffic was
-// removed begins another rollout of the same attempt: the gates that the release has passed count until their hooks are called again.
-// A release that waits for its retry has passed no gate, unless PostRollout hooks, which may revert what a gate did, have not yet been
-// called for the failure of the release.
+// removed begins another rollout of the same attempt: the gates that the release has already passed count as passed until their hooks
+// are called again. While a release is waiting for its retry, no gate counts as passed, except while a PostRollout hook, which may
+// revert what a gate did, has not yet been called for the failure of the release.
 func (p *Rollout) ofEarlierAttempt(s *v1alpha1.HookStatus, known []v1alpha1.HookStatus) bool {
 	run := p.Rollout
 	switch {
@@ -123,11 +126,13 @@ func (p *Rollout) ofEarlierAttempt(s *v1alpha1.HookStatus, known []v1alpha1.Hook
 	return s.Phase != v1alpha1.HookOpen || begins || p.Row.Promoted > 0
 }
 
-// uncalled reports whether a call has not begun: it waits for another Job, or the API server rejects its Job. The
-// message shows what the call waits for. A call that has begun has a Job or, until the receiver responds, no message.
+// uncalled reports whether a call has not begun because it is waiting for another Job, or because the API server
+// rejects its Job. The message shows what the call is waiting for. A call that has begun has a Job or, until the
+// receiver responds, no message.
 func uncalled(s *v1alpha1.HookStatus) bool { return !final(s) && s.Job == "" && s.Message != "" }
 
-// SetPassed sets Passed in the calls. These are the hooks that let the release pass a gate, in the current or the last rollout.
+// SetPassed sets Passed in the calls. Passed lists the hooks that let the release pass a gate in the current or the last
+// rollout.
 func SetPassed(calls []Call, known []v1alpha1.HookStatus) {
 	passed := []string{}
 	for _, s := range known {
@@ -140,8 +145,8 @@ func SetPassed(calls []Call, known []v1alpha1.HookStatus) {
 	}
 }
 
-// present returns the status of a hook for a call. This is the previous status if the previous status is for this
-// call, and a status without an answer otherwise. The status of a round is written when the round is complete.
+// present returns the status of a hook for a call. It returns the previous status if that status is for this
+// call, and otherwise a status without an answer. The status for a round is written when the round is complete.
 // Until then, the status of the previous round remains.
 func present(old *v1alpha1.HookStatus, q *Call, outcomes map[string]Outcome, now time.Time) *v1alpha1.HookStatus {
 	if old != nil && old.ID == q.Body.ID {
@@ -158,8 +163,8 @@ func present(old *v1alpha1.HookStatus, q *Call, outcomes map[string]Outcome, now
 }
 
 // answer updates a status with an outcome. The first answer after an edit of the hook is always recorded.
-// Answers with the same result but different messages are recorded only when at least the
-// duration quiet has passed since the last record, because each record requires a write.
+// Answers with the same result but different messages are recorded only if at least the quiet duration
+// has passed since the last record, because each record requires a write.
 func answer(s v1alpha1.HookStatus, o Outcome, now time.Time) v1alpha1.HookStatus {
 	phase := phaseOf(s.Type, o)
 	edited := s.Time != nil && o.Edited.After(s.Time.Time)
@@ -194,10 +199,11 @@ func Unanswered(s v1alpha1.HookStatus) bool {
 	return checks(s.Type) && s.Phase == v1alpha1.HookWaiting && s.Attempts > 0
 }
 
-// final reports whether the hook is not called again for the same call.
+// final reports whether a status is final, in which case the hook is not called again for the same
+// call.
 func final(s *v1alpha1.HookStatus) bool { return s.Phase != v1alpha1.HookWaiting }
 
-// Waiting returns the outcomes of the calls that are not made yet, by ID.
+// Waiting returns, by ID, an outcome for each call that is still waiting to be made.
 func Waiting(questions []Call) map[string]Outcome {
 	out := map[string]Outcome{}
 	for _, q := range questions {
@@ -208,7 +214,7 @@ func Waiting(questions []Call) map[string]Outcome {
 	return out
 }
 
-// Due returns the calls that have no final answer and need not wait.
+// Due returns the calls that have no final answer and do not have to wait.
 func Due(known []v1alpha1.HookStatus, questions []Call) []Call {
 	var out []Call
 	for _, q := range questions {

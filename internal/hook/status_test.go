@@ -15,7 +15,7 @@ func micro(t time.Time) *metav1.MicroTime {
 	return &m
 }
 
-// one returns a Microservice with one hook, at a point at which the hook is called.
+// one returns a Microservice with a single hook, in a state in which this hook is called.
 func one(t v1alpha1.HookType) *Rollout {
 	ms := canary()
 	hooks := ms.Spec.UpdateStrategy.Canary.Hooks

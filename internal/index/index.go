@@ -61,7 +61,7 @@ func Add(ctx context.Context, mgr manager.Manager, indexes ...Index) error {
 	return nil
 }
 
-// AddAgain adds an index to a cache, even if the index was already added to an informer that has been removed since.
+// AddAgain adds an index to a cache, even if the index was already added to an informer that has since been removed.
 func AddAgain(ctx context.Context, c cache.Cache, x Index) error {
 	err := func() error {
 		if x.AllNamespaces {
@@ -79,8 +79,8 @@ func AddAgain(ctx context.Context, c cache.Cache, x Index) error {
 	return nil
 }
 
-// byNamespace returns the keys with which a cache of controller-runtime finds an object by namespace and value. IndexField also adds the keys for all
-// namespaces, which need as much memory again: about 4 KB for each Microservice with three releases.
+// byNamespace returns the keys with which a controller-runtime cache finds an object by namespace and value. IndexField also adds the keys for all
+// namespaces, which need the same amount of memory again: about 4 KB for each Microservice with three releases.
 func (x Index) byNamespace(o any) ([]string, error) {
 	object, ok := o.(client.Object)
 	if !ok {

@@ -24,7 +24,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// fake is a manager with a cache of controller-runtime whose informers do not read from an API server. If fails is true, the cache
+// fake is a manager with a controller-runtime cache whose informers do not read from an API server. If fails is true, the cache
 // returns no informers.
 type fake struct {
 	manager.Manager

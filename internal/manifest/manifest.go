@@ -1,6 +1,7 @@
 // Package manifest reads manifests of the hlnr.io API group and checks them as an API server does, but without a
 // connection to an API server. It checks unknown fields, types, lists and CEL rules against the embedded CRDs, and
-// sets defaults. It does not check what depends on stored objects, such as immutable fields and existing names.
+// sets defaults. It does not check anything that depends on stored objects, such as whether an immutable field
+// changes or whether a name already exists.
 package manifest
 
 import (
@@ -35,19 +36,19 @@ import (
 // Object is one document of a manifest.
 type Object map[string]any
 
-// APIVersion returns the apiVersion of the object; empty if the field is missing.
+// APIVersion returns the apiVersion of the object, or an empty string if the field is missing.
 func (o Object) APIVersion() string { return text(o, "apiVersion") }
 
-// Kind returns the kind of the object; empty if the field is missing.
+// Kind returns the kind of the object, or an empty string if the field is missing.
 func (o Object) Kind() string { return text(o, "kind") }
 
-// Name returns the name of the object; empty if the field is missing.
+// Name returns the name of the object, or an empty string if the field is missing.
 func (o Object) Name() string {
 	metadata, _ := o["metadata"].(map[string]any)
 	return text(metadata, "name")
 }
 
-// Namespace returns the namespace of the object; empty if the field is missing.
+// Namespace returns the namespace of the object, or an empty string if the field is missing.
 func (o Object) Namespace() string {
 	metadata, _ := o["metadata"].(map[string]any)
 	return text(metadata, "namespace")

@@ -6,10 +6,10 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// pair is a name and a value that a chat shows below the title.
+// pair is a name and a value that a chat message shows below its title.
 type pair struct{ name, value string }
 
-// details returns the names and values that chats show below the title of a message.
+// details returns the names and values that a chat message shows below its title.
 func details(m Message) (out []pair) {
 	add := func(name, value string) {
 		if value != "" {

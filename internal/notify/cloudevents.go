@@ -14,7 +14,7 @@ import (
 const cdeventsVersion = "0.4.1"
 
 // These are the types of events. CDEvents defines the types for changes to a service in its environment. All other
-// transitions have custom types of this project.
+// transitions have custom types that this project defines.
 const (
 	typeDeployed   = "dev.cdevents.service.deployed.0.2.0"
 	typeUpgraded   = "dev.cdevents.service.upgraded.0.2.0"
@@ -96,7 +96,8 @@ func typeOf(m Message) string {
 	return fmt.Sprintf(typeOwn, strings.ToLower(string(m.Event)))
 }
 
-// artifactOf returns the package URL of the image of a release, or of its version if the image is not known.
+// artifactOf returns the package URL of a release's image, or of the release's version if the image is not
+// known.
 func artifactOf(m Message) string {
 	name, digest, found := strings.Cut(m.Image, "@")
 	if !found {

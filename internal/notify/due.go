@@ -17,7 +17,7 @@ import (
 // maxWaits is the maximum number of waits that are recorded for a step.
 const maxWaits = 8
 
-// defaultEvents are the events of a receiver that lists no events.
+// defaultEvents are the events that are reported to a receiver that lists no events.
 var defaultEvents = []v1alpha1.NotificationEvent{
 	v1alpha1.NotifyStarted, v1alpha1.NotifyWaiting, v1alpha1.NotifyPromoted, v1alpha1.NotifyRestored, v1alpha1.NotifyRolledBack,
 	v1alpha1.NotifyFailed, v1alpha1.NotifyAborted, v1alpha1.NotifySuperseded, v1alpha1.NotifyRemoved,
@@ -31,8 +31,9 @@ func Wants(r *v1alpha1.NotificationReceiver, e v1alpha1.NotificationEvent) bool 
 	return slices.Contains(r.Events, e)
 }
 
-// Due returns the newest fact of a release that a receiver wants and that has not been reported to the receiver yet, or nil. known is
-// the last report about the release to the receiver, or nil. If known is nil, rollouts that ended before since are not reported.
+// Due returns the newest fact about a release that a receiver wants and that has not been reported to the receiver yet, or nil if
+// there is no such fact. known is the last report about the release to the receiver, or nil if there is none. If known is nil,
+// rollouts that ended before the since time are not reported.
 func Due(r *v1alpha1.NotificationReceiver, known *v1alpha1.NotificationDelivery, facts []Fact, since time.Time) *Fact {
 	for i := len(facts) - 1; i >= 0; i-- {
 		if f := &facts[i]; Wants(r, f.Event) && isNew(known, f, since) {
@@ -70,8 +71,8 @@ func Edits(known *v1alpha1.NotificationDelivery, f *Fact) string {
 	return known.Message
 }
 
-// Advance returns the record after a fact was reported to a receiver. message is the ID that the receiver assigned to
-// the message, or an empty string if the message cannot be edited.
+// Advance returns the updated record after a fact was reported to a receiver. message is the ID that the receiver
+// assigned to the message, or an empty string if the message cannot be edited.
 func Advance(known *v1alpha1.NotificationDelivery, of v1alpha1.NotificationDelivery, f *Fact, id, message string) v1alpha1.NotificationDelivery {
 	of.Event, of.Time, of.ID, of.Message = f.Event, metav1.NewMicroTime(f.Time.Truncate(time.Microsecond)), id, message
 	if known != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// Limits of messages and waits.
+// Limits on messages and waits.
 const (
 	maxText       = 256
 	maxRetryAfter = 10 * time.Minute
@@ -33,7 +33,7 @@ type Error struct {
 
 func (e *Error) Error() string { return e.text }
 
-// errorf returns an error of the receiver.
+// errorf returns an error that counts as a failure of the receiver.
 func errorf(format string, args ...any) *Error {
 	return &Error{text: outbound.Printable(fmt.Appendf(nil, format, args...), maxText)}
 }
@@ -45,7 +45,7 @@ func finalf(format string, args ...any) *Error {
 	return e
 }
 
-// errorOf returns the error of a call without a response.
+// errorOf returns the error for a call that received no response.
 func errorOf(err error) *Error {
 	if wrapped := new(url.Error); errors.As(err, &wrapped) {
 		if wrapped.Timeout() {
@@ -59,7 +59,7 @@ func errorOf(err error) *Error {
 	return errorf("%s", err)
 }
 
-// errorOfAnswer returns the error for a response that is not a success.
+// errorOfAnswer returns the error for an unsuccessful response.
 func errorOfAnswer(answer *http.Response, body string) *Error {
 	e := errorf("HTTP %d: %s", answer.StatusCode, body)
 	switch answer.StatusCode {
@@ -76,5 +76,5 @@ func errorOfAnswer(answer *http.Response, body string) *Error {
 	return e
 }
 
-// NewError returns the Error of a message that could not be sent.
+// NewError returns the Error for a message that could not be sent.
 func NewError(err error) *Error { return errorOf(err) }

@@ -35,10 +35,10 @@ type Fact struct {
 	// step. Both are 0 after the end of a rollout.
 	Run  int64
 	Step int32
-	// Wait is the state in which the rollout waits for a user. It is empty if the rollout does not wait for a
-	// user.
+	// Wait is the state in which the rollout is waiting for a user. It is empty if the rollout is not waiting
+	// for a user.
 	Wait string
-	// Time is the time of the transition. Within a rollout, this time may not be exact.
+	// Time is the time of the transition. During a rollout, this time may be approximate.
 	Time time.Time
 }
 
@@ -53,7 +53,7 @@ func KeyOf(s view.ReleaseState) Key {
 }
 
 // FactsOf returns the facts of a release. The last fact is the current state of the release. FactsOf returns no facts
-// if the release is new, or if its state is not sufficiently known.
+// if the release is new, or if not enough is known about its state.
 func FactsOf(s view.ReleaseState) []Fact {
 	if s.Rollout {
 		return factsOfRollout(s)
@@ -82,8 +82,8 @@ func factsOfRollout(s view.ReleaseState) []Fact {
 	return facts
 }
 
-// endOf returns the event of a release without a rollout. It returns an empty string if there is no such event, or if
-// the status of the release was recovered because the rollout state was lost.
+// endOf returns the event for a release that has no rollout in progress. It returns an empty string if there is no
+// such event, or if the status of the release was recovered because the rollout state was lost.
 func endOf(s view.ReleaseState) v1alpha1.NotificationEvent {
 	row := s.Row
 	reason := release.Reason(row.Reason)

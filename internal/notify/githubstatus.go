@@ -10,11 +10,11 @@ import (
 	"github.com/heighliner/heighliner/internal/github"
 )
 
-// defaultContext is the prefix of the contexts of commit statuses.
+// defaultContext is the default prefix of commit status contexts.
 const defaultContext = "heighliner"
 
-// commitStates maps events to states. GitHub shows the state pending until another state is set, so each event
-// that ends a rollout has another state.
+// commitStates maps events to states. GitHub shows the pending state until another state is set, so each event
+// that ends a rollout maps to a state other than pending.
 var commitStates = map[v1alpha1.NotificationEvent]github.CommitState{
 	v1alpha1.NotifyStarted: github.CommitPending, v1alpha1.NotifyStep: github.CommitPending, v1alpha1.NotifyWaiting: github.CommitPending,
 	v1alpha1.NotifyPromoted: github.CommitSuccess, v1alpha1.NotifyRestored: github.CommitSuccess, v1alpha1.NotifyDeprecated: github.CommitSuccess,
@@ -22,8 +22,8 @@ var commitStates = map[v1alpha1.NotificationEvent]github.CommitState{
 	v1alpha1.NotifySuperseded: github.CommitError, v1alpha1.NotifyRemoved: github.CommitError,
 }
 
-// commitStatusOf returns a message in GitHub's format. sha is the commit of an earlier message about the release, or
-// empty.
+// commitStatusOf returns a message in GitHub's format. sha is the commit from an earlier message about the release,
+// or empty if there is none.
 func commitStatusOf(r *v1alpha1.NotificationReceiver, m Message, sha string) github.CommitStatus {
 	return github.CommitStatus{
 		SHA: cmp.Or(m.Commit, sha), State: commitStates[m.Event], Context: cmp.Or(r.Context, defaultContext) + "/" + m.Namespace + "/" + m.Microservice,

@@ -48,7 +48,8 @@ func TestCommitStatusOf(t *testing.T) {
 	}
 }
 
-// TestGitHubStatus sends statuses to a server that checks them against GitHub's description. Errors show who caused them, and contain no credential.
+// TestGitHubStatus sends statuses to a server that checks them against GitHub's description. Errors show who caused them, and contain no
+// credentials.
 func TestGitHubStatus(t *testing.T) {
 	t.Parallel()
 	const token = "github-secret-token"

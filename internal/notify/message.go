@@ -56,7 +56,8 @@ type Message struct {
 	PreviousVersion string `json:"previousVersion"`
 	// PullRequest is the number of the pull request of a preview. 0 means that the release is not a preview.
 	PullRequest int64 `json:"pullRequest"`
-	// Step is the current step, counted from 1, and Steps is the number of steps. Step is 0 outside of steps.
+	// Step is the current step, counted from 1, and Steps is the number of steps. Step is 0 if the release is
+	// not in a step.
 	Step  int32 `json:"step"`
 	Steps int32 `json:"steps"`
 	// Weight is the weight of the release in percent.
@@ -77,7 +78,7 @@ type Message struct {
 	URL string `json:"url"`
 }
 
-// About contains the input of a message.
+// About contains the input for a message.
 type About struct {
 	// Policy and Receiver identify the receiver. The credentials of the receiver are not needed.
 	Policy   *v1alpha1.NotificationPolicy
@@ -226,7 +227,7 @@ func (m *Message) decided() (text string) {
 	return text
 }
 
-// waitText describes why a rollout waits.
+// waitText describes why a rollout is waiting.
 func waitText(word string) string {
 	switch view.Word(word) {
 	case view.WordApproval:

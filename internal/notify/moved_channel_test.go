@@ -13,7 +13,7 @@ import (
 
 // TestSlackChannelThatMoved covers a team that archives its channel and sets another channel, or moves to another workspace, while the
 // message about a rollout in progress is in the previous channel. The next transition must create a new message in the channel of the policy.
-// If it caused an error instead, the message would be retried for 24 hours, and all other messages of the receiver would wait for it.
+// If it caused an error instead, the message would be retried for 24 hours, and all other messages to the receiver would wait for it.
 func TestSlackChannelThatMoved(t *testing.T) {
 	t.Parallel()
 	for _, refusal := range []string{"channel_not_found", "is_inactive"} {

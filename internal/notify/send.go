@@ -19,7 +19,8 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// timeout is the timeout of one message, and maxAnswer is the maximum number of bytes of a response that are read.
+// timeout is the timeout for one message, and maxAnswer is the maximum number of bytes that are read from a
+// response.
 const (
 	timeout   = 10 * time.Second
 	maxAnswer = 64 << 10
@@ -40,8 +41,8 @@ type Credentials struct {
 	CA []byte
 }
 
-// leastPart is the minimum length of a part of a path that may be a token. Tokens of Slack, Teams and Discord are longer, and shorter
-// parts are words.
+// leastPart is the minimum length of a path segment that is treated as a possible token. Slack, Teams and Discord tokens are
+// longer than this, and shorter segments are ordinary words.
 const leastPart = 9
 
 // hide replaces the secrets in a response, because the status shows responses.
@@ -80,8 +81,8 @@ type Sender struct {
 	userAgent string
 }
 
-// NewSender returns a sender that calls only addresses that a policy allows. The sender calls GitHub through a
-// pool.
+// NewSender returns a sender that calls only addresses that a policy allows. The sender uses the given pool
+// for calls to GitHub.
 func NewSender(policy *outbound.Policy, pool *github.Pool, userAgent string) (*Sender, error) {
 	client, err := policy.Client(clientOptions(nil))
 	if err != nil {
@@ -106,7 +107,7 @@ func (s *Sender) Send(ctx context.Context, r *v1alpha1.NotificationReceiver, c C
 	}
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "http" && u.Scheme != "https" {
-		return "", errorf("the address must be an absolute http or https URL without a user name or password: correct url, or the key url of the Secret")
+		return "", errorf("the address must be an absolute http or https URL without a user name or password: correct url, or the url key of the Secret")
 	}
 	switch {
 	case r.Type == v1alpha1.ReceiverSlack && c.Token != "":

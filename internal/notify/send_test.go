@@ -169,7 +169,8 @@ func slackFault(body map[string]any, bot bool) string {
 	return ""
 }
 
-// TestSlack checks that a Slack bot posts a message and edits it, and posts a deleted message again.
+// TestSlack checks that a Slack bot posts a message and edits it, and posts the message again if it
+// was deleted.
 func TestSlack(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, func(n int, r *http.Request, raw []byte) (int, string) {
@@ -237,7 +238,7 @@ func TestSlackWebhook(t *testing.T) {
 }
 
 // TestDiscord checks that a Discord webhook posts and edits messages within the limits, mentions no users, and posts
-// a deleted message again.
+// a message again if it was deleted.
 func TestDiscord(t *testing.T) {
 	t.Parallel()
 	s := newStand(t, func(n int, r *http.Request, raw []byte) (int, string) {

@@ -12,7 +12,7 @@ import (
 // slackAPI is the address of the methods of Slack's Web API.
 const slackAPI = "https://slack.com/api"
 
-// The maximum lengths of parts of Slack's blocks, in characters. A text never has fewer bytes than characters.
+// The maximum lengths of parts of Slack's blocks, in characters. Text never has fewer bytes than characters.
 const maxSlackText, maxSlackField = 3000, 2000
 
 // slackMessage is the body of chat.postMessage, chat.update and incoming webhooks.
@@ -38,7 +38,7 @@ type slackText struct {
 // slackMarks are the prefixes of titles.
 var slackMarks = map[Severity]string{Info: ":arrow_forward:", Success: ":white_check_mark:", Warning: ":warning:", Failure: ":x:"}
 
-// inSlack escapes the special characters of Slack's texts.
+// inSlack escapes the characters that are special in Slack texts.
 func inSlack(text string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text)
 }

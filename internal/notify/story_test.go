@@ -22,7 +22,7 @@ var every = []v1alpha1.NotificationEvent{
 	v1alpha1.NotifyFailed, v1alpha1.NotifyAborted, v1alpha1.NotifySuperseded, v1alpha1.NotifyRemoved, v1alpha1.NotifyDeprecated,
 }
 
-// channel is a receiver with the record of its messages.
+// channel is a receiver with a record of its messages.
 type channel struct {
 	policy   v1alpha1.NotificationPolicy
 	receiver v1alpha1.NotificationReceiver
@@ -39,7 +39,7 @@ func newChannel(events ...v1alpha1.NotificationEvent) *channel {
 	}
 }
 
-// observe sends the notifications that are due at a moment.
+// observe sends the notifications that are due at a given moment.
 func (c *channel) observe(in view.Input, now time.Time) {
 	in.Namespace = ""
 	for _, s := range view.ReleaseStates(in, now, func(*v1alpha1.Microservice) bool { return true }) {
@@ -59,7 +59,7 @@ func (c *channel) observe(in view.Input, now time.Time) {
 	}
 }
 
-// titles returns the titles of the messages. The title of an edit begins with "~ ".
+// titles returns the titles of the messages. The title of an edited message begins with "~ ".
 func (c *channel) titles() (out []string) {
 	for i, m := range c.messages {
 		title := string(m.Event) + ": " + m.Title
@@ -71,7 +71,8 @@ func (c *channel) titles() (out []string) {
 	return out
 }
 
-// TestStories checks the messages that a receiver of all events gets in some histories of package viewtest.
+// TestStories checks the messages that a receiver of all events receives in some of the histories in
+// package viewtest.
 func TestStories(t *testing.T) {
 	t.Parallel()
 	first := []string{"Started: shop 1.0.0 started", "~ Promoted: shop 1.0.0 is active"}
@@ -101,8 +102,9 @@ func TestStories(t *testing.T) {
 	}
 }
 
-// TestAllStories checks in all histories that no message is sent again for the same moment, that no two messages have the same ID, that messages
-// about a rollout have the same thread, and that the end of a rollout is reported, even to receivers that observe only the end.
+// TestAllStories checks, for all histories, that observing the same moment again does not send another message, that no two messages have the
+// same ID, that messages about a rollout have the same thread, and that the end of a rollout is reported, even to receivers that observe only
+// the end.
 func TestAllStories(t *testing.T) {
 	t.Parallel()
 	for _, story := range viewtest.Stories() {
@@ -157,7 +159,7 @@ func TestSince(t *testing.T) {
 	}
 }
 
-// TestDefaultEvents checks that receivers without a list of events are not notified of steps and replaced releases.
+// TestDefaultEvents checks that receivers without a list of events are not notified of steps or replaced releases.
 func TestDefaultEvents(t *testing.T) {
 	t.Parallel()
 	c := newChannel()

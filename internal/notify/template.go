@@ -13,14 +13,15 @@ import (
 // maxBody is the maximum length of a body in bytes.
 const maxBody = 64 << 10
 
-// functions are the functions of templates, in addition to eq, ne, and, or and not.
+// functions contains the functions that templates may call, in addition to these: eq, ne, and, or,
+// not.
 var functions = template.FuncMap{"json": toJSON}
 
-// allowed are the names of all functions of templates.
+// allowed contains the names of all functions that templates may call.
 var allowed = []string{"json", "eq", "ne", "and", "or", "not"}
 
 // toJSON returns a value as JSON. It returns an error if the JSON is longer than the maximum length of a body, because
-// each nested call of json doubles the escapes of a text, and nothing is written to the body before the outermost call
+// each nested call to json doubles the escapes in a text, and nothing is written to the body before the outermost call
 // returns.
 func toJSON(v any) (string, error) {
 	raw, err := json.Marshal(v)
@@ -36,8 +37,8 @@ func CheckTemplate(text string) error {
 	return err
 }
 
-// parseTemplate parses a template. The execution time of the template is limited by its length, because it contains neither loops nor
-// definitions, and calls only the allowed functions.
+// parseTemplate parses a template. The length of a template limits its execution time, because templates contain neither loops nor
+// definitions, and call only the allowed functions.
 func parseTemplate(text string) (*template.Template, error) {
 	t, err := template.New("template").Funcs(functions).Option("missingkey=error").Parse(text)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestNestedJSONIsBounded covers nested calls of json, each of which doubles the escapes of a text. A short template must not create
+// TestNestedJSONIsBounded covers nested calls to json, each of which doubles the escapes in a text. A short template must not create
 // values of unlimited length before the first byte of the body is written.
 func TestNestedJSONIsBounded(t *testing.T) {
 	const limit = 16 << 20

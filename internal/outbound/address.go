@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// metadata contains the addresses of the metadata services of clouds, which provide the credentials of a machine to its processes. These
+// metadata contains the addresses of cloud metadata services, which provide the credentials of a machine to its processes. These
 // addresses are always denied.
 var metadata = []netip.Addr{
 	netip.MustParseAddr("169.254.169.254"), // most clouds
@@ -33,7 +33,7 @@ var (
 	teredo     = netip.MustParsePrefix("2001::/32")
 )
 
-// inner returns the addresses that a packet to the address a may reach: the address itself and the embedded IPv4 addresses.
+// inner returns the addresses that a packet to address a may reach: the address itself and the embedded IPv4 addresses.
 func inner(a netip.Addr) []netip.Addr {
 	a = a.Unmap().WithZone("")
 	reached := []netip.Addr{a}
@@ -68,7 +68,8 @@ func IsMetadata(address netip.Addr) bool {
 	return slices.ContainsFunc(inner(address), func(a netip.Addr) bool { return slices.Contains(metadata, a) })
 }
 
-// kind describes the class of an address that is denied by default; empty for other addresses.
+// kind returns the class of an address that is denied by default, or an empty string for other
+// addresses.
 func kind(a netip.Addr) string {
 	switch {
 	case a.IsLoopback(), a.Is4() && a.As4()[0] == 127:
@@ -93,7 +94,7 @@ func (p *Policy) checkHost(host string, port uint16) error {
 	return nil
 }
 
-// check refuses an address of a host.
+// check returns an error if an address of a host is refused.
 func (p *Policy) check(host string, address netip.Addr, port uint16) error {
 	refused := func(why, flag string) error {
 		return &RefusedError{Host: host, Address: address, Why: why, Flag: flag}

@@ -9,17 +9,18 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Decoding limits the total memory of responses during decoding. A limit for each response is not sufficient, because many large responses may be
-// decoded at the same time. A Decoding is safe for concurrent use.
+// Decoding limits the total memory that responses use while they are being decoded. A limit for each response is not sufficient, because many
+// large responses may be decoded at the same time. A Decoding is safe for concurrent use.
 type Decoding struct {
 	memory, perValue int64
 	free             *semaphore.Weighted
 }
 
 const (
-	// perByte is the memory for each byte of text during decoding: the buffer of the decoder, which doubles when it grows, and a string.
+	// perByte is the memory that each byte of text needs during decoding: the buffer of the decoder, which doubles when it grows, and a
+	// string.
 	perByte = 4
-	// blockSize is the size of the blocks in which a text is stored, so that the text is not copied while it grows.
+	// blockSize is the size of the blocks in which text is stored, so that the text is not copied while it grows.
 	blockSize = 32 << 10
 )
 
@@ -29,9 +30,9 @@ func NewDecoding(memory, perValue int64) *Decoding {
 	return &Decoding{memory: memory, perValue: perValue, free: semaphore.NewWeighted(memory)}
 }
 
-// Hold reads a body to its end, closes it, and returns its content when there is memory to decode the content. The memory is released when the
-// returned body is closed or read to its end. The memory is also released when the context ends, because some decoders do not close each body. A
-// server that sends slowly does not occupy this memory. Errors come from the body or the context.
+// Hold reads a body to its end, closes it, and returns its content once there is enough memory to decode the content. The memory is released
+// when the returned body is closed or read to its end. The memory is also released when the context ends, because some decoders do not close
+// every body. A server that sends slowly does not occupy this memory. Errors come from the body or the context.
 func (d *Decoding) Hold(ctx context.Context, body io.ReadCloser) (*Held, error) {
 	defer body.Close()
 	h := &Held{}
@@ -62,7 +63,7 @@ func (d *Decoding) Hold(ctx context.Context, body io.ReadCloser) (*Held, error) 
 	return h, nil
 }
 
-// Held is a text that has been read completely. It is not safe for concurrent use.
+// Held is text that has been read completely. It is not safe for concurrent use.
 type Held struct {
 	blocks  [][]byte
 	size    int

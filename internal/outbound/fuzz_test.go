@@ -9,7 +9,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// FuzzPrintable checks that untrusted bytes become a valid text on one line, within the limit.
+// FuzzPrintable checks that untrusted bytes become valid text on one line, within the limit.
 func FuzzPrintable(f *testing.F) {
 	f.Add([]byte("a\nb\u202e\u200bc\xff"), 10)
 	f.Fuzz(func(t *testing.T, text []byte, limit int) {

@@ -2,8 +2,8 @@
 // metrics providers, hooks), and creates HTTP clients for these connections. Users must not reach addresses that are
 // accessible only from the manager's network.
 //
-// The package checks each address after name resolution and before the connection, so that names, other notations of
-// an address, and changing DNS answers cannot bypass the check.
+// The package checks each address after name resolution and before connecting, so that names, other notations of an
+// address, and changing DNS answers cannot bypass the check.
 //
 // outbound.go  address policies, and HTTP clients
 // address.go   classes of addresses, and which addresses may be contacted
@@ -37,10 +37,10 @@ const (
 
 // Config contains the values of the flags.
 type Config struct {
-	// Allow permits addresses that are denied by default (loopback, link-local, multicast
-	// and unspecified addresses), except for metadata services. An entry is an address, a
-	// CIDR, or a host name, which includes its subdomains. With a port, as in
-	// "127.0.0.1:5000", only that port is allowed.
+	// Allow permits addresses that are denied by default (loopback, link-local, multicast and
+	// unspecified addresses), except for metadata services. An entry is an address, a CIDR, or a host
+	// name, which includes its subdomains. If an entry includes a port, as in "127.0.0.1:5000", only
+	// that port is allowed.
 	Allow []string
 	// Deny takes precedence over Allow. It has the same kinds of entries.
 	Deny []string
@@ -119,8 +119,8 @@ const (
 )
 
 // Client returns a client that connects only to addresses that p allows. It ignores proxy environment variables, because a proxy would connect
-// instead of the client. Share clients. A client with its own CA keeps no connections and may be discarded. Client returns an error if the
-// certificates are invalid.
+// instead of the client. Share clients. A client with its own CA does not keep connections open and may be discarded. Client returns an error
+// if the certificates are invalid.
 func (p *Policy) Client(o Options) (*http.Client, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
@@ -208,12 +208,12 @@ func (p *Policy) Dial(ctx context.Context, network, hostPort string) (net.Conn, 
 	return nil, fmt.Errorf("resolve %q: the name has no address", host)
 }
 
-// lookupTime is the timeout of name resolution in Vet.
+// lookupTime is the timeout for name resolution in Vet.
 const lookupTime = 2 * time.Second
 
-// Vet checks a host to which a proxy connects. It rejects a host that has a denied address, and a host that is a number that some resolvers accept as an
-// address. It allows a name that does not resolve, because public DNS is often unavailable behind a proxy. The rules of the proxy then apply. port may
-// be empty. Errors are *RefusedError.
+// Vet checks a host to which a proxy connects. It rejects a host that has a denied address, and a numeric host that some resolvers accept as an
+// address. It allows a name that does not resolve, because public DNS is often unavailable behind a proxy. The rules of the proxy then apply. port
+// may be empty. Errors are *RefusedError.
 func (p *Policy) Vet(ctx context.Context, host, port string) error {
 	p = p.orDefault()
 	host = strings.TrimSuffix(host, ".")

@@ -38,8 +38,8 @@ type scope struct {
 
 type level int
 
-// The levels are in the order in which a request takes slots. A request that waits at one level already has slots of the previous levels,
-// starting with those of its namespace.
+// The levels are in the order in which a request takes slots. A request that is waiting at one level already has a slot at each
+// previous level, and the levels of its namespace come first.
 const (
 	namespaceHost level = iota
 	namespaceOnly
@@ -50,7 +50,7 @@ const (
 // everything is the scope of all requests.
 var everything = scope{level: all}
 
-// room contains the slots of a scope. It is removed when it is unused.
+// room contains the slots of a scope. It is removed when it is no longer used.
 type room struct {
 	slots chan struct{}
 	users int
@@ -61,8 +61,8 @@ func NewSlots(bounds Bounds) *Slots {
 	return &Slots{bounds: bounds, shares: map[scope]*room{}}
 }
 
-// Enter waits for a slot for a request of a namespace to a URL. It returns a function that releases the slot and must be called once, or false
-// if ctx ends first.
+// Enter waits for a slot for a request from a namespace to a URL. It returns a function that releases the slot and must be called once, or
+// false if ctx ends first.
 func (p *Slots) Enter(ctx context.Context, namespace, address string) (leave func(), ok bool) {
 	host := HostOf(address)
 	var held []func()

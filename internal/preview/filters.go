@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// The verdicts of pull requests that are not offered.
+// The verdicts for pull requests that are not offered.
 const (
 	// VerdictPullRequest means that a label, a branch, the draft state or the author does not match.
 	VerdictPullRequest version.Verdict = "PullRequest"
@@ -70,11 +70,11 @@ func whole(field, pattern string) (*regexp.Regexp, error) {
 	return regexp.Compile(`^(?:` + pattern + `)$`)
 }
 
-// Choice is the decision on whether the current head commit of a pull request is offered.
+// Choice is the decision about whether the current head commit of a pull request is offered.
 type Choice struct {
 	// Verdict identifies the filter that rejects the pull request. It is empty if the pull request is selected.
 	Verdict version.Verdict
-	// Reason is the reason in one line. It is deterministic.
+	// Reason is the reason on one line. It is deterministic.
 	Reason string
 	// Approved are the commits of a fork that the labels of the pull request approve. Releases of these
 	// commits may remain offered. If the head commit is selected and Approved is nil, releases of earlier
@@ -147,8 +147,8 @@ func (c *Chooser) byAuthor(pr *v1alpha1.PullRequest) string {
 	return fmt.Sprintf("the association of its author, %q, is not in associations", cmp.Or(pr.Association, "None"))
 }
 
-// Pushed returns when the head commit was pushed. If that is not known, it returns the earliest time at
-// which images of the commit can exist. It returns nil if neither is known.
+// Pushed returns the time at which the head commit was pushed. If that is not known, it returns the
+// earliest time at which images of the commit can exist. It returns nil if neither is known.
 func Pushed(pr *v1alpha1.PullRequest) *metav1.Time {
 	if pr.PushTime != nil {
 		return pr.PushTime
@@ -156,8 +156,8 @@ func Pushed(pr *v1alpha1.PullRequest) *metav1.Time {
 	return pr.HeadTime
 }
 
-// Newest orders pull requests by their last push, the newest first. Pull requests without a known push come
-// last. Of pull requests with the same push time, the higher number comes first.
+// Newest orders pull requests by their last push, newest first. Pull requests without a known push time
+// come last. Among pull requests with the same push time, the one with the higher number comes first.
 func Newest(a, b *v1alpha1.PullRequest) int {
 	var pushA, pushB int64
 	if t := Pushed(a); t != nil {

@@ -17,7 +17,7 @@ func (c *Chooser) forks() v1alpha1.Forks {
 	return *c.spec.Forks
 }
 
-// NeedsApproval reports whether each commit of a pull request needs an approval.
+// NeedsApproval reports whether each commit of a pull request needs approval.
 func (c *Chooser) NeedsApproval(pr *v1alpha1.PullRequest) bool {
 	return pr.Fork && c.forks().Policy == v1alpha1.ForksApproved
 }

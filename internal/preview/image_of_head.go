@@ -7,7 +7,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Image is the metadata of the image of a tag.
+// Image is the metadata of the image that a tag refers to.
 type Image struct {
 	Digest string
 	// Revision is the commit in the label or annotation of the image, or empty if there is none.
@@ -16,17 +16,19 @@ type Image struct {
 	Created time.Time
 }
 
-// OfHead returns the reason why an image does not count as built from the head commit, or "" if it counts. Call
-// OfHead for the images of tags for which Inspect is set. previous is the digest that was offered for an earlier
-// commit of the pull request, or "" if there is none.
+// OfHead returns "" if an image counts as built from the head commit, and otherwise the reason why it does not.
+// Call OfHead for the images of tags for which Inspect is set. previous is the digest that was offered for an
+// earlier commit of the pull request, or "" if there is none.
 //
-// If the tag contains no commit, or if the pull request needs an approval, the revision must be the head commit or its
+// If the tag contains no commit, or if the pull request needs approval, the revision must be the head commit or its
 // trial merge. Otherwise the revision may differ, because images inherit the revision label from their base image.
-// However, a revision that begins with the digits of the tag shows that another commit has the same digits.
+// However, an image is rejected if its revision begins with the digits in the tag but is neither the head commit
+// nor its trial merge, because the revision is then another commit with the same first digits.
 //
-// If the tag contains no commit, an image without a revision is checked by its age: an image that is built after the
-// push cannot be of an earlier commit. For pull requests from forks, such an image is rejected, because an image of a
-// later push without an approval is even newer.
+// If the tag contains no commit, an image without a revision is checked by its age: an image that was built after the
+// push cannot be the image of an earlier commit. If the tag contains no commit and the pull request is from a fork,
+// an image without a revision is rejected instead, because the image of a later, unapproved push is even newer and
+// would pass this check.
 func OfHead(pr *v1alpha1.PullRequest, tag Tag, image Image, previous string) string {
 	switch {
 	case image.Revision == "":
@@ -45,7 +47,7 @@ func OfHead(pr *v1alpha1.PullRequest, tag Tag, image Image, previous string) str
 
 const previousImage = "it is still the image of the previous commit"
 
-// byAge does the same as OfHead for an image without a revision.
+// byAge does the same as OfHead, but for an image without a revision.
 func byAge(pr *v1alpha1.PullRequest, tag Tag, image Image, previous string) string {
 	switch {
 	case !tag.Moves:

@@ -10,8 +10,8 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// maxBranch is the maximum length of a branch as a DNS label. A branch and the longest number fit
-// into 63 characters.
+// maxBranch is the maximum length of the DNS label to which a branch is converted. A label of this
+// length and the longest number together fit into 63 characters.
 const maxBranch = 40
 
 // Branch converts a branch to a DNS label of at most 40 characters: "feature/Cart" becomes
@@ -61,9 +61,9 @@ func IsCommit(version string) bool {
 	return len(version) >= 40 && strings.Trim(version, "0123456789abcdef") == ""
 }
 
-// Vars are the variables of templates. A variable that is not known is empty.
+// Vars are the variables of templates. A variable whose value is not known is empty.
 type Vars struct {
-	// Tag is the name at the source, or the tag of the image.
+	// Tag is the name of the version at its source, or the tag of the image.
 	Tag string
 	// SHA is the full commit SHA. {{.SHA7}} stands for its first seven digits.
 	SHA string
@@ -79,7 +79,7 @@ func VarsOf(pr *v1alpha1.PullRequest) Vars {
 var variable = regexp.MustCompile(`\{\{\.(\w+)\}\}`)
 
 // Expand replaces the variables in a string. The error contains the last variable that does not exist or
-// is not known.
+// whose value is not known.
 func (v Vars) Expand(text string) (string, error) {
 	known := map[string]string{"Tag": v.Tag, "SHA": v.SHA, "SHA7": v.SHA[:min(7, len(v.SHA))], "Number": v.Number, "Branch": v.Branch}
 	var unknown string
@@ -99,29 +99,30 @@ func (v Vars) Expand(text string) (string, error) {
 // Tag is a candidate tag of the image of a head commit.
 type Tag struct {
 	Name string
-	// Moves reports whether the tag contains no commit, so that its image may be of an earlier commit.
+	// Moves reports whether the tag contains no commit, which means that its image may belong to an
+	// earlier commit.
 	Moves bool
-	// Approved reports whether the tag belongs to a pull request whose commits need an approval. Such a tag
+	// Approved reports whether the tag belongs to a pull request whose commits need approval. Such a tag
 	// contains the full SHA.
 	Approved bool
-	// Inspect reports whether the metadata of the image decides whether the image was built from the head
-	// commit. See OfHead.
+	// Inspect reports whether to use the metadata of the image to decide whether the image was built from
+	// the head commit. See OfHead.
 	Inspect bool
 }
 
 // names reports whether a template contains a variable.
 func names(text, variable string) bool { return strings.Contains(text, "{{."+variable+"}}") }
 
-// namesCommit reports whether the tags of a template identify a commit, by its full SHA or by its
+// namesCommit reports whether the tags from a template identify a commit, by its full SHA or by its
 // first digits.
 func namesCommit(text string) bool { return names(text, "SHA") || names(text, "SHA7") }
 
-// namesPull reports whether the tags of a template identify a pull request. A branch alone
-// does not identify it: "feature/cart" and the branch "feature-cart" of a fork have the same label.
+// namesPull reports whether the tags from a template identify a pull request. A branch alone does
+// not identify it: "feature/cart" and the branch "feature-cart" of a fork have the same label.
 func namesPull(text string) bool { return namesCommit(text) || names(text, "Number") }
 
-// Tags returns the candidate tags of the pull request's image, in order. It skips templates that result in
-// no valid tag. If the commits of the pull request need an approval, Tags returns only tags with the full
+// Tags returns the candidate tags of the pull request's image, in order. It skips templates that do not
+// produce a valid tag. If the commits of the pull request need approval, Tags returns only tags with the full
 // SHA, because a commit with the same first digits can be found in seconds, and the author of a Dockerfile
 // controls the metadata of the image. If images from forks may be in the registry, Tags sets Inspect for tags
 // with only the first digits of a commit, because such a tag can belong to a fork.

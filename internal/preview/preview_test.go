@@ -20,7 +20,7 @@ var (
 	older  = strings.Repeat("0f", 20)
 )
 
-// pull returns a pull request that no filter refuses.
+// pull returns a pull request that no filter rejects.
 func pull(edit ...func(*v1alpha1.PullRequest)) *v1alpha1.PullRequest {
 	pr := &v1alpha1.PullRequest{
 		Number: 12, State: v1alpha1.PullRequestOpen, HeadRef: "feature/Cart", HeadSHA: commit, BaseRef: "main", Association: "Member",

@@ -12,12 +12,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Urgent is the priority of user decisions and rollbacks. All other requests have priority 0, except that requests
-// for the objects that a new process lists have a priority below 0.
+// Urgent is the priority of user decisions and rollbacks. All other requests have priority 0, except requests for
+// the objects that a new process lists, which have a priority below 0.
 const Urgent = 100
 
-// Prefer returns a handler that enqueues the requests of an updated object with priority Urgent if urgent returns true for the update. Use it
-// in an additional watch: if a request is enqueued several times, the highest priority applies.
+// Prefer returns a handler that enqueues the requests for an updated object with the Urgent priority if urgent returns true for the update.
+// Use it in an additional watch: if a request is enqueued several times, the highest priority applies.
 func Prefer(urgent func(before, now client.Object) bool, requests handler.MapFunc) handler.EventHandler {
 	return handler.Funcs{
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {

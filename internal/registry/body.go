@@ -12,7 +12,7 @@ import (
 )
 
 // These constants define the minimum rate of a response: within each window, a response must deliver this number of bytes or end. Otherwise, a server
-// could occupy a connection and keep its callers waiting for any length of time.
+// could occupy a connection and keep the callers waiting indefinitely.
 const (
 	paceWindow = 10 * time.Second
 	paceBytes  = 10 << 10
@@ -25,11 +25,11 @@ const (
 	maxListElements = 1 << 18
 )
 
-// maxListBodies is the size limit of a page of a list, in units of Options.MaxBody. One page may contain all tags that are read, and each tag may have
-// the maximum length.
+// maxListBodies is the maximum size of a list page, as a multiple of Options.MaxBody. One page may contain all tags that are read, and each tag may
+// have the maximum length.
 const maxListBodies = 4
 
-// maxRefusal is the maximum number of bytes of an error response that are read.
+// maxRefusal is the maximum number of bytes that are read from an error response.
 const maxRefusal = 64 << 10
 
 // maxWord is the maximum number of bytes between two quotes in a list. The number is limited because a decoder buffers these bytes.

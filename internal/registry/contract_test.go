@@ -89,8 +89,8 @@ func TestFullPageWithoutALink(t *testing.T) {
 	}
 }
 
-// TestLimitCountsSelectedVersions checks that tags that the filter does not select do not use up the limit. The list contains all tags that were read, and
-// callers with other limits share a complete list.
+// TestLimitCountsSelectedVersions checks that tags that the filter does not select do not count toward the limit. The list contains all tags that
+// were read, and a complete list is shared even by callers with different limits.
 func TestLimitCountsSelectedVersions(t *testing.T) {
 	t.Parallel()
 	var tags []string
@@ -148,7 +148,7 @@ func TestLongTagsInOneAnswer(t *testing.T) {
 	}
 }
 
-// TestNoTimeoutBelowTheRequest checks that no timeout of the transport is shorter than the timeout of a request, which a policy defines.
+// TestNoTimeoutBelowTheRequest checks that no timeout of the transport is shorter than the request timeout that a policy defines.
 func TestNoTimeoutBelowTheRequest(t *testing.T) {
 	transport := NewTransport(nil)
 	if transport.ResponseHeaderTimeout != 0 || transport.TLSHandshakeTimeout < longestTimeout {
@@ -183,8 +183,8 @@ func TestIndexWithoutPlatforms(t *testing.T) {
 	}
 }
 
-// TestPlainRegistryThatBreaksOff checks that a plain HTTP registry that breaks the connection is reported as unreachable, and that the message does not
-// suggest a setting that is already set.
+// TestPlainRegistryThatBreaksOff checks that a plain HTTP registry that closes the connection without a response is reported as unreachable, and that
+// the message does not suggest a setting that is already set.
 func TestPlainRegistryThatBreaksOff(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

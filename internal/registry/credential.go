@@ -30,8 +30,8 @@ type Credential struct {
 type Identity interface {
 	// Serves reports whether the Identity provides credentials for a registry, given as host[:port].
 	Serves(host string) bool
-	// Credential returns the credential for a registry for which Serves returns true. An error is one line without secrets, and the same for the same
-	// cause.
+	// Credential returns the credential for a registry for which Serves returns true. An error is one line without secrets, and is always the same
+	// for the same cause.
 	Credential(ctx context.Context, host string) (Credential, error)
 }
 
@@ -87,8 +87,8 @@ func (c Credential) GoString() string { return c.String() }
 // MarshalJSON returns JSON that does not contain the secret.
 func (c Credential) MarshalJSON() ([]byte, error) { return json.Marshal(c.String()) }
 
-// authenticator returns the authenticator of a credential for a registry. identity provides the credential if c refers
-// to the workload identity of the manager.
+// authenticator returns the authenticator that presents c to a registry. identity provides the credential if c refers
+// to the manager's workload identity.
 func (c Credential) authenticator(identity Identity, host string) authn.Authenticator {
 	switch {
 	case c.WorkloadIdentity:
@@ -98,7 +98,8 @@ func (c Credential) authenticator(identity Identity, host string) authn.Authenti
 	}
 	config := authn.AuthConfig{Username: c.Username, Password: c.Password, IdentityToken: c.IdentityToken, RegistryToken: c.RegistryToken}
 	if c.Username != "" || c.Password != "" {
-		// Without this, the library would send nothing if the user name or the password is empty.
+		// Without the Auth field, the library would send nothing if the user name or the password is
+		// empty.
 		config.Auth = base64.StdEncoding.EncodeToString([]byte(c.Username + ":" + c.Password))
 	}
 	return authn.FromConfig(config)
@@ -110,7 +111,7 @@ type Secret struct {
 	Type string
 	Data map[string][]byte
 	// Registry is the registry of a basic-auth Secret, as host[:port][/path]. It is the value of the annotation hlnr.io/registry of the Secret. Secrets
-	// of other types contain their registries.
+	// of other types contain the names of their registries.
 	Registry string
 }
 
@@ -132,9 +133,9 @@ type Match struct {
 }
 
 // FindCredential finds the credential for a repository. It uses the entry with the longest matching path prefix,
-// compared by whole path segments (an entry for ghcr.io/org does not match ghcr.io/org-b). Of entries with equal
+// compared by whole path segments (an entry for ghcr.io/org does not match ghcr.io/org-b). Among entries with equal
 // prefixes, it uses the entry of the first Secret. Within a Secret, it sorts these entries by user name and then by
-// key, and uses the first entry. The host and port must match exactly. All names of docker.io are equivalent.
+// key, and uses the first entry. The host and port must match exactly. All names for docker.io are equivalent.
 // Wildcards in hosts are not supported. A basic-auth Secret is used only for Secret.Registry. Without
 // Secret.Registry, it is not used, because otherwise a user who can set the repository could have the password sent
 // to any host.
@@ -168,7 +169,8 @@ func FindCredential(repository string, secrets ...Secret) (Match, error) {
 	return best, nil
 }
 
-// entry is a credential with the prefix of its repositories: host and path without a trailing slash.
+// entry is a credential and the prefix of the repositories to which it applies: host and path,
+// without a trailing slash.
 type entry struct {
 	prefix     string
 	key        string // in the spelling of the Secret
@@ -179,7 +181,7 @@ func (e entry) fits(target string) bool {
 	return target == e.prefix || strings.HasPrefix(target, e.prefix+"/")
 }
 
-// dockerConfigEntry is one registry of a docker configuration.
+// dockerConfigEntry is the entry for one registry in a Docker configuration.
 type dockerConfigEntry struct {
 	Username      string `json:"username"`
 	Password      string `json:"password"`

@@ -144,7 +144,8 @@ func FuzzFindCredential(f *testing.F) {
 	})
 }
 
-// TestCredentialIsTheSameEachTime checks that of two keys for the same registry, the same key is always used.
+// TestCredentialIsTheSameEachTime checks that the same key is always used if two keys match the same
+// registry.
 func TestCredentialIsTheSameEachTime(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -34,7 +34,8 @@ const (
 	NotFound Kind = "NotFound"
 	// RateLimited means that the registry limits the rate of requests; see Error.RetryAt.
 	RateLimited Kind = "RateLimited"
-	// Unreachable means that there was no response, or an internal error of the server. Try again.
+	// Unreachable means that there was no response, or that the server had an internal error. Try
+	// again.
 	Unreachable Kind = "Unreachable"
 	// Untrusted means that the certificate or protocol of the registry is not the expected one, or that the registry rejects the client certificate.
 	Untrusted Kind = "Untrusted"
@@ -46,7 +47,7 @@ const (
 	Malformed Kind = "Malformed"
 )
 
-// Transient reports whether an error of this kind may disappear without a change.
+// Transient reports whether an error of this kind may disappear even if nothing is changed.
 func (k Kind) Transient() bool {
 	return k == Unreachable || k == RateLimited || k == WorkloadIdentityFailed
 }
@@ -75,7 +76,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause for errors.Is. Do not print the cause.
 func (e *Error) Unwrap() error { return e.cause }
 
-// KindOf returns the kind of an error of this package; empty for any other error.
+// KindOf returns the kind of an error of this package, or an empty Kind for any other error.
 func KindOf(err error) Kind {
 	var e *Error
 	if errors.As(err, &e) {
@@ -177,7 +178,7 @@ func (e *Error) setRefused(refused *outbound.RefusedError) {
 	}
 }
 
-// plain reports whether plain HTTP was also tried. In this case, missing support for HTTPS is not the cause of the error.
+// plain reports whether plain HTTP was also tried. If it was, missing support for HTTPS is not the cause of the error.
 func (t target) plain() bool { return t.repo.Scheme() == "http" && t.tls.Default() }
 
 func (e *Error) set(kind Kind, detail, remedy string) {
@@ -264,7 +265,7 @@ func (e *Error) setNetwork(err error, t target) {
 	case errors.As(err, &syntax), errors.As(err, &mistyped):
 		e.set(Malformed, "the response is not from a registry", "check the host in spec.image")
 	case errors.Is(err, errPlain):
-		e.set(Untrusted, "the registry does not respond over HTTPS with the certificates of spec.certSecretRef", clientRemedy(own)+", and check the port in spec.image")
+		e.set(Untrusted, "the registry does not respond over HTTPS with the certificates that spec.certSecretRef refers to", clientRemedy(own)+", and check the port in spec.image")
 	default:
 		e.set(Malformed, "the response cannot be used", "check the host in spec.image, or the proxy in front of the registry")
 	}
@@ -274,7 +275,7 @@ func plainRemedy(own TLS) string {
 	if own.Default() {
 		return "set spec.insecure if that is intended"
 	}
-	return "add its port for HTTPS to spec.image: with spec.certSecretRef, only HTTPS is used"
+	return "add the registry's HTTPS port to spec.image: with spec.certSecretRef, only HTTPS is used"
 }
 
 // clientRemedy returns the remedy for a registry that rejects the client certificate, or requires one.
@@ -282,7 +283,7 @@ func clientRemedy(own TLS) string {
 	if own.Certificate == "" {
 		return "it may require a client certificate: set spec.certSecretRef to a Secret with tls.crt and tls.key"
 	}
-	return "check tls.crt and tls.key in the Secret of spec.certSecretRef"
+	return "check tls.crt and tls.key in the Secret that spec.certSecretRef refers to"
 }
 
 // setCertificate sets the message about the certificate of the server.
@@ -299,13 +300,13 @@ func (e *Error) setCertificate(err *tls.CertificateVerificationError, own TLS) {
 	case own.CA == "":
 		e.set(Untrusted, "the registry's certificate is not trusted", "set spec.certSecretRef to a Secret with the certificate of its authority as ca.crt, or use a certificate of a public authority")
 	default:
-		e.set(Untrusted, "the registry's certificate is not trusted", "it was signed by an authority other than that of ca.crt in the Secret of spec.certSecretRef: correct ca.crt")
+		e.set(Untrusted, "the registry's certificate is not trusted", "it was signed by an authority other than that of ca.crt in the Secret that spec.certSecretRef refers to: correct ca.crt")
 	}
 }
 
-// badTLS returns the error for invalid certificates. The cause is an error of ParseTLS.
+// badTLS returns the error for invalid certificates. The cause is an error from ParseTLS.
 func badTLS(op, object string, cause error) *Error {
 	e := &Error{Op: op, Object: object, cause: cause}
-	e.set(Untrusted, "the certificates cannot be used", "check the Secret of spec.certSecretRef")
+	e.set(Untrusted, "the certificates cannot be used", "check the Secret that spec.certSecretRef refers to")
 	return e
 }

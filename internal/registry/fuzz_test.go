@@ -73,8 +73,8 @@ func typed(t *testing.T, err error) {
 	}
 }
 
-// FuzzAnswers checks that, for any responses from a registry, there is no panic and no hang, errors are typed, and
-// the number of requests is limited.
+// FuzzAnswers checks that responses from a registry, whatever they contain, cause no panic and no hang, that
+// errors are typed, and that the number of requests is limited.
 func FuzzAnswers(f *testing.F) {
 	d := "sha256:" + strings.Repeat("a", 64)
 	f.Add(200, "Docker-Distribution-Api-Version: registry/2.0", "{}", 200, "Link: </v2/a/b/tags/list?n=2&last=x>; rel=\"next\"\nContent-Type: application/json", `{"name":"a/b","tags":["1.0.0","x"]}`, uint8(0))
@@ -240,7 +240,8 @@ func FuzzSameCredential(f *testing.F) {
 		if first.Found && !bytes.Contains(bytes.ToLower(data), []byte(".")) && !bytes.Contains(data, []byte(":")) && !bytes.Contains(bytes.ToLower(data), []byte("localhost")) {
 			t.Fatalf("found by %q", data)
 		}
-		// Text that the error contains for any data, such as the type of the Secret and the repository, is not secret.
+		// Text that the error contains regardless of the data, such as the type of the Secret and the repository, is
+		// not secret.
 		_, other := FindCredential(repository, Secret{Name: "s", Type: kind, Data: map[string][]byte{".dockerconfigjson": []byte("x"), ".dockercfg": []byte("x")}})
 		if err != nil && len(data) > 24 && strings.Contains(err.Error(), string(data)) && !strings.Contains(fmt.Sprint(other), string(data)) {
 			t.Fatalf("the error reveals the content: %v", err)
@@ -248,7 +249,7 @@ func FuzzSameCredential(f *testing.F) {
 	})
 }
 
-// FuzzRetryAfter checks that a pause that a registry requests is within the limits.
+// FuzzRetryAfter checks that the length of a pause that a registry requests is within the limits.
 func FuzzRetryAfter(f *testing.F) {
 	f.Add("120")
 	f.Add("Thu, 31 Jan 2030 12:01:00 GMT")

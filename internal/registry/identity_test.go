@@ -82,7 +82,7 @@ func TestWorkloadIdentity(t *testing.T) {
 			if err := list(); err != nil {
 				t.Errorf("with a credential again: %v", err)
 			}
-			// A request with another credential does not get the cached response.
+			// A request with another credential does not receive the cached response.
 			if _, err := scanner.List(t.Context(), Request{Repository: r.Repository, MaxAge: 24 * time.Hour}); KindOf(err) != Unauthorized {
 				t.Errorf("anonymous: %v", err)
 			}

@@ -31,7 +31,8 @@ func (s *Scanner) inspect(ctx context.Context, r Request, digest, platform strin
 	})
 }
 
-// whole returns the image of a digest. For an index, the result includes the metadata of the image for the platform.
+// whole returns the image with the given digest. For an index, the result includes the metadata of the image for the
+// platform.
 func (s *Scanner) whole(ctx context.Context, t target, digest, platform string) (Image, error) {
 	d, err := s.behind(ctx, t, digest)
 	if err != nil || len(d.images) == 0 {

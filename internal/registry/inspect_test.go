@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
 
-// labelled returns an image that has labels in its configuration, and annotations.
+// labelled returns an image with annotations, and with labels in its configuration.
 func labelled(t *testing.T, platform string, built time.Time, labels, annotations map[string]string) v1.Image {
 	t.Helper()
 	image := registrytest.Image(t, "x", platform, built)

@@ -17,12 +17,13 @@ import (
 // listing is the state of a list that is being read. It is passed in the context of the requests, and is used by one request at a time.
 type listing struct {
 	repo name.Repository
-	// known is the ETag of the last complete list; empty if there is none.
+	// known is the ETag of the last complete list, or empty if there is none.
 	known string
 	// etag is the ETag of a list that has only one page. pages is the number of pages that were read.
 	etag  string
 	pages int
-	// tags are the tags of the last page. named is the number of names on that page, which may include names that are not tags.
+	// tags are the tags on the page that was read last. named is the number of names on that page, which may include names that
+	// are not tags.
 	tags  []string
 	named int
 }
@@ -39,7 +40,7 @@ func listingIn(ctx context.Context) *listing {
 	return l
 }
 
-// page reports whether a request is for a page of the list, and not for a token.
+// page reports whether a request is for a page of the list rather than for a token.
 func (l *listing) page(req *http.Request) bool {
 	return l != nil && req.Method == http.MethodGet && strings.HasSuffix(req.URL.Path, "/tags/list")
 }
@@ -133,7 +134,7 @@ func (l *listing) readTags(d *json.Decoder) error {
 	return err
 }
 
-// skip reads one value and drops it.
+// skip reads one value and discards it.
 func skip(d *json.Decoder) error {
 	for depth := 0; ; {
 		token, err := d.Token()

@@ -17,7 +17,8 @@ import (
 
 const opList = "list tags of"
 
-// pageSize is the page size of the first request. A registry that rejects it chooses the size.
+// pageSize is the page size of the first request. If a registry rejects this size, the registry
+// chooses the size.
 const pageSize = 1000
 
 func (s *Scanner) list(ctx context.Context, r Request) (Scan, error) {
@@ -83,7 +84,8 @@ func (s *Scanner) cachedList(r Request, keys ...string) (Scan, bool) {
 	return Scan{}, false
 }
 
-// maxRead is the maximum number of tags of one list that are read, including those that do not count.
+// maxRead is the maximum number of tags that are read from one list, including tags that do not
+// count.
 const maxRead = 100_000
 
 // tagLimit limits the number of tags that count. If counts is nil, all tags count.
@@ -166,8 +168,8 @@ func weight(s Scan) int {
 	return n
 }
 
-// readTags reads pages into the listing of ctx until the end or a limit. It omits names that are not valid tags,
-// because no image can be pulled with such a name.
+// readTags reads pages into the listing of ctx until it reaches the end of the list or a limit. It omits names
+// that are not valid tags, because no image can be pulled with such a name.
 func (s *Scanner) readTags(ctx context.Context, t target, limit tagLimit) (tags []string, truncated bool, err error) {
 	pages, size, err := t.login.pages(ctx, t)
 	if err != nil {

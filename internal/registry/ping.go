@@ -8,10 +8,11 @@ import (
 	"time"
 )
 
-// pingAge is how long the response of a registry to GET /v2/ is reused. The response shows how the registry authenticates requests.
+// pingAge is how long a registry's response to GET /v2/ is reused. The response shows how the registry authenticates requests.
 const pingAge = 10 * time.Minute
 
-// pings caches the responses to GET /v2/ with one credential, by scheme and host. The library sends this request once for each repository.
+// pings caches, by scheme and host, the responses to GET /v2/ requests with one credential. The library sends this request once for each
+// repository.
 type pings struct {
 	mu      sync.Mutex
 	answers map[string]ping
@@ -39,8 +40,8 @@ func asksPing(req *http.Request) bool {
 
 func pingKey(u *url.URL, scheme string) string { return scheme + "://" + u.Host }
 
-// recall returns the cached response to a request, or the cached error of HTTPS if HTTP is allowed and works. It returns nil for both if neither is
-// cached.
+// recall returns the cached response to a request, or the cached error for HTTPS if HTTP is allowed and works. It returns nil for both if neither
+// is cached.
 func (p *pings) recall(req *http.Request, now time.Time) (*http.Response, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,8 +62,8 @@ func (p *pings) recall(req *http.Request, now time.Time) (*http.Response, error)
 	return nil, nil
 }
 
-// record caches a definite response. It also caches an error of HTTPS, which counts once HTTP works. It does not cache an error that was caused by the
-// end of the request's context.
+// record caches a definite response. It also caches an error for HTTPS, but the cached error is used only after HTTP has worked. It does not
+// cache an error that was caused by the end of the request's context.
 func (p *pings) record(req *http.Request, resp *http.Response, err error, now time.Time) {
 	known := ping{at: now, err: err}
 	switch {
@@ -84,7 +85,7 @@ func (p *pings) record(req *http.Request, resp *http.Response, err error, now ti
 	p.answers[pingKey(req.URL, req.URL.Scheme)] = known
 }
 
-// forget drops the cached response of a host after the response to another request contradicts it.
+// forget drops the cached response for a host after the response to another request contradicts it.
 func (p *pings) forget(u *url.URL) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

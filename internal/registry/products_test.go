@@ -55,7 +55,7 @@ func artifact(configuration types.MediaType) v1.Image {
 	return mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), configuration)
 }
 
-// turning requests smaller pages than the scanner does, and counts these requests. Ahead of each request, it calls the function in the field before.
+// turning requests smaller pages than the scanner does, and counts these requests. Before each request, it calls the function in the before field.
 type turning struct {
 	next   http.RoundTripper
 	size   int // 0 means the size that the scanner requests
@@ -85,7 +85,7 @@ func (x *turning) RoundTrip(r *http.Request) (*http.Response, error) {
 	return x.next.RoundTrip(r)
 }
 
-// product is one test case against a registry server of another project.
+// product is one test case against a registry server from another project.
 type product struct {
 	*testing.T
 	*registrytest.Process
@@ -133,7 +133,7 @@ func (p *product) restarted() error {
 	return p.Start()
 }
 
-// productCases contains the properties of registries that discovery requires.
+// productCases contains a test case for each property that discovery requires of registries.
 var productCases = map[string]func(*product){
 	"lists all pages": func(p *product) {
 		many, sizes := 301, map[int]int{100: 4, 43: 7} // the last page of 43 tags is full
@@ -357,8 +357,8 @@ var productCases = map[string]func(*product){
 	},
 }
 
-// TestProducts reads registries of other projects, each of which runs as a separate process, with each form of login and without one. It skips registries
-// that "make test-registries" has not built.
+// TestProducts reads from registries that other projects develop, with each login method and without a login. Each registry runs as a separate
+// process. It skips registries that "make test-registries" has not built.
 func TestProducts(t *testing.T) {
 	for _, of := range registrytest.Products() {
 		t.Run(of.Name, func(t *testing.T) {

@@ -11,9 +11,10 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// proxies selects the proxy of a request, and connects to the proxy or, without a proxy, to the server. A proxy connects
-// to the server instead of the manager. Therefore, addresses to which the manager may not connect are refused before the
-// proxy is used. The operator configures the proxies, so a proxy may have a loopback address.
+// proxies selects the proxy for a request, and connects to the proxy or, if there is no proxy, to the server. If there
+// is a proxy, the proxy rather than the manager connects to the server. Therefore, addresses to which the manager may
+// not connect are refused before the proxy is used. The operator configures the proxies, so a proxy may have a
+// loopback address.
 type proxies struct {
 	choose  func(*http.Request) (*url.URL, error)
 	allowed *outbound.Policy

@@ -151,7 +151,8 @@ func proxied(t *testing.T) {
 	}
 }
 
-// tunnel connects a CONNECT request to an address until one side ends.
+// tunnel connects the client of a CONNECT request to an address until one side closes its
+// connection.
 func tunnel(t *testing.T, w http.ResponseWriter, address string) {
 	upstream, err := net.Dial("tcp", address)
 	if err != nil {

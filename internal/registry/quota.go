@@ -9,8 +9,8 @@ import (
 
 // quotaSpent reports whether the quota of a registry is used up, and for how long. The duration is between minPause and maxPause. The function reads
 // the fields of the IETF drafts: "RateLimit: limit=100, remaining=0, reset=30", RateLimit: "default";r=0;t=30, and RateLimit-Remaining with
-// RateLimit-Reset. A quota without a known end causes no pause. An example is the quota of Docker Hub, which counts only some of the requests: when the
-// quota is used up, the registry responds with 429.
+// RateLimit-Reset. A quota whose reset time is not known causes no pause. An example is the quota of Docker Hub, which counts only some requests.
+// When such a quota is used up, the registry responds with 429.
 func quotaSpent(h http.Header, now time.Time) (time.Duration, bool) {
 	remaining, reset := h.Get("RateLimit-Remaining"), h.Get("RateLimit-Reset")
 	for _, field := range strings.FieldsFunc(strings.Join(h.Values("RateLimit"), ","), func(r rune) bool { return r == ',' || r == ';' }) {

@@ -62,7 +62,7 @@ func (g *gate) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// send sends a request and limits the response.
+// send sends a request and limits the size and rate of its response.
 func (g *gate) send(req *http.Request) (*http.Response, error) {
 	ctx, cancel := context.WithCancelCause(req.Context())
 	resp, err := g.next.RoundTrip(req.WithContext(ctx))
@@ -202,15 +202,15 @@ func pauseFor(retryAfter string, now time.Time) time.Duration {
 }
 
 // maxConnections is the maximum number of connections to one registry. All policies share these connections. Up to the same
-// number of idle connections is kept open for reuse.
+// number of idle connections are kept open for reuse.
 const maxConnections = 32
 
-// longestTimeout is the maximum of spec.timeout.
+// longestTimeout is the maximum value of spec.timeout.
 const longestTimeout = 2 * time.Minute
 
 // NewTransport returns the transport for registries. It checks addresses after name resolution when it connects, so that no redirect, token server or
-// name bypasses the check. It uses the proxy environment variables (HTTPS_PROXY, HTTP_PROXY, NO_PROXY) as described in
-// the comment on the type proxies.
+// name bypasses the check. It uses the proxy environment variables (HTTPS_PROXY, HTTP_PROXY, NO_PROXY) as described in the comment on the proxies
+// type.
 func NewTransport(allowed *outbound.Policy) *http.Transport {
 	p := &proxies{choose: http.ProxyFromEnvironment, allowed: allowed}
 	return &http.Transport{

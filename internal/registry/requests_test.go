@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
 
-// counted returns the requests since the last call, by class.
+// counted returns the number of requests of each class since the previous call.
 func counted(server *registrytest.Server, before map[registrytest.Class]int) map[registrytest.Class]int {
 	since := map[registrytest.Class]int{}
 	for _, class := range []registrytest.Class{registrytest.Ping, registrytest.Token, registrytest.List, registrytest.Head, registrytest.Get, registrytest.Blob, registrytest.Other} {
@@ -27,8 +27,8 @@ func counted(server *registrytest.Server, before map[registrytest.Class]int) map
 	return since
 }
 
-// TestRequests checks the number of requests for the first scan of a repository, a scan without changes, and a scan with a new tag, each with 3 offered
-// versions. It also checks the number for another repository of the same registry.
+// TestRequests checks the number of requests for the first scan of a repository, a scan without changes, and a scan with a new tag, each with 3
+// offered versions. It also checks the number of requests for another repository in the same registry.
 func TestRequests(t *testing.T) {
 	type counts = map[registrytest.Class]int
 	for name, tc := range map[string]struct {
@@ -227,7 +227,7 @@ func (l *outageListener) Accept() (net.Conn, error) {
 	}
 }
 
-// TestQuota checks that a used-up quota that a registry reports results in a pause.
+// TestQuota checks that requests pause after a registry reports that its quota is used up.
 func TestQuota(t *testing.T) {
 	now := newClock().Now()
 	for name, tc := range map[string]struct {
@@ -260,7 +260,8 @@ func TestQuota(t *testing.T) {
 	}
 }
 
-// TestQuotaPausesAllRequests checks that the response that reports the end of the quota is used, and that the next request waits.
+// TestQuotaPausesAllRequests checks that the response that reports a used-up quota is still used, and that the next request
+// waits.
 func TestQuotaPausesAllRequests(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)

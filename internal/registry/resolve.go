@@ -120,7 +120,7 @@ func (t target) head(ctx context.Context, ref name.Reference) (string, error) {
 }
 
 // behind returns the content of a digest, which never changes. It sends one GET for the manifest and, for an image, a second GET for the
-// configuration. For an index, it also reads each image whose platform the index does not contain.
+// configuration. For an index, it also reads each image for which the index does not specify a platform.
 func (s *Scanner) behind(ctx context.Context, t target, digest string) (described, error) {
 	if known, ok := s.images.get(t.key + " " + digest); ok {
 		return known, nil
@@ -178,14 +178,14 @@ const (
 type described struct {
 	Image
 	images []platformImage // images of an index
-	// unnamed contains the digests of the images whose platforms the index does not contain.
+	// unnamed contains the digests of the images for which the index does not specify a platform.
 	unnamed []string
 }
 
-// maxUnnamed is the maximum number of images of an index that are read to get their platforms.
+// maxUnnamed limits how many images of an index are read to determine their platforms.
 const maxUnnamed = 8
 
-// platformImage is an image of an index.
+// platformImage is an image in an index.
 type platformImage struct{ platform, digest string }
 
 func describe(desc *remote.Descriptor) (described, error) {
@@ -379,7 +379,7 @@ func (t target) exists(ctx context.Context, identifier string) (bool, error) {
 	return false, failed
 }
 
-// reference returns the reference of a tag or a digest.
+// reference returns the reference to a tag or a digest.
 func (t target) reference(op, identifier string) (name.Reference, error) {
 	if version.IsTag(identifier) {
 		return t.repo.Tag(identifier), nil

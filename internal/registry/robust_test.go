@@ -76,8 +76,8 @@ func TestLargePage(t *testing.T) {
 	}
 }
 
-// TestHugeList checks that of 100,000 tags, only the required number is read and kept, with the corresponding number
-// of pages.
+// TestHugeList checks that, of 100,000 tags, only the required number is read and kept, and that only the
+// corresponding number of pages is requested.
 func TestHugeList(t *testing.T) {
 	server := registrytest.New(t)
 	server.SetTags("acme/web", numbered(100_000))
@@ -164,7 +164,7 @@ func TestCountlessElements(t *testing.T) {
 	}
 }
 
-// TestEndlessList checks that the scanner stops reading a list without an end that has new names on each page.
+// TestEndlessList checks that the scanner stops reading an endless list that has new names on each page.
 func TestEndlessList(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)

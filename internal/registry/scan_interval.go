@@ -8,13 +8,13 @@ const (
 	paceStep = 12
 	// maxStretch is the maximum number of intervals between two scans.
 	maxStretch = 4
-	// maxWait is the maximum to which Pace increases the time between two scans. It does not shorten an interval that is longer.
+	// maxWait is the longest time between two scans that Pace can set. It does not shorten an interval that is longer than that.
 	maxWait = 24 * time.Hour
 )
 
 // Pace controls how often a source of versions is scanned. While scans find changes, the source is scanned once per interval. While they find no
-// changes, it is scanned less and less often, down to once in four intervals. The zero value scans once per interval. A Pace is a value: copy it together
-// with the result of the scan.
+// changes, it is scanned less and less often, down to once every four intervals. The zero value scans once per interval. A Pace is a value: copy it
+// together with the result of the scan.
 type Pace struct {
 	quiet int // number of consecutive scans without news
 }

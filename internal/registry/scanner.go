@@ -28,8 +28,8 @@ import (
 type Request struct {
 	// Repository is the name of the repository without a tag or digest, such as "ghcr.io/acme/web".
 	Repository string
-	// Insecure allows plain HTTP. HTTP to localhost and private IP addresses is always allowed. Insecure has no effect with the workload identity
-	// of the manager, whose credential is sent only over HTTPS.
+	// Insecure allows plain HTTP. HTTP to localhost and private IP addresses is always allowed. Insecure has no effect if the workload identity
+	// of the manager is used, because its credential is sent only over HTTPS.
 	Insecure bool
 	// Auth is the credential. The zero value is anonymous.
 	Auth Credential
@@ -58,9 +58,9 @@ const (
 type Scan struct {
 	// Tags are sorted and unique. They are shared with other callers. Do not modify them.
 	Tags []string
-	// Truncated reports whether tags may be missing. It is true if MaxTags or a limit of pages or tags was reached and there are more tags, or if the
-	// registry returned a full page without a link to the next page, and returned no further tags for a request without a
-	// page size. Registries list tags in any order, so the newest tags may be missing.
+	// Truncated reports whether tags may be missing. It is true if MaxTags or a limit on pages or tags was reached and there are more tags, or if the
+	// registry returned a full page without a link to the next page, and returned no further tags for a request without a page size. Registries list
+	// tags in any order, so the newest tags may be missing.
 	Truncated bool
 	// Checksum is the checksum of Tags, in hexadecimal.
 	Checksum string
@@ -73,19 +73,19 @@ type Scan struct {
 
 // Image is the image of a tag.
 type Image struct {
-	// Digest is the digest of the manifest, or of the index for several platforms.
+	// Digest is the digest of the manifest or, if there are several platforms, of the index.
 	Digest string
-	// Platforms are the supported platforms, such as "linux/amd64" or "linux/arm64/v8", sorted. The list is empty if the
-	// artifact has no platform, as with charts and other artifacts.
+	// Platforms is the sorted list of the supported platforms, such as "linux/amd64" or "linux/arm64/v8". The list is
+	// empty if the artifact, such as a chart, has no platform.
 	Platforms []string
 	// Created is the build time in the image. It is zero if the image contains no build time, or only the time of a
 	// reproducible build (before 1981). Build times do not prove any order. For an index, Resolve returns only the time of the index, while
 	// Inspect also reads an image.
 	Created time.Time
 	// Labels are the annotations of the index and of the manifest, and the labels of the configuration. If a key occurs in several of them, the first
-	// one in this order counts. Labels are set only by Inspect. There are at most 256 labels, with 64 KiB in total and 4 KiB each. Labels of the OCI
-	// image specification (org.opencontainers.image.*) take precedence. Labels beyond the limits are omitted, never truncated. The map is shared with
-	// other callers. Do not modify it.
+	// one in this order counts. Labels are set only by Inspect. There are at most 256 labels, of at most 64 KiB in total and 4 KiB each. Labels of
+	// the OCI image specification (org.opencontainers.image.*) take precedence. Labels beyond the limits are omitted, never truncated. The map is
+	// shared with other callers. Do not modify it.
 	Labels map[string]string
 	// Revision is the label org.opencontainers.image.revision. By convention, it is the commit from which the image was built. It is set only by
 	// Inspect.
@@ -106,7 +106,7 @@ type Options struct {
 	// Outbound defines the addresses to which the scanner may connect. Defaults to the default policy, which refuses loopback addresses, for example.
 	Outbound *outbound.Policy
 	// Transport is used by the gates. Defaults to a transport that connects only to addresses that Outbound allows. Any other transport must enforce
-	// this itself. For requests with TLS material, it must be an *http.Transport, which is copied.
+	// this restriction itself. For requests with TLS material, it must be an *http.Transport, which is copied.
 	Transport http.RoundTripper
 	// Identity provides the credentials of requests whose Auth has WorkloadIdentity set; nil means that
 	// workload identity is not enabled.
@@ -120,21 +120,22 @@ type Options struct {
 	// MaxBody is the maximum size of one response in bytes. A page of a list may be four times as large. Defaults to 4 MiB, above which registries
 	// reject manifests.
 	MaxBody int64
-	// Backoff is used between three attempts after a failure of the server or the network. Defaults to 200 ms, then 600 ms.
+	// Backoff determines the delays between the three attempts that are made if the server or the network fails. Defaults
+	// to 200 ms, then 600 ms.
 	Backoff remote.Backoff
 }
 
 // DefaultPerSecond is the default of Options.PerSecond.
 const DefaultPerSecond = 50
 
-// These are the sizes of the caches.
+// These are the maximum sizes of the caches.
 const (
 	maxListed  = 64 << 20 // bytes of all lists
 	maxDigests = 16_384
 	maxImages  = 32 << 20 // bytes
 )
 
-// pullerAge is the time after which the authentication of a registry is requested again. idleAge is the time after which an unused login is dropped.
+// pullerAge is the time after which the scanner authenticates to a registry again. idleAge is the time after which an unused login is dropped.
 const (
 	pullerAge = 10 * time.Minute
 	idleAge   = time.Hour
@@ -199,8 +200,8 @@ func (s *Scanner) Inspect(ctx context.Context, r Request, digest, platform strin
 }
 
 // Gone proves that an image no longer exists: tag and digest return 404, while witness, a tag or digest of the same repository that should exist, is
-// found. All of them are requested now and with the same credential. False without an error means that the image exists, or that the witness is also
-// missing. digest may be empty if no digest was ever known.
+// found. All of them are requested during this call and with the same credential. A result of false without an error means that the image exists, or
+// that the witness is also missing. digest may be empty if no digest was ever known.
 func (s *Scanner) Gone(ctx context.Context, r Request, tag, digest, witness string) (bool, error) {
 	return s.gone(ctx, r, tag, digest, witness)
 }
@@ -242,7 +243,8 @@ func Host(repository string) string {
 	return repo.RegistryStr()
 }
 
-// maxPath is the library's maximum length of the path of a repository, in bytes. For Docker Hub, the length includes the added "library/".
+// maxPath is the maximum length, in bytes, that the library allows for the path of a repository. For Docker Hub, the length includes the
+// added "library/".
 const maxPath = 255
 
 // parseRepository parses the name of a repository. It rejects schemes, because the library parses "https:" as a host.
@@ -332,7 +334,7 @@ func (l *login) touch(now time.Time) {
 	l.used = now
 }
 
-// idle reports whether the login can be dropped without a loss of state.
+// idle reports whether the login can be dropped without losing state.
 func (l *login) idle(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -368,7 +370,7 @@ func (t target) puller(ctx context.Context, pageSize int) (context.Context, *rem
 	return ctx, p, err
 }
 
-// fail classifies an error of the registry of the target.
+// fail classifies an error from the target's registry.
 func (t target) fail(op, object string, err error) error {
 	return classify(op, object, t, err)
 }

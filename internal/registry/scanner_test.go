@@ -351,7 +351,8 @@ func TestListCacheIsBounded(t *testing.T) {
 	}
 }
 
-// TestIdleLoginsAreForgotten checks that a login that was not used for an hour is dropped, but not during its pause.
+// TestIdleLoginsAreForgotten checks that a login that has not been used for an hour is dropped, but not during its
+// pause.
 func TestIdleLoginsAreForgotten(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -412,7 +413,8 @@ func TestManyPoliciesOneListPerInterval(t *testing.T) {
 	}
 }
 
-// TestTenantsDoNotShare checks that a caller without permission or with another credential never gets the cached result of another user.
+// TestTenantsDoNotShare checks that a caller without permission or with another credential never receives the cached result of another
+// user.
 func TestTenantsDoNotShare(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -574,7 +576,7 @@ func TestTokenBucketSpacesRequests(t *testing.T) {
 	}
 }
 
-// callers returns the number of callers that wait for results.
+// callers returns the number of callers that are waiting for results.
 func (fs *flights) callers() (n int) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
@@ -584,7 +586,8 @@ func (fs *flights) callers() (n int) {
 	return n
 }
 
-// TestLastCallerEndsTheWork checks that work ends when no caller waits for it, so that a limit on callers also limits the work.
+// TestLastCallerEndsTheWork checks that work ends when no caller is waiting for it, so that a limit on callers also limits the
+// work.
 func TestLastCallerEndsTheWork(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)

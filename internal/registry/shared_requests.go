@@ -63,7 +63,8 @@ func (fs *flights) join(ctx context.Context, key string, timeout time.Duration, 
 	return f
 }
 
-// leave ends the request when no caller waits for it any longer. A later caller starts a new request.
+// leave ends the request when no caller is waiting for it any longer. A later caller starts a new
+// request.
 func (fs *flights) leave(key string, f *flight) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()

@@ -97,7 +97,8 @@ func TestParseTLS(t *testing.T) {
 	}
 }
 
-// TestOwnCertificates checks that all pages and images of a registry with its own certificates are read with these certificates, and rejected without them.
+// TestOwnCertificates checks that all pages and images of a registry with its own certificates are read with these certificates, and that reading
+// fails without them.
 func TestOwnCertificates(t *testing.T) {
 	authority, other := registrytest.NewAuthority(t), registrytest.NewAuthority(t)
 	soon := time.Now().Add(time.Hour)
@@ -114,14 +115,14 @@ func TestOwnCertificates(t *testing.T) {
 	}{
 		"authority":                    {server: authority.Server(t, soon, nil), tls: trusted},
 		"unknown authority":            {server: authority.Server(t, soon, nil), want: Untrusted, wantText: "set spec.certSecretRef to a Secret with the certificate of its authority as ca.crt"},
-		"another authority":            {server: authority.Server(t, soon, nil), tls: TLS{CA: string(other.PEM())}, want: Untrusted, wantText: "an authority other than that of ca.crt in the Secret of spec.certSecretRef"},
+		"another authority":            {server: authority.Server(t, soon, nil), tls: TLS{CA: string(other.PEM())}, want: Untrusted, wantText: "an authority other than that of ca.crt in the Secret that spec.certSecretRef refers to"},
 		"expired server":               {server: authority.Server(t, time.Now().Add(-time.Minute), nil), tls: trusted, want: Untrusted, wantText: "has expired"},
 		"client":                       {server: authority.Server(t, soon, authority), tls: with(certificate, key)},
 		"client without a certificate": {server: authority.Server(t, soon, authority), tls: trusted, want: Untrusted, wantText: "set spec.certSecretRef to a Secret with tls.crt and tls.key"},
 		"client of another authority":  {server: authority.Server(t, soon, authority), tls: with(strange, strangeKey), want: Untrusted, wantText: "check tls.crt and tls.key"},
 		"client that has expired":      {server: authority.Server(t, soon, authority), tls: with(expired, expiredKey), want: Untrusted, wantText: "check tls.crt and tls.key"},
-		"invalid certificates":         {server: authority.Server(t, soon, nil), tls: TLS{CA: "hunter2"}, want: Untrusted, wantText: "check the Secret of spec.certSecretRef"},
-		"invalid client":               {server: authority.Server(t, soon, nil), tls: with([]byte("hunter2"), key), want: Untrusted, wantText: "check the Secret of spec.certSecretRef"},
+		"invalid certificates":         {server: authority.Server(t, soon, nil), tls: TLS{CA: "hunter2"}, want: Untrusted, wantText: "check the Secret that spec.certSecretRef refers to"},
+		"invalid client":               {server: authority.Server(t, soon, nil), tls: with([]byte("hunter2"), key), want: Untrusted, wantText: "check the Secret that spec.certSecretRef refers to"},
 	} {
 		for _, insecure := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, insecure %t", name, insecure), func(t *testing.T) {
@@ -154,15 +155,15 @@ func TestOwnCertificates(t *testing.T) {
 	}
 }
 
-// TestCertificatesForbidPlainHTTP checks that, with certificates, no request is sent unencrypted, even if HTTP would
-// be allowed.
+// TestCertificatesForbidPlainHTTP checks that no request is sent unencrypted if there are certificates, even if HTTP
+// would be allowed.
 func TestCertificatesForbidPlainHTTP(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
 	server.SetTags("acme/web", numbered(1))
 	r := Request{Repository: server.Repository("acme/web"), Insecure: true, TLS: TLS{CA: string(registrytest.NewAuthority(t).PEM())}, Auth: Credential{Username: "robot", Password: "hunter2"}}
 	_, err := scannerAt(newClock()).List(t.Context(), r)
-	if KindOf(err) != Untrusted || !strings.Contains(err.Error(), "add its port for HTTPS to spec.image") {
+	if KindOf(err) != Untrusted || !strings.Contains(err.Error(), "add the registry's HTTPS port to spec.image") {
 		t.Errorf("List: %v, want %q with how to allow it", err, Untrusted)
 	}
 	if n := server.Total(); n != 0 {

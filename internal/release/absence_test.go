@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestDeadlineAfterAnAbsence checks that, if the manager starts shortly before the deadline of a rollout or after it, the release gets
+// TestDeadlineAfterAnAbsence checks that, if the manager starts after the deadline of a rollout or shortly before it, the release gets
 // a moment to report before the deadline counts as passed.
 func TestDeadlineAfterAnAbsence(t *testing.T) {
 	t.Parallel()
@@ -15,7 +15,7 @@ func TestDeadlineAfterAnAbsence(t *testing.T) {
 		// began is when the manager began to observe, and now is the time of the plan. Both are relative to the start of the rollout.
 		// If began is 0, the manager has observed the whole rollout.
 		began, now time.Duration
-		// grace is the end of the moment that was granted earlier.
+		// grace is the end of the moment that was granted previously.
 		grace   time.Duration
 		failed  bool
 		requeue time.Duration

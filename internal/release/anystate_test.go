@@ -14,15 +14,15 @@ import (
 // Histories reach only the states that the planner itself creates. These tests plan from
 // generated states: states that the planner may create in a history, and arbitrary states.
 
-// TestPlanOfAnyState checks that, for any facts and any record, there is a plan, the plan does not
+// TestPlanOfAnyState checks that, for any facts and any record, a plan exists, the plan does not
 // change its input, the same facts result in the same plan, and a second plan with the record of
 // the first plan changes nothing.
 func TestPlanOfAnyState(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { planOf(draws{t}, false) })
 }
 
-// TestPlanOfAnyRecord checks the same for consistent records. In addition, the resulting plan is consistent,
-// and does not depend on the order of the facts.
+// TestPlanOfAnyRecord checks the same for consistent records. It also checks that the resulting plan is
+// consistent, and that it does not depend on the order of the facts.
 func TestPlanOfAnyRecord(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { planOf(draws{t}, true) })
 }
@@ -149,7 +149,8 @@ var (
 
 func (d draws) version(what string) string { return oneOf(d, what, drawnVersions...) }
 
-// drawnName returns the name of a release, which consists of slug, version and configuration.
+// drawnName returns the name of a release, which consists of the slug, the version and the
+// configuration.
 func drawnName(slug, version, config string) string { return slug + "/" + version + "/" + config }
 
 func (d draws) row(slug, name string) Row {

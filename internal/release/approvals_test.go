@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// approve records that a user, as a member of groups, approves the step of 1.1.0.
+// approve records that a user who is a member of the given groups approves the step of 1.1.0.
 func (h tale) approve(by, step string, groups ...string) {
 	h.decide(h.release("1.1.0"), Decision{Action: Continue, ID: fmt.Sprint(h.id()), Step: step, By: by, Groups: groups})
 	h.run(time.Second)
@@ -112,7 +112,7 @@ var approvals = []struct {
 	}},
 }
 
-// TestApprovals runs only the histories of this file.
+// TestApprovals runs only the histories in this file.
 func TestApprovals(t *testing.T) {
 	t.Parallel()
 	for _, h := range approvals {

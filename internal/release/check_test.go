@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// transitions are the changes of status that a row may make (rule 40). In addition, all rows become
-// deprecated when their group ends (rule 14). A deprecated row becomes error if a
-// rollback to it fails (rule 27).
+// transitions are the status changes that a row may make (rule 40). In addition, all rows become
+// deprecated when their group ends (rule 14). A deprecated row becomes error if a rollback to it
+// fails (rule 27).
 var transitions = map[Status][]Status{
 	Pending:    {Canary, Active, Error, Deprecated},
 	Canary:     {Pending, Active, Error, Deprecated},
@@ -32,7 +32,8 @@ func (w *world) check() {
 		w.fail("the status contains %d groups and %d rows", n, all)
 	}
 	w.checkStarting()
-	// 4: the planner removes no pod of a release to which a route refers, except in an exclusive group.
+	// Invariant 4: the planner does not remove pods of a release to which a route refers, except in an
+	// exclusive group.
 	for _, n := range w.nets {
 		for slug, c := range n.objects() {
 			for _, routes := range []map[string]int{c.written, c.accepted} {
@@ -129,8 +130,8 @@ func (w *world) checkPlan(o Observed, p Result) {
 	}
 }
 
-// checkSecond plans again for the same facts with the rollout state of the plan, and then also with its stamps.
-// These plans must change nothing.
+// checkSecond plans again for the same facts with the rollout state from the plan, and then also with the
+// stamps from the plan. These plans must change nothing.
 func (w *world) checkSecond(o Observed, p Result) {
 	again := o
 	again.State = p.State
@@ -191,7 +192,7 @@ func objectOf(o Observed, release string) Object {
 	return Object{}
 }
 
-// forgot reports whether the mark of forgotten failures applies to a version.
+// forgot reports whether the group's Failed mark covers a version.
 func (g *Group) forgot(version, config string) bool {
 	return g.Failed.Version != "" && g.Failed.Config == config && compare(version, g.Failed.Version) <= 0
 }
@@ -266,8 +267,8 @@ func (w *world) checkRolloutState(o Observed, old, next State) {
 	}
 }
 
-// checkChange checks the change to one group against the invariants. The group may have quota
-// rows.
+// checkChange checks the change to one group against the invariants. The group may have at most
+// quota rows.
 func (w *world) checkChange(o Observed, g, h *Group, quota int) {
 	for i := range h.Releases {
 		r := &h.Releases[i]
@@ -288,7 +289,8 @@ func (w *world) checkChange(o Observed, g, h *Group, quota int) {
 			w.checkGone(o, g, h, r)
 		}
 	}
-	// 1: a change to the required content of the routes, and no other change, increases the revision.
+	// Rule 1: a change to the required content of the routes, and no other change, increases the
+	// revision.
 	changed := !traffic(g).equal(traffic(h)) && (h.TrafficRevision > 0 || len(h.Releases) > 0)
 	if changed && h.TrafficRevision <= g.TrafficRevision {
 		w.fail("rule 1: traffic of group %s changed at revision %d", g.Slug, g.TrafficRevision)
@@ -296,7 +298,7 @@ func (w *world) checkChange(o Observed, g, h *Group, quota int) {
 	if !changed && h.TrafficRevision != g.TrafficRevision && len(g.Releases) > 0 {
 		w.fail("group %s: revision %d for the same traffic", g.Slug, h.TrafficRevision)
 	}
-	// 5: retained releases.
+	// Invariant 5: retained releases.
 	if h.Phase == Live && g.Phase == Live {
 		before, after, vanished := 0, 0, 0
 		for _, r := range g.Releases {
@@ -320,7 +322,7 @@ func (w *world) checkChange(o Observed, g, h *Group, quota int) {
 			w.fail("invariant 5: group %s keeps %d of %d releases", g.Slug, after, before)
 		}
 	}
-	// 32: there is only one change of traffic at a time, except changes that reduce weights.
+	// Rule 32: there is only one traffic change at a time, except for changes that reduce weights.
 	w.checkMove(o, g, h)
 	w.checkCapacity(o, g, h)
 	w.checkJudged(o, g, h)
@@ -332,8 +334,8 @@ func (w *world) checkChange(o Observed, g, h *Group, quota int) {
 	w.checkJobs(o, g, h)
 }
 
-// checkJudged checks the progress of a canary against the answers of hooks, the results of
-// measurements, and windows that the plan read.
+// checkJudged checks the progress of a canary against the hook answers, measurement results and
+// windows that the plan read.
 func (w *world) checkJudged(o Observed, g, h *Group) {
 	run, a := g.Rollout, g.ActiveRow()
 	if run == nil || a == nil || a.Release == run.Release || g.Level == preview || !hasObject(o, a.Release) || h.Phase != Live {
@@ -391,8 +393,8 @@ func (w *world) checkJudged(o Observed, g, h *Group) {
 	}
 }
 
-// checkApproved checks the progress of a canary against the decisions of users. The canary may leave a step only after the
-// required number of users who may approve the step have continued the canary in this rollout.
+// checkApproved checks the progress of a canary against users' decisions. The canary may leave a step only after the
+// required number of users who may approve the step have recorded the decision Continue in this rollout.
 func (w *world) checkApproved(o Observed, g, h *Group) {
 	run, r := g.Rollout, releaseOf(g, h)
 	if run == nil || r == nil || g.Level == preview || run.Step == 0 || run.StepsHash != stepsHash(o.Spec.Steps) || run.Continued == run.Step {
@@ -437,7 +439,7 @@ func may(st Step, d Decision) bool {
 }
 
 // checkRollout checks the creation or enlargement of an object against the ConfirmRollout gate. While
-// hooks are called for a release, it has no pods.
+// hooks are being called for a release, it has no pods.
 func (w *world) checkRollout(o Observed, e *Ensure, live *object) {
 	if !slices.Contains(o.Spec.Gates, ConfirmRollout) || e.Replicas == 0 || live != nil && live.Replicas > 0 {
 		return
@@ -483,7 +485,7 @@ func (w *world) checkRow(o Observed, g, h *Group, was, r Row) {
 		if r.Status == Error {
 			w.stats.failures++
 			w.checkTime(o, r)
-			// 8: an error affects only the release that it is about.
+			// Invariant 8: an error affects only the release that it relates to.
 			if g.Rollout == nil || g.Rollout.Release != r.Release {
 				if r.Reason != "Aborted" {
 					w.fail("invariant 8: %s fails (%s) while %v runs", r.Release, r.Reason, g.Rollout)
@@ -506,8 +508,8 @@ func (w *world) checkRow(o Observed, g, h *Group, was, r Row) {
 	}
 }
 
-// checkTime checks that a release that is too slow does not fail before its deadline. The deadline is counted from the request
-// for the pods, minus a tolerance for the creation of the object.
+// checkTime checks that a release that is too slow does not fail before its deadline. The deadline is measured from the
+// request for the pods, and is reduced by a tolerance for the creation of the object.
 func (w *world) checkTime(o Observed, r Row) {
 	x := w.objects[r.Release]
 	if r.Reason != "ProgressDeadlineExceeded" || x == nil || x.asked.IsZero() {
@@ -548,7 +550,7 @@ func sortedOffers(o Observed) []Candidate {
 	return cs
 }
 
-// checkCapacity checks an increase of weight against rule 6: the pods must exist first.
+// checkCapacity checks an increase in weight against rule 6: the pods must exist first.
 func (w *world) checkCapacity(o Observed, g, h *Group) {
 	a := g.ActiveRow()
 	for i := range o.State.Groups { // If there are newest domains, they move from the newest group that serves and does not end in the same write.
@@ -629,7 +631,7 @@ func (w *world) checkRetire(seen Observed, o *object, r Retire) {
 		if row := g.Row(o.Release); row != nil {
 			run := g.Rollout != nil && g.Rollout.Release == o.Release
 			serves := row.Status == Active || row.Status == Canary || row.Status == Pending || run
-			// A release that does not respond frees capacity for its fix, but keeps a pod.
+			// A release that is not responding frees capacity for the release with the fix, but keeps a pod.
 			dead := row.Status == Active && !r.Delete && r.Replicas > 0 && unavailable
 			if serves && !dead && !w.keepsShare(seen, g, row, r) && (r.Delete || r.Replicas < asked) {
 				w.fail("rule 2: %s while it is %s", what, row.Status)
@@ -645,7 +647,8 @@ func (w *world) checkRetire(seen Observed, o *object, r Retire) {
 	if g := seen.State.group(o.Slug); g != nil && !r.Delete && r.Replicas > 0 {
 		row := g.Row(o.Release)
 		active := row != nil && row.Status == Active
-		// The release served, was promoted by that plan, or was active without an available pod and had a fix.
+		// The release was serving, was promoted by that plan, or was active without an available pod while
+		// another release had the fix.
 		if row != nil && (r.Replicas >= seen.Spec.Replicas && (active || g.Rollout != nil && g.Rollout.Release == o.Release) || active && unavailable) {
 			return // The user requested fewer replicas, and the release was closed or replaced since.
 		}
@@ -674,7 +677,7 @@ func (w *world) checkRetire(seen Observed, o *object, r Retire) {
 		}
 	}
 	// A release to which only a domain refers may have as few replicas as the user requests. A release that was deleted manually
-	// and created again has no requests to finish before its pods are ready.
+	// and created again has no requests to finish until its pods are ready.
 	if at, ok := w.named[o.Release]; ok && o.was && !(full && pinned) && w.now.Sub(at) < w.minDrain() {
 		w.fail("invariant 4: %s, %s after the last route", what, w.now.Sub(at))
 	}
@@ -686,14 +689,14 @@ func splitsByPods(o Observed, g *Group) bool {
 	return o.Spec.Exclusive || o.Spec.SplitBy == SplitByPods || o.Spec.SplitBy == SplitByDefault && !routed
 }
 
-// keepsShare reports whether a release that shares the pods of a group with another release keeps its share, and both releases
-// together have as many pods as users request.
+// keepsShare reports whether a release that shares the pods of a group with another release keeps its share, and whether both
+// releases together have as many pods as users request.
 func (w *world) keepsShare(seen Observed, g *Group, row *Row, r Retire) bool {
 	if seen.Spec.Exclusive || w.spec.Exclusive {
 		// The release that is being rolled out has all pods as soon as it may have pods, unless its Deployment is rejected.
 		runs := g.Rollout != nil && g.Rollout.Gate != ConfirmRollout
 		refused := slices.ContainsFunc(seen.Objects, func(c Object) bool { return c.Release == row.Release && c.Available == 0 && rejected[c.Failure] })
-		// It also does not have all pods while it waits for the first pod of the active release.
+		// It also does not have all pods while it is waiting for the first pod of the active release.
 		a := g.ActiveRow()
 		waits := a != nil && objectOf(seen, a.Release).Failure == otherRunning && objectOf(seen, a.Release).Available == 0
 		return !r.Delete && (runs && (row.Release != g.Rollout.Release || refused || waits) || !runs && row.Status != Active)

@@ -16,7 +16,7 @@ type load struct {
 }
 
 // required is the required content of routes, the revision and time from which it is required, and the releases
-// that were required to be in no route.
+// that were required not to be in any route.
 type required struct {
 	load
 	revision int64
@@ -28,7 +28,7 @@ func requiredOf(g *Group) required {
 	return required{load: traffic(g), revision: g.TrafficRevision, since: g.TrafficTime, rows: g.Releases}
 }
 
-// zero returns the record of a release that was required to be in no route, or nil.
+// zero returns the record of a release that was required not to be in any route, or nil.
 func (a required) zero(release string) *Zero {
 	for i := range a.rows {
 		if a.rows[i].Release == release {
@@ -82,7 +82,7 @@ func (s *scope) confirmed(revision int64) bool {
 // because these releases have no ready endpoint.
 const noReadyEndpoints = "NoReadyEndpoints"
 
-// programmed reports whether the routes of a step are programmed now, as far as possible. The routes also count as
+// programmed reports whether the routes of a step are now programmed as far as possible. The routes also count as
 // programmed if no pod of the active release can respond, and this is the only reason why policies that count are
 // behind. In that case only the canary responds, and no traffic can be taken from the canary.
 func (s *scope) programmed(revision int64) bool {
@@ -154,7 +154,7 @@ func (s *scope) withheld(release string) bool {
 // group. While the rollout state is lost, a route that two groups share is reported for only one of them.
 func (s *scope) referenced(release string) bool { return s.references[release] }
 
-// unanswered reports whether a policy has written a release into an object, but the gateway has never
+// unanswered reports whether a policy has written an object that refers to a release, but the gateway has never
 // confirmed that policy for the group. In that case it is not known whether the gateway routes to the release. While
 // the rollout state is lost, a route that two groups share is reported for only one of them.
 func (s *scope) unanswered(release string) bool {
@@ -169,9 +169,9 @@ func (s *scope) pinnedByDomain(release string) bool {
 	return slices.ContainsFunc(s.reports, func(r Report) bool { return slices.Contains(r.Pinned, release) })
 }
 
-// undrained returns why a release is not drained yet, or nil if it is drained. A release is drained
-// when no route refers to it, policies confirm this, and the drain delay after the confirmation is over (rules 11
-// and 12). This wait has no time limit.
+// undrained returns why a release is not drained yet, or nil if it is drained. A release is drained when no route
+// refers to it, policies confirm this, and the drain delay after the confirmation has passed (rules 11 and 12).
+// This wait has no time limit.
 func (s *scope) undrained(r Row) *wait {
 	if s.referenced(r.Release) {
 		return s.zeroWait(r)
@@ -179,8 +179,8 @@ func (s *scope) undrained(r Row) *wait {
 	return s.leaving(r)
 }
 
-// leaving returns why a release to which no route refers is not drained yet, or nil. Every policy that ever
-// confirmed the group must confirm the revision that removes the release, and the drain delay after that must be over.
+// leaving returns why a release to which no route refers is not drained yet, or nil. Every policy that ever confirmed
+// the group must confirm the revision that removes the release, and the drain delay after that must have passed.
 func (s *scope) leaving(r Row) *wait {
 	if s.unreported() { // A release with this name may have been in the routes of that policy.
 		r.Zero = cmp.Or(r.Zero, &Zero{Time: r.Since})

@@ -5,7 +5,7 @@ import (
 )
 
 // TestHistoriesSurviveCrashes runs the named histories repeatedly. The manager stops before each of
-// its writes in turn. The rest of its plan is lost, or arrives after up to five writes of the next
+// its writes in turn. The rest of its plan is lost, or arrives after up to five writes by the next
 // manager. The result must be the same (invariant 10). The quick run uses only every third write, and
 // one late arrival for each of these writes.
 func TestHistoriesSurviveCrashes(t *testing.T) {

@@ -34,7 +34,7 @@ func TestReleaseWaitsForTheCanaryThatHasItsDomains(t *testing.T) {
 			t.Errorf("the newest domains route to %s: 1.1.0 waits for %+v, want a wait: %v", newest, w, want)
 		}
 
-		// In this case, the canary of the older group was first.
+		// In this case, the canary of the older group got the traffic first.
 		b.groups[0].Releases[0].Status, b.groups[0].Releases[0].Attempt = Pending, 2
 		b.groups[2].Releases[0].Status, b.groups[2].Releases[0].Weight = Canary, 20
 		s = b.scope(&b.groups[0])

@@ -104,8 +104,8 @@ func (s *scope) applyDecision(r *Row, d Decision) string {
 	return DecisionApplied
 }
 
-// passedOver returns the target that would be chosen instead of a failed release if the failed release
-// were tried again, or nil.
+// passedOver returns the target that would be chosen in place of a failed release if that release were
+// tried again, or nil.
 func (s *scope) passedOver(r *Row) *Target {
 	again, g := *s, *s.g
 	g.Releases = slices.Clone(g.Releases)
@@ -153,7 +153,8 @@ func (st Step) counted(approvals []Approval) []Approval {
 	})
 }
 
-// members lists the groups for messages. An approver must be a member of at least one of them.
+// members lists, for messages, the groups whose members may approve. An approver must be a member
+// of at least one of these groups.
 func (st Step) members() string {
 	if len(st.ApproversFrom) == 0 {
 		return ""
@@ -180,8 +181,8 @@ func (st Step) Awaited(approvals []Approval) string {
 	return out
 }
 
-// approve records that a user approves the current step, and completes the step when no
-// further approval is missing. If the user may not approve the step, approve returns the reason.
+// approve records that a user approves the current step, and completes the step if no further
+// approval is needed. If the user may not approve the step, approve returns the reason.
 func (s *scope) approve(run *Rollout, d Decision) string {
 	st, known := s.stepAt(run.Step)
 	if !known || !st.signed() {
@@ -205,8 +206,8 @@ func (s *scope) approve(run *Rollout, d Decision) string {
 	return ""
 }
 
-// unadoptable describes the step of a rollout that a single user must not skip, because other users must
-// approve it too, or because the user may not approve it.
+// unadoptable describes a step of a rollout that a single user must not skip, because other users must
+// approve it too, or because this user may not approve it.
 func (s *scope) unadoptable(run *Rollout, d Decision) string {
 	for i, st := range s.steps() {
 		if i+1 < run.Step || i+1 == run.Step && run.Continued == run.Step || !st.signed() {

@@ -2,7 +2,8 @@ package release
 
 import "time"
 
-// named are histories of pins that select a release by name, and of groups that a user ends.
+// named are histories of pins that select a release by name, and of groups that are ended by a
+// user.
 var named = []scene{
 	{"the end of a group is undone while its source does not list the version", func(h tale) {
 		h.live()

@@ -5,8 +5,8 @@ import "github.com/heighliner/heighliner/internal/frozen"
 // exchanges reports whether the pods of the group's active release end before a new release gets pods.
 func (s *scope) exchanges() bool { return s.o.Spec.Exclusive && s.g.ActiveRow() != nil }
 
-// returnPods gives the active release of an exclusive group another stamp when a rollout ends, so that a late write by an older plan
-// does not remove the release's pods.
+// returnPods gives the active release of an exclusive group a different stamp when a rollout ends, so that a late write by an older
+// plan does not remove the release's pods.
 func (s *scope) returnPods() {
 	if run := s.g.Rollout; s.exchanges() && run != nil && run.Gate != ConfirmRollout {
 		s.touch(s.g.ActiveRow().Release)
@@ -15,9 +15,9 @@ func (s *scope) returnPods() {
 
 // exclusiveSize returns the number of replicas of a release of an exclusive group (rule 47). The release that is being rolled out gets
 // all replicas as soon as it may have pods. The active release keeps all replicas until the other release takes over. All other releases
-// get none. In a group with neither release, the number does not change. A release's controller starts pods only when, according to the
-// API server, no other release of the group has or should have pods. Therefore a release whose Deployment is rejected gets no replicas,
-// so that the pods of the active release can start.
+// get none. If the group has neither an active release nor a release that is being rolled out, the number does not change. A release's
+// controller starts pods only when, according to the API server, no other release of the group has or should have pods. Therefore a
+// release whose Deployment is rejected gets no replicas, so that the pods of the active release can start.
 func (s *scope) exclusiveSize(r Row, c Object) (int, *wait) {
 	run, next, object := s.rollout()
 	runs, active := run != nil && run.Gate != ConfirmRollout, s.g.ActiveRow()
@@ -41,8 +41,8 @@ func (s *scope) exclusiveSize(r Row, c Object) (int, *wait) {
 }
 
 // takesOver reports whether the pods of an exclusive group's active release stop, so that the pods of its successor can start. The pods of the
-// active release stop when the successor has an available pod. If the exchange may begin, they also stop when the successor reports that
-// it waits only for these pods. They do not start again unless the object or the Deployment of the successor is rejected.
+// active release stop when the successor has an available pod. If the exchange may begin, they also stop when the successor reports that it is
+// waiting only for these pods. They do not start again unless the object or the Deployment of the successor is rejected.
 func (s *scope) takesOver(active *Row, run *Rollout, successor Object) bool {
 	c, _ := s.object(active.Release)
 	switch {
@@ -88,8 +88,8 @@ func (s *scope) exchangeWait(run *Rollout, r *Row) *wait {
 	return s.windowWait(run, r)
 }
 
-// blocksActive reports whether an exchange has not begun and may not begin, while the active release waits for its first pod. In that case,
-// each of the two releases would wait for the other.
+// blocksActive reports whether the active release is waiting for its first pod while an exchange has not begun and may not begin. In
+// that case, each of the two releases would wait for the other.
 func (s *scope) blocksActive(active *Row, run *Rollout, successor Object) bool {
 	c, _ := s.object(active.Release)
 	return successor.Available == 0 && c.Replicas > 0 && c.Available == 0 && c.Failure == otherRunning && s.beginWait(run) != nil

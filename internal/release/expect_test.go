@@ -6,19 +6,19 @@ import (
 	"testing"
 )
 
-// outsideCauses are the simulated failures that no release causes.
+// outsideCauses are the simulated failures that are not caused by a release.
 var outsideCauses = []Reason{"Unschedulable", "ContainerCreating", "QuotaExceeded", "ImagePullBackOff", "AdmissionUnavailable", "NameConflict", "TrafficNotProgrammed", "NotCreated", "HookUnanswered"}
 
-// denied reports whether a version of a group is withdrawn, as a plan saw it.
+// denied reports whether a version of a group is withdrawn, according to the facts of a plan.
 func denied(o Observed, slug, version string) bool {
 	return slices.ContainsFunc(o.Withdrawn, func(x Withdrawal) bool {
 		return x.Slug == slug && (x.Version == version || x.Version == "") && (x.Reason == Denied || x.Reason == Gone)
 	})
 }
 
-// checkOlder checks a write of the rollout state against the expectations of users about older versions. A problem outside the
-// newer version does not make an older version start or become active. Only a pin, the withdrawal or loss of the newer version,
-// or a failure caused by the newer version does.
+// checkOlder checks a write of the rollout state against users' expectations about older versions. A problem outside the newer
+// version does not make an older version start or become active. Only a pin, the withdrawal or loss of the newer version, or a
+// failure caused by the newer version does.
 func (w *world) checkOlder(o Observed, g, h *Group) {
 	if h.Level == preview || g.Phase != Live || h.Phase != Live || len(g.Releases) == 0 {
 		return
@@ -74,10 +74,10 @@ func (w *world) newerThan(o Observed, g, h *Group, version string) string {
 	return ""
 }
 
-// checkDenied checks a write of the rollout state against the expectations of users about denied
-// versions. A denied version is not promoted, gets no additional weight, and has no weight as a canary.
-// A denied active release keeps its traffic until another release has it. If the active release is lost and
-// no other release has an object, a denied release serves.
+// checkDenied checks a write of the rollout state against users' expectations about denied versions. A
+// denied version is not promoted, gets no additional weight, and has no weight as a canary. A denied active
+// release keeps its traffic until another release has taken it over. If the active release is lost and no
+// other release has an object, a denied release serves.
 func (w *world) checkDenied(o Observed, g, h *Group) {
 	if h.Phase != Live {
 		return
@@ -112,7 +112,7 @@ func othersLeft(o Observed, g *Group, release string) bool {
 	})
 }
 
-// checkReturn checks a write of the rollout state against the expectations of users about reopened groups and
+// checkReturn checks a write of the rollout state against users' expectations about reopened groups and
 // failed releases.
 func (w *world) checkReturn(o Observed, g, h *Group) {
 	if g.Phase == Closing && h.Phase != Closing && (h.Phase == Live || h.Level == preview) {
@@ -149,7 +149,7 @@ func (w *world) checkReturn(o Observed, g, h *Group) {
 }
 
 // checkNewest checks that, in a stable group without external faults, the newest good version or
-// the pinned version is active, or that the group reports its wait.
+// the pinned version is active, or that the group reports what it is waiting for.
 func (w *world) checkNewest(o Observed, g *Group, notes []Note) {
 	reported := func(reasons ...Reason) bool {
 		return slices.ContainsFunc(notes, func(n Note) bool { return (n.Slug == g.Slug || n.Slug == "") && slices.Contains(reasons, n.Reason) })
@@ -192,7 +192,7 @@ func (w *world) checkNewest(o Observed, g *Group, notes []Note) {
 	}
 }
 
-// checkGroups checks in a stable state that each offered group exists, or that the reason why it does not
+// checkGroups checks, in a stable state, that each offered group exists or the reason why it does not
 // exist is reported, and that each denied version that serves is reported.
 func (w *world) checkGroups(o Observed, p Result) {
 	for i := range p.State.Groups {

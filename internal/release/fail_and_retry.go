@@ -62,8 +62,8 @@ func (s *scope) lacking(r *Row, c Object) Reason {
 	return or(c.Failure, progressDeadlineExceeded)
 }
 
-// stable reports whether no change of traffic is in progress. A change that cannot be confirmed
-// because no pod of the active release can respond does not count, because the canary may be the fix.
+// stable reports whether no traffic change is in progress. A change that cannot be confirmed because
+// no pod of the active release can respond does not count, because the canary may be the fix.
 func (s *scope) stable() bool {
 	from, active := s.rival()
 	if active == nil || from.dead(active) {
@@ -83,8 +83,8 @@ func (s *scope) dead(r *Row) bool {
 }
 
 // servesLess reports whether an active release serves less than a canary that is past its deadline, because no pod of
-// the active release responds. If the cause is that routes are not programmed, the reports of the policies are as old as
-// those routes, and only the pods count. Without the canary, the routes may be programmed again.
+// the active release responds. If the canary is unhealthy because routes are not programmed, the reports of the policies
+// are as old as those routes, so only the pods count. Without the canary, the routes may be programmed again.
 func (s *scope) servesLess(active *Row, cause Reason) bool {
 	if s.o.Spec.Exclusive {
 		return false // The pods of the active release ended so that the canary could start. They start again.
@@ -96,7 +96,8 @@ func (s *scope) servesLess(active *Row, cause Reason) bool {
 	return c.Available == 0
 }
 
-// ends returns when a step passes its deadline if its clock runs from now on.
+// ends returns the time at which a step would pass its deadline if its clock ran without stopping
+// from now on.
 func (s *scope) ends(run *Rollout) time.Time {
 	start := s.stepClock(run)
 	if _, _, c := s.rollout(); run.Step == 0 && c.Created.After(start) {
@@ -109,7 +110,7 @@ func (s *scope) ends(run *Rollout) time.Time {
 	return end
 }
 
-// moment returns how long a manager waits for reports after its start. While the manager was not running,
+// moment returns how long a manager waits for reports after it starts. While the manager was not running,
 // it observed nothing, and no rollout could advance. Each step gets this time only once (Rollout.Grace), so
 // that a manager that restarts repeatedly does not postpone deadlines indefinitely.
 func (s *scope) moment() time.Duration { return min(10*time.Second, s.o.Spec.Deadline) }
@@ -129,7 +130,7 @@ func (s *scope) deadline(since time.Time) time.Time {
 }
 
 // condemned returns the reason why measurements, hooks or a failure in another Microservice end a rollout, regardless
-// of what the rollout waits for.
+// of what the rollout is waiting for.
 func (s *scope) condemned(run *Rollout, r *Row, c Object) (reason Reason, message string) {
 	judged := s.judged(r)
 	if f := s.answer(run, c); f.Failed && (s.hasGate(run.Gate, r) || judged && run.Gate == ConfirmTrafficIncrease) {
@@ -159,11 +160,11 @@ const (
 
 // giveBack removes the traffic from a canary that is unhealthy because of a problem outside the release. The
 // release stays the target, keeps its pods, and begins its steps again: the first time as soon as the problem
-// is solved, and later after a wait.
+// is solved, and any later time only after a wait.
 func (s *scope) giveBack(run *Rollout, r *Row, cause Reason, message string) {
 	if _, g := s.crossing(); g != nil && cause == notProgrammed {
-		// The routes of the canary in the other group may not be programmed for the same reason. The rollout of
-		// that group gets more time, so that its routes can be programmed.
+		// The routes of the canary in the other group may be unprogrammed for the same reason. The rollout of
+		// that group gets more time, so that these routes can be programmed.
 		g.Rollout.Grace = stored(s.now.Add(s.o.Spec.Deadline))
 	}
 	adopted := r.Adopted

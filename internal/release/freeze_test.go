@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// checkFrozen checks a write of the rollout state against the expectations of users about a freeze. A release
-// that was never active does not start, and gets no additional traffic. There are three exceptions: a release that
-// replaces a lost active release, a release that was recovered after the rollout state was lost, and a release of an exclusive
-// group in which the pods of the active release have ended.
+// checkFrozen checks a write of the rollout state against users' expectations about a freeze. A release that was never active
+// does not start, and gets no additional traffic. There are three exceptions: a release that replaces a lost active release, a
+// release that was recovered after the rollout state was lost, and a release of an exclusive group in which the pods of the
+// active release have ended.
 func (w *world) checkFrozen(o Observed, g, h *Group) {
 	f := o.Spec.Freeze
 	if f == nil {
@@ -43,7 +43,8 @@ func exchangedIn(o Observed, g *Group) bool {
 	return o.Spec.Exclusive && a != nil && objectOf(o, a.Release).Replicas == 0
 }
 
-// freeze begins a freeze that lasts for a time. If the time is 0, the freeze lasts until thaw.
+// freeze begins a freeze that lasts for the given time. If the time is 0, the freeze lasts until
+// thaw is called.
 func (w *world) freeze(d time.Duration) {
 	w.edit("freeze", func(s *Spec) {
 		s.Freeze = &Freeze{Name: `Freeze "fair"`, Reason: "trade fair"}
@@ -55,7 +56,8 @@ func (w *world) freeze(d time.Duration) {
 
 func (w *world) thaw() { w.edit("thaw", func(s *Spec) { s.Freeze = nil }) }
 
-// writes checks that the number of changes to the Microservice since a version is within a limit.
+// writes checks that the number of changes to the Microservice since the given version is within a
+// limit.
 func (h tale) writes(when string, since, limit int) {
 	if n := h.version - since; n > limit {
 		h.fail("%s: the rollout state was written %d times, want at most %d", when, n, limit)

@@ -8,8 +8,8 @@ import (
 	"github.com/heighliner/heighliner/internal/frozen"
 )
 
-// judged reports whether a release is compared with an active release, so that hooks and measurements decide about the
-// release. This does not apply to previews and previously active releases. It applies to the first release of a group
+// judged reports whether a release is compared with an active release, so that hooks and measurements determine its
+// outcome. This does not apply to previews or previously active releases. It applies to the first release of a group
 // only if the newest domains move to the group in steps.
 func (s *scope) judged(r *Row) bool {
 	_, active := s.rivalOf(*r)
@@ -38,7 +38,7 @@ func (s *scope) startWaits(target string, r *Row) *wait {
 func (b *planner) stopped() bool { return b.o.Spec.Paused || b.o.Spec.Freeze != nil }
 
 // haltWait reports that spec.paused or a freeze prevents the next action of a release. r is nil if the
-// release has no row yet. clause describes what waits; package frozen has the clauses.
+// release has no row yet. clause describes what is waiting; package frozen defines the clauses.
 func (s *scope) haltWait(r *Row, clause string) *wait {
 	f := s.o.Spec.Freeze
 	if f == nil || s.o.Spec.Paused && (r == nil || !r.Adopted) { // A pause does not delay an adopted release.
@@ -49,8 +49,8 @@ func (s *scope) haltWait(r *Row, clause string) *wait {
 	return w
 }
 
-// noteFreeze reports that a freeze keeps a release from getting more traffic. It reports this even if the
-// release also waits for something else. During a freeze, policies do not route a domain to such a release (rule 33).
+// noteFreeze reports that a freeze keeps a release from getting more traffic. It reports this even if the release is
+// also waiting for something else. During a freeze, policies do not route a domain to such a release (rule 33).
 func noteFreeze(s *scope) {
 	run, r, _ := s.rollout()
 	f := s.o.Spec.Freeze
@@ -103,8 +103,8 @@ func (s *scope) stepWaits(run *Rollout, r *Row, c Object, since time.Time) []*wa
 	return nil
 }
 
-// firstStepWait returns why a release must not get its first traffic yet, or nil. The waits of every
-// step apply in addition.
+// firstStepWait returns why a release must not get its first traffic yet, or nil. The waits that
+// apply to every step also apply.
 func (s *scope) firstStepWait(r *Row) *wait {
 	if w := s.retryWait(r); w != nil {
 		return w
@@ -188,8 +188,8 @@ func (s *scope) windowWait(run *Rollout, r *Row) *wait {
 	return w
 }
 
-// outside describes the problems outside a release. A rollout that is blocked by such a problem does not make
-// another version the target, because the problem would block that version as well (rule 29).
+// outside describes the problems outside a release. If such a problem blocks a rollout, no older version
+// becomes the target, because the problem would block that version as well (rule 29).
 var outside = map[Reason]string{
 	"Unschedulable":        "the cluster has no capacity for its pods",
 	"ContainerCreating":    "a node has not created its containers",
@@ -204,9 +204,9 @@ var outside = map[Reason]string{
 	noAnswer:               "a hook does not respond",
 }
 
-// obstacle returns the problem outside a release that blocks its rollout, or "". For a problem that may
-// still end soon, it returns a wait instead. An unhealthy release with traffic does not wait: it is
-// rolled back at its deadline.
+// obstacle returns the problem outside a release that blocks the rollout of the release, or "". For a
+// problem that may still end soon, it returns a wait instead. An unhealthy release with traffic does
+// not wait: it is rolled back at its deadline.
 func (s *scope) obstacle(run *Rollout, r *Row, c Object) (Reason, *wait) {
 	healthy, cause, _ := s.health(run, r, c)
 	switch {
@@ -218,7 +218,7 @@ func (s *scope) obstacle(run *Rollout, r *Row, c Object) (Reason, *wait) {
 		return "", nil
 	}
 	// The creation of an object, the confirmation of routes and the responses of hooks take a while. A release whose
-	// traffic was removed because its routes were not programmed does not get this time again.
+	// traffic was removed because its routes were not programmed does not get this extra time again.
 	if end := s.ends(run); s.now.Before(end) && (cause == notCreated || cause == noDomains || cause == noAnswer || cause == otherRunning || cause == notProgrammed && r.Reason != notProgrammed) {
 		w := &wait{}
 		switch cause {
@@ -239,11 +239,12 @@ func (s *scope) uncreated(run *Rollout, cause Reason) bool {
 	return cause == notCreated && !s.now.Before(s.stepClock(run).Add(s.moment()))
 }
 
-// stepClock returns the time at which a step began, moved forward by the time that the step has waited. The
-// deadline of the step is measured from the result.
+// stepClock returns the time at which a step began plus the time that the step has spent waiting. The
+// deadline of the step is measured from this time.
 func (s *scope) stepClock(run *Rollout) time.Time { return run.Started.Add(run.Waited) }
 
-// block records the problem outside a release that blocks its rollout. An empty cause unblocks the rollout.
+// block records the problem outside a release that blocks the rollout of the release. An empty cause
+// unblocks the rollout.
 func (s *scope) block(run *Rollout, r *Row, cause Reason, c Object) {
 	was := run.WaitsFor
 	run.WaitsFor = cause

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// stories are the histories whose plans are stored in testdata, in their order.
+// stories are the histories whose plans are stored, in order, in testdata.
 var stories = map[string]func(tale){
 	"first-release": func(h tale) {
 		h.startup = 5 * time.Second

@@ -76,7 +76,8 @@ func (b *planner) noteFrozen(groups []*Group) {
 }
 
 // oldest returns the oldest version of all live groups, or an empty string if there is none. The version of a
-// group that serves is its active version. The version of a group that does not serve yet is its newest version.
+// group that is serving is its active version. The version of a group that is not serving yet is its newest
+// version.
 func (b *planner) oldest() string {
 	oldest := ""
 	for i := range b.groups {
@@ -141,7 +142,8 @@ func (s *scope) withdrawn(version string) (WithdrawReason, bool) {
 // serve, and neither a pin nor a pause protects it.
 func (s *scope) denied(version string) bool { return s.withdrawnFor(version, Denied) }
 
-// withdrawnFor reports whether a version is withdrawn for a reason, either alone or with its group.
+// withdrawnFor reports whether a version is withdrawn for the given reason, either alone or with
+// its group.
 func (s *scope) withdrawnFor(version string, reason WithdrawReason) bool {
 	return slices.ContainsFunc(s.o.Withdrawn, func(w Withdrawal) bool {
 		return w.Slug == s.g.Slug && w.Reason == reason && (w.Version == version || w.Version == "")
@@ -154,7 +156,8 @@ func (s *scope) activeDenied() bool {
 	return a != nil && s.denied(a.Version)
 }
 
-// free reports whether the target may be below the version of a release, because that version is withdrawn.
+// free reports whether the target may have a lower version than a release, because the release's version
+// is withdrawn.
 func (s *scope) free(r *Row) bool {
 	_, out := s.withdrawn(r.Version)
 	return out
@@ -196,8 +199,9 @@ func (b *planner) heirOf(g *Group) string {
 }
 
 // closeExcluded closes a group that a changed specification no longer defines, after another group
-// has the same or a higher version (rule 38). Without a template nothing is offered, and the group
-// that takes over is not known. No group takes over from a pull request that is no longer selected.
+// has the same or a higher version (rule 38). If there is no template, nothing is offered, and it
+// is not known which group takes over. No group takes over from a pull request that is no longer
+// selected.
 func (b *planner) closeExcluded(g *Group) {
 	s := b.scope(g)
 	if !b.excluded(g.Slug) || g.Phase == Closing || b.o.Spec.Paused {
@@ -238,7 +242,7 @@ func (b *planner) closeExcluded(g *Group) {
 	s.state(a, true, GroupExcluded, "the specification no longer includes this group: it closes when another group has the same or a higher active version")
 }
 
-// close starts the end of a group.
+// close starts to close a group.
 func (s *scope) close(reason Reason) {
 	s.takeDown(Closing, reason)
 	s.event(nil, false, reason, "the group is drained and removed")

@@ -49,7 +49,7 @@ func (h tale) state(when string, reason Reason, there bool) {
 	}
 }
 
-// requeues checks that the next plan is requested within a time.
+// requeues checks that the next plan is requested within the given time.
 func (h tale) requeues(what string, within time.Duration) {
 	if at := h.requeue(); at.IsZero() || at.Sub(h.now) > within {
 		h.fail("%s: the requeue is at %s", what, at)
@@ -1348,8 +1348,8 @@ var histories = []scene{
 	}},
 }
 
-// allRules are all rules of the planner. A history without one of the rules is run without the
-// comparisons of plans, because these would find most of the faults.
+// allRules are all rules of the planner. When a history is run without one of the rules, plans are
+// not compared, because these comparisons alone would find most of the faults.
 var allRules = rules
 
 // playTale runs a history with a list of rules.

@@ -25,7 +25,7 @@ func (s *scope) hasGate(p Point, r *Row) bool {
 	return slices.Contains(s.o.Spec.Gates, p) && s.judged(r)
 }
 
-// answer returns what the hooks have answered at the gate where the rollout waits.
+// answer returns the hooks' answer at the gate at which the rollout is waiting.
 func (s *scope) answer(run *Rollout, c Object) GateFact {
 	for _, f := range c.Gates {
 		if f.Rollout == run.Sequence && f.Step == run.Step && f.Point == run.Gate && stored(f.Since).Equal(run.GateTime) {
@@ -83,8 +83,8 @@ func (s *scope) podsWait(run *Rollout, r *Row, c Object) *wait {
 
 // jobsWait returns why the ConfirmRollout hooks of a release cannot be called yet, or nil. The hook Jobs of other releases in
 // the group, which failed or were superseded, must end first: a migration, its reverse, and the migration of the next version
-// never run at the same time (rule 49). If another release was active before, only its gate Jobs count, because a user may
-// have adopted that release while its migration was running.
+// never run at the same time (rule 49). If another release was previously active, only its gate Jobs count, because a user
+// may have adopted that release while its migration was running.
 func (s *scope) jobsWait(r *Row) *wait {
 	if w := s.reportWait(r); w != nil {
 		return w
@@ -110,7 +110,7 @@ func (s *scope) reportWait(r *Row) *wait {
 	return newWait(r, false, AwaitingGate, "%s is waiting without pods: its %s hooks are called when its VersionedMicroservice reports that it starts again", r.Version, ConfirmRollout)
 }
 
-// nextGate returns the gate at which a rollout waits, the time from which its hooks are called, and
+// nextGate returns the gate at which a rollout is waiting, the time from which its hooks are called, and
 // the wait, which is nil if all hooks approve. If several points follow each other, the last point stays
 // set until the step begins.
 func (s *scope) nextGate(run Rollout, r *Row, c Object) (Point, time.Time, *wait) {
@@ -144,7 +144,7 @@ func (s *scope) passGates(run *Rollout, r *Row, c Object) bool {
 	return w == nil
 }
 
-// untried reports whether the hooks that test a release are not called, because they cannot reach the
+// untried reports whether the hooks that test a release are not called because they cannot reach the
 // release yet.
 func (s *scope) untried(run *Rollout, r *Row) bool {
 	return run.Gate == PreRollout && run.GateTime.IsZero() && s.hasGate(PreRollout, r) && s.unreachable(r) != ""
@@ -172,7 +172,7 @@ func (s *scope) domainsWait(run *Rollout, r *Row) *wait {
 
 // unreachable describes the policies whose canary domains do not route to a release yet, or returns an empty
 // string. Hooks reach a release through these domains, and must not reach another release. A policy that
-// does not count blocks nothing (rule 10).
+// does not count does not block the release (rule 10).
 func (s *scope) unreachable(r *Row) string {
 	var out []string
 	for _, rep := range s.reports {
@@ -261,7 +261,8 @@ func (p Peer) passed(slug, version string, step int) bool {
 }
 
 // peersWait reports which other Microservices have not completed the step yet, or returns nil. The last
-// peer to arrive continues. Its rollout state shows this, so that the other peers continue as well.
+// peer to arrive continues. Its rollout state shows that it has continued, so that the other peers
+// continue as well.
 func (s *scope) peersWait(run *Rollout, r *Row) *wait {
 	if run.Gate != Together {
 		return nil

@@ -452,8 +452,8 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// atItsHooks returns a group in which the release new waits for its PreRollout hooks, while the release
-// old is active.
+// atItsHooks returns a group in which the "new" release is waiting for its PreRollout hooks while the
+// "old" release is active.
 func atItsHooks(spec Spec, started time.Time, available int, answers ...GateFact) Observed {
 	const slug = "1-x"
 	return Observed{
@@ -526,7 +526,8 @@ func TestPreRolloutWaitsForDomainsOfTheCanary(t *testing.T) {
 }
 
 // TestPreRolloutIsCalledAgainAfterDomainsRoutedElsewhere covers canary domains that route to another release for a while. The PreRollout
-// hooks have tested that release, so their answers do not count. The hooks are called again when the domains route to the canary again.
+// hooks have tested that other release, so their answers do not count. The hooks are called again when the domains route to the canary
+// again.
 func TestPreRolloutIsCalledAgainAfterDomainsRoutedElsewhere(t *testing.T) {
 	t.Parallel()
 	const slug = "1-x"
@@ -567,8 +568,8 @@ func TestPreRolloutIsCalledAgainAfterDomainsRoutedElsewhere(t *testing.T) {
 }
 
 // TestDomainsOfTheCanaryThatNeverRoute covers canary domains that a gateway rejects, which is a problem outside the release. The hooks
-// are not called, because they would test another release. After the deadline, the rollout reports its wait, does not block newer
-// versions, and continues when the problem is solved.
+// are not called, because they would test another release. After the deadline, the rollout reports that it is waiting, does not block
+// newer versions, and continues when the problem is solved.
 func TestDomainsOfTheCanaryThatNeverRoute(t *testing.T) {
 	t.Parallel()
 	const slug = "1-x"
@@ -850,8 +851,8 @@ func TestFirstCallInAFreeze(t *testing.T) {
 	}
 }
 
-// TestPauseBeforeTheFirstCall checks that a release whose hooks are not called during a pause shows the pause, and not a missing response from
-// its hooks.
+// TestPauseBeforeTheFirstCall checks that a release whose hooks are not called during a pause shows the pause rather than a missing response
+// from its hooks.
 func TestPauseBeforeTheFirstCall(t *testing.T) {
 	h := tale{newWorld()}
 	h.live()
@@ -971,8 +972,8 @@ func TestMigrationOfAnAdoptedRelease(t *testing.T) {
 	}
 }
 
-// TestRowsOfFailuresWithJobs checks that a version that does not start, because the group has no free row, shows which Jobs it waits
-// for.
+// TestRowsOfFailuresWithJobs checks that a version that does not start because the group has no free row shows which Jobs it is
+// waiting for.
 func TestRowsOfFailuresWithJobs(t *testing.T) {
 	h := tale{newWorld()}
 	h.live()
@@ -1015,7 +1016,8 @@ func TestRejectedJobOfAFailure(t *testing.T) {
 	}
 }
 
-// TestJobsInAGroupThatEnds checks that a group that has ended shows that it waits for a Job of a release without a row.
+// TestJobsInAGroupThatEnds checks that a group that has ended shows that it is waiting for a Job of a release without a
+// row.
 func TestJobsInAGroupThatEnds(t *testing.T) {
 	h := tale{newWorld()}
 	h.live()
@@ -1036,8 +1038,8 @@ func TestJobsInAGroupThatEnds(t *testing.T) {
 }
 
 // TestSupersededAsItsJobStarts checks that a version does not begin its migration at the same time as the version that it supersedes.
-// In one case, the plan has not read yet that the Job of the superseded version has started. In the other case, that Job is about to
-// start, because the release's controller has not read yet that the release is superseded.
+// In one case, the planner has not observed yet that the Job of the superseded version has started. In the other case, that Job is
+// about to start, because the release's controller has not observed yet that the release is superseded.
 func TestSupersededAsItsJobStarts(t *testing.T) {
 	for what, late := range map[string]bool{"it has started": false, "it starts next": true} {
 		h := tale{newWorld()}
@@ -1079,8 +1081,8 @@ func TestSupersededAsItsJobStarts(t *testing.T) {
 	}
 }
 
-// TestAbortedAsItsJobStarts checks that a version does not begin its migration while the migration of an aborted version runs. A user
-// aborted that version a moment before its controller started its Job. No Job reverts the migration.
+// TestAbortedAsItsJobStarts checks that a version does not begin its migration while the migration of an aborted version is running.
+// A user aborted that version a moment before its controller started its Job. No Job reverts the migration.
 func TestAbortedAsItsJobStarts(t *testing.T) {
 	h := tale{newWorld()}
 	h.live()

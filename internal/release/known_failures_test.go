@@ -407,7 +407,7 @@ func (h tale) ready(when, version string, want int) {
 	}
 }
 
-// rest checks that a day without changes requires almost no plans and no writes.
+// rest checks that a day without changes requires no writes and almost no plans.
 func (h tale) rest(when string) {
 	h.run(time.Hour) // The drains end.
 	plans, sequence := h.stats.plans, h.rolloutState.Sequence
@@ -449,9 +449,9 @@ var aborts = []struct {
 	}, "error 0"},
 }
 
-// TestAbortsAtEachStep (rows 1, 18 and 26) checks at every step that the end of a canary, whatever its cause,
-// gives all weight to the active release, which had all its pods throughout,
-// and removes all pods of the canary. The world checks the weights at every write.
+// TestAbortsAtEachStep (rows 1, 18 and 26) checks, at every step, that the end of a canary, whatever its
+// cause, gives all weight to the active release, which had all its pods throughout, and removes all pods of
+// the canary. The world checks the weights at every write.
 func TestAbortsAtEachStep(t *testing.T) {
 	steps := []Step{{Weight: 0, Pause: time.Hour}, {Weight: 1, Pause: time.Hour}, {Weight: 50, Pause: time.Hour}, {Weight: 99, Pause: time.Hour}, {Weight: 100, Pause: time.Hour}}
 	for _, abort := range aborts {
@@ -583,8 +583,8 @@ func (h tale) stand(release string) string {
 	return ""
 }
 
-// TestAnySizesEnd (row 20) checks that, for any sizes, an upgrade of healthy releases
-// ends with a promotion, has the required number of pods, and becomes stable.
+// TestAnySizesEnd (row 20) checks that, for any sizes, an upgrade of healthy releases ends with a
+// promotion, and that the group then has the required number of pods and becomes stable.
 func TestAnySizesEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		spec := Spec{
@@ -655,7 +655,7 @@ func TestStepListsAreSwitched(t *testing.T) {
 }
 
 // TestRetainedAtTheLimits (row 71) promotes one release fewer than the number of retained releases, exactly that number,
-// one more, and two more. A release to which a domain refers is retained in addition.
+// one more, and two more. A release to which a domain refers is retained in addition to the other retained releases.
 func TestRetainedAtTheLimits(t *testing.T) {
 	all := []string{"1.0.0", "1.1.0", "1.1.1", "1.2.0", "1.3.0"}
 	for limit := 1; limit <= 3; limit++ {

@@ -17,8 +17,8 @@ func (b *planner) followed() bool {
 	return slices.ContainsFunc(b.o.Policies, func(p Policy) bool { return b.follows(p.Name) })
 }
 
-// older returns the group from which the newest domains move to the first release of this group in steps,
-// or nil. If all policies are gone, a canary waits for a policy (rule 10). A policy that has not
+// older returns the group from which the newest domains move, in steps, to the first release of this
+// group, or nil. If all policies are gone, a canary waits for a policy (rule 10). A policy that has not
 // reported, because it was created again or lost its status, may have such domains.
 func (s *scope) older() *scope {
 	if s.g.Rollout == nil {
@@ -46,19 +46,20 @@ func (s *scope) olderThan(r Row) *scope {
 	return s.planner.scope(g)
 }
 
-// mayFollow reports whether a policy that has not reported may have newest domains, so that a release takes
+// mayFollow reports whether a policy that has not reported may have newest domains, in which case a release takes
 // its steps. If the release has not begun its first step by the deadline, the policy no longer counts (rule 12). For
 // example, a policy does not report if the manager cannot read its routes.
 func (s *scope) mayFollow(r Row) bool {
 	return s.unreported() && (r.Status == Canary || s.g.Rollout == nil || s.now.Before(s.silentFrom()))
 }
 
-// silentFrom returns the time from which a policy that has not reported does not count for the rollout of the group.
+// silentFrom returns the time from which a policy that has not reported no longer counts for the rollout of the
+// group.
 func (s *scope) silentFrom() time.Time { return s.g.Rollout.Started.Add(s.o.Spec.Deadline) }
 
-// rival returns the active release that has the rest of the traffic during a rollout, and its
-// group. That group is either the group of the rollout, or the group from which the newest domains move. Without
-// such a release, the row is nil.
+// rival returns the active release that has the rest of the traffic during a rollout, and its group. That group
+// is either the group of the rollout, or the group from which the newest domains move. If there is no such
+// release, the row is nil.
 func (s *scope) rival() (*scope, *Row) {
 	if s.g.Rollout == nil {
 		return s, s.g.ActiveRow()

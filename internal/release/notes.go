@@ -9,8 +9,8 @@ import (
 // Reason is a CamelCase word that identifies a decision or a wait.
 type Reason string
 
-// Reasons for notes, for the status of releases and for targets, and reasons why a rollout waits. Other reasons come
-// from status.failure of a VersionedMicroservice.
+// Reasons for notes, for the status of releases and for targets, and reasons why a rollout is waiting. Other reasons
+// come from status.failure of a VersionedMicroservice.
 const (
 	// Reasons for the target of a group, or for the lack of a target.
 	Latest               Reason = "Latest"
@@ -31,7 +31,7 @@ const (
 	// MaxAge means that the last push to a preview was too long ago. Only another head commit starts the preview again.
 	MaxAge Reason = "MaxAge"
 
-	// Reasons why a release waits.
+	// Reasons why a release is waiting.
 	Paused Reason = "Paused"
 	// Frozen means that a Freeze keeps a release from starting or from getting more traffic.
 	Frozen           Reason = "Frozen"
@@ -118,8 +118,8 @@ const (
 	// notProgrammed means that the weight of a rollout, or the previous change of traffic, is not
 	// confirmed.
 	notProgrammed Reason = "TrafficNotProgrammed"
-	// otherRunning means that, in an exclusive group, the release of a rollout waits until the pods of
-	// another release are gone.
+	// otherRunning means that, in an exclusive group, the release of a rollout is waiting until the
+	// pods of another release are gone.
 	otherRunning Reason = "OtherReleaseRunning"
 	// notCreated means that the release of a rollout has no object, or an object without its
 	// replicas, because the API server rejects the write.
@@ -127,17 +127,18 @@ const (
 	// noDomains means that the PreRollout hooks of a rollout are not called, because the canary
 	// domains do not route to its release.
 	noDomains Reason = "CanaryDomainsNotProgrammed"
-	// noAnswer means that the receiver of a PreRollout hook does not answer. Only an answer can pass or
-	// fail a release.
+	// noAnswer means that the receiver of a PreRollout hook is not answering. Only an answer can pass
+	// or fail a release.
 	noAnswer Reason = "HookUnanswered"
 )
 
-// Condition is the type of a condition of a Microservice that is true while a state lasts.
+// Condition is the type of a Microservice condition that is true while a state lasts.
 type Condition string
 
 // The conditions that states set. The state's reason becomes the condition's reason.
 const (
-	// ConditionPinned is true while there are pins. With the reason Pinned, all pins are effective.
+	// ConditionPinned is true while there are pins. The reason Pinned means that all pins are
+	// effective.
 	ConditionPinned Condition = "Pinned"
 	// ConditionBlocked is true while a version does not start or advance, and waiting alone does
 	// not resolve the problem.
@@ -187,21 +188,22 @@ type Note struct {
 	Warning bool
 }
 
-// wait describes why a release or a group waits. Functions without side effects return a wait, and the rule that
-// calls them records it. nil means that there is no wait.
+// wait describes why a release or a group is waiting. Functions without side effects return a wait, and the rule
+// that calls them records it. nil means that there is no wait.
 type wait struct {
-	// Release and Version identify the release that waits. They are empty if the whole group waits.
+	// Release and Version identify the release that is waiting. They are empty if the whole group is
+	// waiting.
 	Release, Version string
 	// Reason and Message describe the state for users. They are empty if there is nothing to report.
 	Reason  Reason
 	Message string
 	// Warning reports whether a user may have to do something.
 	Warning bool
-	// Until is when to plan again. Zero means that the next plan is made when something changes.
+	// Until is when to plan again. Zero means that the next plan is made only when something changes.
 	Until time.Time
 }
 
-// newWait describes why a release waits, or why the whole group waits if r is nil.
+// newWait describes why a release is waiting, or why the whole group is waiting if r is nil.
 func newWait(r *Row, warning bool, reason Reason, format string, args ...any) *wait {
 	w := &wait{Reason: reason, Warning: warning, Message: fmt.Sprintf(format, args...)}
 	if r != nil {
@@ -210,7 +212,7 @@ func newWait(r *Row, warning bool, reason Reason, format string, args ...any) *w
 	return w
 }
 
-// record adds notes about waits, and requests another plan for the end of each wait.
+// record adds notes about waits, and requests another plan for the time at which each wait ends.
 func (s *scope) record(ws ...*wait) {
 	for _, w := range ws {
 		if w == nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/heighliner/heighliner/internal/frozen"
 )
 
-// Observed is, together with the time, the input of a plan.
+// Observed is, together with the time, the input to a plan.
 type Observed struct {
 	// Spec contains the facts of the Microservice's specification.
 	Spec Spec
@@ -32,7 +32,7 @@ type Observed struct {
 	// State is the persisted rollout state.
 	State State
 	// Began is when this manager started to observe. Reports might not yet show changes that were made
-	// shortly before that time. Zero means that the manager has always observed.
+	// shortly before that time. Zero means that the manager has always been observing.
 	Began time.Time
 }
 
@@ -42,7 +42,8 @@ type Spec struct {
 	Paused bool
 	// Freeze is the freeze that applies to the Microservice now, or nil (rule 45).
 	Freeze *Freeze
-	// Replicas is the number of replicas of a release that serves or is about to serve. The minimum is 1.
+	// Replicas is the number of replicas of a release that is serving or is about to serve. The minimum
+	// is 1.
 	Replicas int
 	// Standby is the number of replicas of a retained release. StandbyFull overrides it.
 	Standby int
@@ -70,8 +71,8 @@ type Spec struct {
 	Gates []Point
 	// FailureJobs reports whether a Job is created when a release fails. Previews never get such a Job.
 	FailureJobs bool
-	// GateJobs reports whether Jobs answer at gates. These Jobs start when the controller of the release reads that the rollout
-	// waits at the gate.
+	// GateJobs reports whether Jobs provide answers at gates. These Jobs start when the controller of the release observes that
+	// the rollout is waiting at the gate.
 	GateJobs bool
 	// PreviewGates are the points (ConfirmRollout, PreRollout or both) at which hooks must approve a
 	// preview.
@@ -85,7 +86,8 @@ type Spec struct {
 	MatchWeight bool
 	// SplitBy determines how work is split between the active release and a canary.
 	SplitBy SplitBy
-	// Exclusive reports whether at most one release of a group has pods (rule 47), whatever SplitBy is.
+	// Exclusive reports whether at most one release of a group has pods (rule 47), regardless of
+	// SplitBy.
 	Exclusive bool
 }
 
@@ -103,7 +105,7 @@ type Freeze struct {
 // String describes the freeze for messages.
 func (f Freeze) String() string { return frozen.Freeze(f.Until, f.Name, f.Reason) }
 
-// wait returns a wait for the end of the freeze. clause describes what waits.
+// wait returns a wait for the end of the freeze. clause describes what is waiting.
 func (f Freeze) wait(clause string) frozen.Wait {
 	return frozen.Wait{Clause: clause, Freeze: f.String()}
 }
@@ -137,9 +139,9 @@ type Step struct {
 	Weight int
 	// Pause is how long the step waits while healthy. 0 means no pause.
 	Pause time.Duration
-	// Approval makes the step wait for the decision Continue. Approvers is how many different users must make
-	// this decision (0 means one user). If ApproversFrom is not empty, each of these users must be a member of
-	// at least one of the groups that it lists.
+	// Approval makes the step wait for the Continue decision. Approvers is the number of different users who
+	// must record this decision (0 means one user). If ApproversFrom is not empty, each of these users must be
+	// a member of at least one of the groups that it lists.
 	Approval      bool
 	Approvers     int
 	ApproversFrom []string
@@ -223,7 +225,7 @@ const (
 type Withdrawal struct {
 	Slug, Version string
 	Reason        WithdrawReason
-	// Time is the start of the period Spec.Previews.KeepAfterClose.
+	// Time is the start of the Spec.Previews.KeepAfterClose period.
 	Time time.Time
 }
 
@@ -242,14 +244,16 @@ type Object struct {
 	// Terminating reports whether the object is being deleted. Such an object counts as neither present nor absent (rule 8).
 	Terminating bool
 	// Refused reports whether the API server rejects changes to the object. The object then stays as it was read,
-	// gets no stamp, and is not revived. Only the release of the object waits for it.
+	// gets no stamp, and is not revived. Only the release of this object waits for the object.
 	Refused bool
-	// Stamp is the rollout state sequence for which the object was created or revived (rule 2).
+	// Stamp is the sequence number of the rollout state for which the object was created or revived
+	// (rule 2).
 	Stamp int64
-	// NeverActive reports whether the object has the mark of [Result.NeverActive].
+	// NeverActive reports whether the object is marked as belonging to a release in
+	// [Result.NeverActive].
 	NeverActive bool
 	// Reported is the last status that the object copied from the rollout state, or empty if there is none yet. Reported may
-	// be older than the rollout state. Reported counts only if the rollout state is lost, and for hook Jobs.
+	// be older than the rollout state. Reported is used only if the rollout state is lost, and for hook Jobs.
 	Reported Status
 	// Replicas is the number of replicas in the specification of the object.
 	Replicas int
@@ -270,16 +274,16 @@ type Object struct {
 	Analysis *Verdict
 	// Gates are the answers of hooks.
 	Gates []GateFact
-	// Rollback is the request of a hook to roll back.
+	// Rollback is a hook's request to roll back.
 	Rollback *RollbackFact
 	// End is the combined answer of the hooks that are called at the end of the preview.
 	End *EndFact
-	// ActiveJobs reports whether hook Jobs have not ended, or Jobs for the failure cannot be created yet. The deletion of
-	// the object ends its Jobs.
+	// ActiveJobs reports whether any hook Job has not ended, or any Job for the failure cannot be created yet. The
+	// deletion of the object ends its Jobs.
 	ActiveJobs bool
-	// GateJobs reports whether Jobs of gates, such as a migration, have not ended.
+	// GateJobs reports whether any gate Job, such as a migration, has not ended.
 	GateJobs bool
-	// UncreatedJob is the hook whose Job for the failure the API server rejects, or empty if there is none.
+	// UncreatedJob is the hook whose failure Job is rejected by the API server, or empty if there is none.
 	UncreatedJob string
 }
 
@@ -287,7 +291,7 @@ type Object struct {
 type EndFact struct {
 	// Since is the time of the End to which the hooks respond.
 	Since time.Time
-	// Done reports whether no further hook is called. Failed reports whether a hook failed.
+	// Done reports whether no more hooks will be called. Failed reports whether a hook failed.
 	Done, Failed bool
 	// Message contains details.
 	Message string
@@ -318,25 +322,26 @@ type Verdict struct {
 	Message string
 }
 
-// GateFact is the combined answer of the hooks of one point.
+// GateFact is the combined answer of the hooks at one point.
 type GateFact struct {
-	// Rollout is the Sequence of the rollout, and Step is the Step in which the rollout waits.
+	// Rollout is the Sequence of the rollout, and Step is the Step in which the rollout is waiting.
 	Rollout int64
 	Step    int
 	Point   Point
-	// Since is the GateTime of the rollout to which the hooks respond.
+	// Since identifies the gate that the hooks responded to: it is the GateTime of the rollout.
 	Since time.Time
 	// Open reports whether all hooks approve. Failed reports whether a hook rejected the release permanently, which ends the rollout.
 	Open, Failed bool
-	// Unanswered reports whether a hook whose refusal would fail the release was called and did not respond.
+	// Unanswered reports whether a hook whose refusal would fail the release was called and has not
+	// responded.
 	Unanswered bool
 	// Message contains details.
 	Message string
 }
 
-// RollbackFact is the request of a hook to roll back.
+// RollbackFact is a hook's request to roll back.
 type RollbackFact struct {
-	// Rollout is the Sequence of the rollout that the request is about.
+	// Rollout is the Sequence of the rollout to which the request applies.
 	Rollout int64
 	// Message is the reason for the request.
 	Message string
@@ -373,11 +378,12 @@ type Decision struct {
 type Policy struct {
 	Name   string
 	Groups []Report
-	// Unreported reports whether the policy has no status, because it was just created or lost its status. Its objects may refer to any release.
+	// Unreported reports whether the policy has no status, because it was just created or has lost its status. Its objects may refer to any
+	// release.
 	Unreported bool
 }
 
-// Report is the report of a policy about a group.
+// Report is a policy's report about a group.
 type Report struct {
 	// Slug is the slug of the group.
 	Slug string
@@ -400,7 +406,8 @@ type Report struct {
 	CanaryDomains bool
 	Canary        string
 	// Unrouted reports whether the group no longer has a programmed route. Revision keeps its value, because it
-	// describes the required routes, and the releases that it removed from the routes are still in no route.
+	// describes the required routes, and the releases that it removed from the routes are still not in any
+	// route.
 	Unrouted bool
 	// Reason and Message describe why the revision is not confirmed. They are empty if it is confirmed.
 	Reason, Message string
@@ -412,11 +419,11 @@ type Report struct {
 
 // Previews contains the limits of the groups that are pull requests.
 type Previews struct {
-	// MaxGroups is how many of these groups may run at a time. The minimum is 1.
+	// MaxGroups is the maximum number of these groups that may run at a time. The minimum is 1.
 	MaxGroups int
 	// MaxAge is the maximum time since the last push. 0 means no limit.
 	MaxAge time.Duration
-	// KeepAfterClose is how long a group stays after its pull request was closed.
+	// KeepAfterClose is how long a group is kept after its pull request was closed.
 	KeepAfterClose time.Duration
 }
 

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestPausedFirstReleaseIsReported checks that a rollout that is stopped by spec.paused reports its wait.
+// TestPausedFirstReleaseIsReported checks that a rollout that is stopped by spec.paused reports why it is
+// waiting.
 func TestPausedFirstReleaseIsReported(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -80,8 +81,8 @@ func TestPausedReturnIsReported(t *testing.T) {
 	}
 }
 
-// unpinned returns a group after the end of a pin. 1.0.0 is active because of the pin, and 1.1.0, which was active before, still has
-// one pod.
+// unpinned returns a group after the end of a pin. 1.0.0 is active because of the pin, and 1.1.0, which was previously active, still
+// has one pod.
 func unpinned(now time.Time) Observed {
 	candidate := func(version, name string) Candidate {
 		return Candidate{Slug: "1-x", Name: "1.x", Level: "Release", Version: version, Release: name}

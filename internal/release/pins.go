@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// missingPin returns a pin that applies to any group and whose version or release no group has, or nil.
+// missingPin returns a pin that applies to any group but whose version or release is not in any group,
+// or nil if there is no such pin.
 func (b *planner) missingPin() *Pin {
 	for i := range b.o.Spec.Pins {
 		pin := &b.o.Spec.Pins[i]
@@ -38,9 +39,9 @@ func (b *planner) pinnedAway(g *Group, r Row) bool {
 	})
 }
 
-// noteMissingPin reports a pin whose version or release is in no group, if no live group reports this. A group
-// that a user ends does not report it. As long as nothing is offered, the pin is not reported, because its version may
-// still appear.
+// noteMissingPin reports a pin whose version or release is not in any group, unless a live group reports the pin. A
+// group that a user ends does not report it. As long as nothing is offered, the pin is not reported, because its
+// version may still appear.
 func (b *planner) noteMissingPin() {
 	live := slices.ContainsFunc(b.groups, func(g Group) bool { return g.Phase == Live && !b.ended(g.Slug, g.Name, g.PullRequest) })
 	if missing := b.missingPin(); missing != nil && !live && len(b.o.Candidates) > 0 {
@@ -48,7 +49,7 @@ func (b *planner) noteMissingPin() {
 	}
 }
 
-// missing returns the message of a pin whose version or release no group has.
+// missing returns the message for a pin whose version or release is not in any group.
 func (p Pin) missing() string {
 	return fmt.Sprintf("spec.updateStrategy.manual pins %s, which no group has: no release starts; correct or remove the pin", p.wanted())
 }
@@ -117,7 +118,8 @@ func (p Pin) wanted() string {
 	return fmt.Sprintf("version %q", p.Version)
 }
 
-// String returns the release or, without a release, the version and whether it runs with the current template.
+// String returns the release or, if the pin selects no release, the version and whether it runs with the
+// current template.
 func (p Pin) String() string {
 	if p.Release != "" {
 		return p.Release
@@ -172,7 +174,8 @@ func (s *scope) pinned(r Row) bool {
 	})
 }
 
-// choosePinned resolves a pin. The result stays until the pin or the configuration changes (rule 16).
+// choosePinned resolves a pin. The result stays the same until the pin or the configuration changes
+// (rule 16).
 func (s *scope) choosePinned(p Pin) (Target, Note) {
 	from := fmt.Sprintf("%s/retained@%s", p.Version, s.o.Config)
 	switch {
@@ -220,7 +223,7 @@ func (s *scope) choosePinned(p Pin) (Target, Note) {
 	return Target{Release: target, Reason: Pinned, ResolvedFrom: from}, s.stateOf(nil, false, Pinned, message)
 }
 
-// pinFailed returns why a pinned release does not start because it failed, here or at another
+// pinFailed returns why a pinned release does not start because it failed, here or in another
 // Microservice. Otherwise it returns "".
 func (s *scope) pinFailed(target string) string {
 	if r := s.g.Row(target); r != nil && s.failed(r) {
@@ -274,8 +277,8 @@ func (s *scope) belowPin() (kept *Row) {
 }
 
 // resolve returns the release that a pin selects. A retained release, with its configuration, is preferred to a
-// release with the current template. Of several retained releases, resolve returns the release that was active most
-// recently.
+// release with the current template. Among several retained releases, resolve returns the release that was active
+// most recently.
 func (s *scope) resolve(p Pin) string {
 	var retained, other *Row
 	for i := range s.g.Releases {

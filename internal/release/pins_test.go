@@ -505,7 +505,7 @@ func (h tale) outcome(when, version, want string) {
 	h.fail("%s: the decision on %s did not end in %q\n%s", when, version, want, fmt.Sprint(h.rolloutState))
 }
 
-// TestPins runs only the histories of this file.
+// TestPins runs only the histories in this file.
 func TestPins(t *testing.T) {
 	t.Parallel()
 	for _, h := range pins {
@@ -518,8 +518,8 @@ func TestPins(t *testing.T) {
 	}
 }
 
-// TestPinOfAPullRequestThatIsNotOpen checks that a pin to a pull request that is not open yet waits, and that nothing
-// else waits for the pull request.
+// TestPinOfAPullRequestThatIsNotOpen checks that a pin to a pull request that is not open yet has to wait, and that
+// nothing else waits for the pull request.
 func TestPinOfAPullRequestThatIsNotOpen(t *testing.T) {
 	t.Parallel()
 	o := Observed{
@@ -579,8 +579,7 @@ func (w *world) pinOf(g *Group) (found *Pin, missing bool) {
 	return found, missing
 }
 
-// checkPin checks that a group that can reach its pinned version does so,
-// or reports a failure.
+// checkPin checks that a group that can reach its pinned version reaches it or reports a failure.
 func (w *world) checkPin(g *Group, failed bool) {
 	pin, missing := w.pinOf(g)
 	if pin == nil || missing || w.endedByUser(g) {

@@ -1,12 +1,12 @@
 // Package release decides which releases of a Microservice run, with which
 // status, weight and number of replicas.
 //
-// [Plan] is a pure and total function from [Observed] and a time to a [Result]. Plan never returns an
-// error, panics or changes its input, and uses no client, network, clock or log. rules.go lists the
-// rules that decide the status of a release, in the order in which they apply. Each rule changes one
-// group. A function that determines what a release waits for returns a wait, which the rule records. If a function also
-// changes the group, or stops the clock of a rollout, its comment describes this. Before the rules, each pass
-// in plan.go assigns slots to previews and lets previews expire. After the rules, it closes excluded groups.
+// [Plan] is a pure and total function from [Observed] and a time to a [Result]. Plan never returns an error, panics or
+// changes its input, and uses no client, network, clock or log. rules.go lists the rules that decide the status of a
+// release, in the order in which they apply. Each rule changes one group. A function that determines what a release is
+// waiting for returns a wait, which the rule records. If a function also changes the group, or stops the clock of a
+// rollout, its comment describes this. Before the rules are applied, each pass in plan.go assigns slots to previews and
+// lets previews expire. After the rules are applied, it closes excluded groups.
 //
 //	plan.go                   Plan and its Result, and the passes over all groups
 //	rules.go                  the named rules of one group, in the order in which they apply
@@ -44,8 +44,8 @@ import (
 )
 
 // Result contains the actions of a plan. The caller executes Ensure first, then writes the rollout
-// state if Changed is set, and executes Retire last. By rule 2, objects may be created before the
-// rollout state is written, but they may be deleted only after it is written.
+// state if Changed is set, and executes Retire last. According to rule 2, objects may be created
+// before the rollout state is written, but they may be deleted only after it is written.
 type Result struct {
 	// State is the rollout state to write if Changed is set.
 	State   State
@@ -54,7 +54,7 @@ type Result struct {
 	Ensure []Ensure
 	// Retire lists the releases to scale down or delete.
 	Retire []Retire
-	// Idle lists the releases that should not have traffic, are in no route, and are drained. All
+	// Idle lists the releases that should not have traffic, are not in any route, and are drained. All
 	// other releases may serve requests, whatever the rollout state contains.
 	Idle []string
 	// NeverActive lists the releases that become active only if hooks approve, and whose groups have
@@ -73,7 +73,7 @@ type Ensure struct {
 	Replicas      int
 	// Create reports whether the release does not exist yet.
 	Create bool
-	// Stamp is written to the release, so that the write of every older plan results in a conflict. 0 means no stamp.
+	// Stamp is written to the release, so that a write by any older plan results in a conflict. 0 means no stamp.
 	Stamp int64
 }
 
@@ -136,7 +136,7 @@ func (b *planner) unchanged(w *wait) Result {
 	return p
 }
 
-// maxPasses bounds how often the rules are applied. A decision can make another decision possible,
+// maxPasses limits how often the rules are applied. A decision can make another decision possible,
 // which is made in the same plan, so that the next plan changes nothing. The longest chain is a
 // rollout through steps that do not wait.
 const maxPasses = 64
@@ -168,7 +168,8 @@ type planner struct {
 	handled map[string]*Handled
 }
 
-// maxSequence is above any sequence that a rollout state reaches. A higher stamp was set manually.
+// maxSequence is above any sequence that a rollout state reaches. A higher stamp must have been set
+// manually.
 const maxSequence = 1 << 53
 
 // newPlanner sorts and indexes the facts.

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// maxStarting is how many previews may be in progress at the same time. A change to the configuration of
-// all previews therefore does not flood the cluster (rule 41).
+// maxStarting is the maximum number of previews that may be in progress at the same time. A change to
+// the configuration of all previews therefore does not flood the cluster (rule 41).
 const maxStarting = 10
 
 // assignSlots assigns slots to previews (rule 26). A running preview keeps its slot. A free slot
@@ -103,9 +103,9 @@ func (b *planner) prepare(g *Group) (again bool) {
 	return s.opensAgain()
 }
 
-// reopen opens a closing preview that is offered again. With a slot, the preview continues in its previous state, even
-// while spec.paused is set: its last active release serves, and failed releases do not start again. Without a slot, the
-// preview is Expired until it gets a slot.
+// reopen opens a closing preview that is offered again. If the preview has a slot, it continues in its previous state,
+// even while spec.paused is set: its last active release serves, and failed releases do not start again. If the preview
+// has no slot, it is Expired until it gets one.
 func (b *planner) reopen(g *Group, slot bool) bool {
 	s := b.scope(g)
 	s.event(nil, false, GroupReopened, "the group is offered again")
@@ -153,7 +153,7 @@ func (b *planner) wants(g Group) bool {
 }
 
 // noteIdle records why a preview without a release would not start a release even with a slot: its pin prevents it, or
-// no offered release may start. In all other cases the preview only waits for a slot.
+// no offered release may start. In all other cases, the preview is only waiting for a slot.
 func (b *planner) noteIdle(g *Group) {
 	if b.o.SourceStale {
 		return // The release that the preview would start is not known.
@@ -196,7 +196,7 @@ func (b *planner) uses(g *Group) bool { return g.ActiveRow() != nil || b.wants(*
 
 // noteHead records the head commit of a pull request and the time of its push. If the source does not
 // provide the time, noteHead records the time at which the commit became known. A new head commit restarts
-// a group that expired by age.
+// a group that expired because of its age.
 func (b *planner) noteHead(g *Group) {
 	offers := b.perGroup[g.Slug]
 	if len(offers) == 0 {
@@ -216,7 +216,7 @@ func (b *planner) noteHead(g *Group) {
 	}
 }
 
-// agesOut returns when a preview becomes too old, if there is an age limit.
+// agesOut returns the time at which a preview becomes too old, if there is an age limit.
 func (b *planner) agesOut(g *Group) (end time.Time, ages bool) {
 	age := b.o.Spec.Previews.MaxAge
 	if age == 0 || g.Phase == Closing || len(b.perGroup[g.Slug]) == 0 || b.o.Spec.Paused {
@@ -225,7 +225,7 @@ func (b *planner) agesOut(g *Group) (end time.Time, ages bool) {
 	return g.HeadTime.Add(age), true
 }
 
-// tooOld reports whether the last push to a preview is too long ago. This is known only while a
+// tooOld reports whether the last push to a preview was too long ago. This is known only while a
 // head commit is offered.
 func (b *planner) tooOld(g *Group) bool {
 	end, ages := b.agesOut(g)
@@ -240,9 +240,8 @@ func (b *planner) expire(g *Group, reason Reason, message string) {
 	s.event(nil, false, GroupExpired, "the preview is drained and removed: "+message)
 }
 
-// turnWaits returns why a group must not start a release now, or nil. The number of
-// previews that start at the same time is limited. A preview that waits for ConfirmRollout has no pods yet and
-// does not count.
+// turnWaits returns why a group must not start a release now, or nil. The number of previews that start at the
+// same time is limited. A preview that is waiting for ConfirmRollout has no pods yet and does not count.
 func (s *scope) turnWaits(version string) *wait {
 	if s.g.Level != preview {
 		return nil
@@ -279,8 +278,8 @@ func (s *scope) onlyEnds() bool {
 	return len(s.g.Releases) == 1 && s.g.Rollout == nil && s.g.Releases[0].Status == Deprecated && s.lastOfPreview(s.g.Releases[0])
 }
 
-// endPreview requests the hooks of type PostPreview when the pods of all releases of an ended preview are gone. The release
-// that was active last calls the hooks. If no release was active, the newest release calls them.
+// endPreview requests the PostPreview hooks when the pods of all releases of an ended preview are gone. The release that
+// was active last calls the hooks. If no release was active, the newest release calls them.
 func endPreview(s *scope) {
 	switch {
 	case s.g.Phase == Live:
@@ -337,7 +336,7 @@ func (s *scope) endHooksWait(r Row) (w *wait, keep bool) {
 	return nil, false
 }
 
-// anyJobs reports whether hook Jobs of the group have not ended.
+// anyJobs reports whether any hook Job of the group has not ended.
 func (s *scope) anyJobs() bool {
 	return slices.ContainsFunc(s.sorted, func(c Object) bool { return c.Slug == s.g.Slug && !c.Terminating && c.ActiveJobs })
 }
@@ -351,7 +350,8 @@ func (s *scope) noteEndLost(r Row) {
 	s.event(&r, true, EndFailed, fmt.Sprintf("the hooks of type PostPreview of %s are no longer called, because its VersionedMicroservice was deleted: remove the resources that they would have removed", r.Version))
 }
 
-// ending reports whether a preview waits for its end hooks, and therefore does not start again yet.
+// ending reports whether a preview is waiting for its end hooks, and therefore does not start again
+// yet.
 func (s *scope) ending() bool {
 	if s.g.Phase == Live || s.g.End.Release == "" || s.g.Row(s.g.End.Release) == nil {
 		return false

@@ -47,7 +47,7 @@ func (h tale) empty(when string) {
 	}
 }
 
-// reviewed creates a policy, and makes commit "a" of pull request 7 active. From then on, pods take
+// reviewed creates a policy, and makes commit "a" of pull request 7 active. From then on, pods need
 // ten seconds to start.
 func (h tale) reviewed() {
 	h.steps(twoSteps...)
@@ -779,8 +779,8 @@ func BenchmarkPreviews(b *testing.B) {
 	}
 }
 
-// TestPinOfAPreviewThatEnds checks that an ending preview reports what it waits for. A pin selects its failed release, whose pods are
-// kept until no route refers to the release.
+// TestPinOfAPreviewThatEnds checks that an ending preview reports what it is waiting for. A pin selects its failed release, whose
+// pods are kept until no route refers to the release.
 func TestPinOfAPreviewThatEnds(t *testing.T) {
 	row := func(release string, status Status) Row {
 		return Row{Release: release, Name: "feature", Version: release, Config: "c1", Status: status, Zero: &Zero{Revision: 2, Time: t0}, Since: t0}

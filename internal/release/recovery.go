@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// restoring returns why a lost rollout state cannot be recovered yet, or nil. The Services of a policy select
-// the release that served, and the status of an object shows whether the release was active. Both are reported again
-// shortly after a restore without statuses.
+// restoring returns why a lost rollout state cannot be recovered yet, or nil. The Services of a policy select the
+// release that was serving, and the status of an object shows whether the release was active. Both are reported
+// again shortly after a restore that omits the statuses.
 func (b *planner) restoring() *wait {
 	if len(b.o.State.Groups) > 0 {
 		return nil
@@ -71,7 +71,7 @@ func (s *scope) successor() *Row {
 	return next
 }
 
-// precedes reports whether x is preferred to y as the replacement of a lost active release.
+// precedes reports whether x is preferred to y as the replacement for a lost active release.
 func (s *scope) precedes(x, y Row) bool {
 	return cmp.Or(
 		last(s.denied(x.Version), s.denied(y.Version)),
@@ -80,8 +80,9 @@ func (s *scope) precedes(x, y Row) bool {
 	) < 0
 }
 
-// fit omits objects that exceed the limit when a lost rollout state is recovered. It first omits the oldest
-// objects that are in no route, and then the oldest of the other objects, but never the active release.
+// fit omits the objects that exceed the limit when a lost rollout state is recovered. It first omits the
+// oldest objects that are not in any route, and then the oldest of the other objects, but never the active
+// release.
 func (s *scope) fit(cs []Object, active int) ([]Object, int) {
 	for _, routed := range []bool{false, true} {
 		for i := 0; i < len(cs) && len(cs) > s.quota(); {
@@ -104,8 +105,8 @@ func (s *scope) fit(cs []Object, active int) ([]Object, int) {
 // The active release is the release that the group's Service selects. If no policy reports it, it is the release whose
 // object was reported as active. Otherwise it is the release with the most available pods or, if there are several, the
 // oldest of them. Older releases count as previously active unless they are unproven, and all others are pending. A
-// release without pods is not drained. A release that hooks have not approved does not become active, and neither does a
-// release of a group to which the newest domains have yet to move.
+// release without pods does not need to be drained. A release that hooks have not approved does not become active. A
+// release of a group to which the newest domains have yet to move does not become active either.
 func rebuildState(s *scope) {
 	if len(s.g.Releases) > 0 || s.g.Phase != Live || s.recorded() {
 		return
@@ -140,8 +141,8 @@ func rebuildState(s *scope) {
 		most(routed),
 		most(func(Object) bool { return true }),
 		routed,
-		// An object whose stamp is exactly Sequence+1 was created by a plan that crashed before it wrote the rollout
-		// state. Its release is just starting, so it does not count as active.
+		// An object whose stamp is exactly Sequence+1 was created by a plan whose rollout state was not written,
+		// because the manager crashed first. Its release is just starting, so it does not count as active.
 		func(c Object) bool { return c.Replicas > 0 && c.Stamp > s.o.State.Sequence+1 },
 	} {
 		if active < 0 {
@@ -178,7 +179,7 @@ func rebuildState(s *scope) {
 }
 
 // recordReferenced adds a row for each release object that has no row and to which a route refers. The release is drained
-// like any other release, from the time at which no route refers to it.
+// like any other release, starting when no route refers to it any longer.
 func recordReferenced(s *scope) {
 	for _, c := range s.sorted {
 		if c.Slug != s.g.Slug || c.Terminating || !s.referenced(c.Release) {
@@ -193,9 +194,10 @@ func recordReferenced(s *scope) {
 	}
 }
 
-// recordRoutes records which releases were ever in a route (rules 10 and 18). For a release that gets traffic
-// while a policy exists, this is recorded in the write that gives the release traffic, before a route refers to the
-// release. This rule records all other releases, whose policy or domain with a version was created later.
+// recordRoutes records which releases were ever in a route (rules 10 and 18). For a release that gets traffic while
+// a policy exists, this is recorded in the write that gives the release traffic, before a route refers to the
+// release. This rule records all other releases: those whose policy, or whose domain with a version, was created
+// later.
 func recordRoutes(s *scope) {
 	for i := range s.g.Releases {
 		r := &s.g.Releases[i]

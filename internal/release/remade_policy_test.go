@@ -164,7 +164,7 @@ func newerGroup(policy Policy) Observed {
 }
 
 // TestUnreportedPolicyMayHaveNewestDomains checks that a policy without a report is treated like a policy whose newest domains route to the
-// older group. This ends when the policy reports, or at the deadline.
+// older group. The policy is treated in this way until it reports, or until the deadline.
 func TestUnreportedPolicyMayHaveNewestDomains(t *testing.T) {
 	t.Parallel()
 	reported := Policy{Name: "web", Groups: []Report{{Slug: "1-x", Revision: 3, Confirmed: t0, References: []string{"one"}, Active: "one", Newest: true}}}

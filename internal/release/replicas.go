@@ -3,7 +3,7 @@ package release
 import "slices"
 
 // full returns the number of replicas of a release that has all the traffic. This is the number in the
-// specification, and during a rollout at least the number that the active release had (rule 6). If work is
+// specification, but during a rollout at least the number that the active release had (rule 6). If work is
 // split by pods, no release has its own autoscaler, and the number is the sum for both releases.
 func (s *scope) full() int {
 	n := max(1, s.o.Spec.Replicas)
@@ -22,7 +22,7 @@ func (s *scope) portion(percent int) int {
 }
 
 // serving returns how many replicas a release has, or how many its autoscaler wants if that is more. In an exclusive
-// group, only the number of the autoscaler counts. All other numbers follow the specification, even during a rollout.
+// group, only the autoscaler's number counts. All other numbers follow the specification, even during a rollout.
 func (s *scope) serving(r *Row) int {
 	c, _ := s.object(r.Release)
 	if s.o.Spec.Exclusive && c.Current <= c.Replicas {
@@ -193,7 +193,7 @@ func (s *scope) want(r Row, c Object) (int, *wait) {
 		if !pressed {
 			return s.full(), w
 		}
-		// The release serves nothing, but takes capacity that the release with the fix needs.
+		// The release serves nothing, but takes up capacity that the release with the fix needs.
 		if c.Unsettled {
 			return min(c.Replicas, s.full()), w
 		}
@@ -236,8 +236,8 @@ func (s *scope) want(r Row, c Object) (int, *wait) {
 	return min(s.o.Spec.Standby, s.full()), w
 }
 
-// unused reports whether a release is permanently in no route, according to the rollout state on
-// which the plan is based.
+// unused reports whether a release is permanently excluded from all routes, according to the
+// rollout state on which the plan is based.
 func (s *scope) unused(r Row, c Object) bool {
 	running := s.g.Rollout != nil && s.g.Rollout.Release == r.Release
 	if s.g.Phase != Live || running || r.Status != Deprecated && r.Status != Error || c.Stamp > s.o.State.Sequence {
@@ -246,8 +246,8 @@ func (s *scope) unused(r Row, c Object) bool {
 	return !s.pinnedByDomain(r.Release) && s.undrained(r) == nil
 }
 
-// pressed reports whether retained releases are scaled down because a rollout waits for capacity in the cluster. This
-// happens after half the deadline (rule 35). pressed also returns a wait until that time.
+// pressed reports whether retained releases are scaled down because a rollout is waiting for capacity in the cluster.
+// This happens when half of the deadline has passed (rule 35). pressed also returns a wait until that time.
 func (s *scope) pressed() (bool, *wait) {
 	run, _, _ := s.rollout()
 	if run == nil || run.WaitsFor != "QuotaExceeded" && run.WaitsFor != "Unschedulable" {
@@ -257,8 +257,8 @@ func (s *scope) pressed() (bool, *wait) {
 	return !s.now.Before(half), &wait{Until: half}
 }
 
-// neverActive reports whether a release gets the mark of a release that hooks have not approved. It gets the mark while
-// no release of its group is active, and keeps the mark until it becomes active.
+// neverActive reports whether a release should be marked as a release that hooks have not approved. It gets the
+// mark while no release of its group is active, and keeps the mark until it becomes active.
 func (s *scope) neverActive(r Row, c Object) bool {
 	if r.Promoted > 0 || s.g.ActiveRow() != nil && !c.NeverActive {
 		return false
@@ -281,7 +281,7 @@ const (
 )
 
 // ByPods reports whether a group splits its work by pods (rule 46). The pods of a release to which a route may refer stay until
-// the release is drained. Therefore a policy that is deleted and may be created again does not change how a group splits its work.
+// the release is drained. Therefore, deleting a policy that may be created again does not change how a group splits its work.
 func ByPods(o *Observed, g *Group) bool {
 	if o.Spec.Exclusive {
 		return true
@@ -294,8 +294,8 @@ func ByPods(o *Observed, g *Group) bool {
 
 func (s *scope) byPods() bool { return ByPods(&s.o, s.g) }
 
-// PodShare returns how many of n pods a canary with a weight has. The release with the larger remainder gets the pod that
-// cannot be divided. If the remainders are equal, the active release gets it. Each release has at least one pod, even if n is 1.
+// PodShare returns how many of n pods a canary with the given weight has. The release with the larger remainder gets the
+// leftover pod. If the remainders are equal, the active release gets it. Each release has at least one pod, even if n is 1.
 func PodShare(weight, n int) int {
 	if weight >= 100 {
 		return n
@@ -303,7 +303,7 @@ func PodShare(weight, n int) int {
 	return max(1, min((weight*n+49)/100, n-1))
 }
 
-// activeSize returns the number of replicas of the active release, which is the full number without the replicas that a canary
+// activeSize returns the number of replicas of the active release, which is the full number minus the replicas that a canary
 // took over. These replicas are removed only after the pods of the canary are available and the routes, if there are any, have
 // the weight of the canary. The removed replicas return when the rollout ends. If the canary loses pods, no further pods of the
 // active release are removed.

@@ -46,7 +46,8 @@ func dropDrained(s *scope) {
 	sortRows(s.g.Releases)
 }
 
-// minimum returns how many previously active releases the group retains, including the active release.
+// minimum returns how many releases that were ever active the group retains, including the active
+// release.
 func (s *scope) minimum() int {
 	if s.g.Level == preview {
 		return 1
@@ -55,7 +56,7 @@ func (s *scope) minimum() int {
 }
 
 // retained returns the releases that were active and are retained. These are the releases to which a domain refers, and
-// the last MinimumAvailable releases by order of activation, including the active release (rules 33 and 39).
+// the MinimumAvailable releases that became active most recently, including the active release (rules 33 and 39).
 func (s *scope) retained() []string {
 	if s.g.Phase != Live {
 		return nil
@@ -127,7 +128,8 @@ func (s *scope) noteDenied() {
 const (
 	// maxGroups is the maximum number of groups.
 	maxGroups = 256
-	// maxRows is the maximum number of rows of a group, and maxAllRows is the maximum number of rows of all groups.
+	// maxRows is the maximum number of rows in one group, and maxAllRows is the maximum number of rows in all
+	// groups together.
 	maxRows    = 32
 	maxAllRows = 512
 )
@@ -143,7 +145,7 @@ func (b *planner) quota() int {
 	return min(maxRows, maxAllRows/min(max(1, groups), maxGroups))
 }
 
-// rows returns the number of rows of all groups.
+// rows returns the total number of rows in all groups.
 func (b *planner) rows() (n int) {
 	for i := range b.groups {
 		n += len(b.groups[i].Releases)
@@ -151,7 +153,7 @@ func (b *planner) rows() (n int) {
 	return n
 }
 
-// freeRow reports whether there is a row for one more release. If the group is full, freeRow drops failures to
+// freeRow reports whether a row is free for one more release. If the group is full, freeRow drops failures to
 // free a row. It keeps the rows of releases that serve or are retained, or to which a route refers.
 func (s *scope) freeRow() bool {
 	for len(s.g.Releases) >= s.quota() || s.rows() >= maxAllRows {
@@ -233,13 +235,13 @@ func (s *scope) keptByJobs(r *Row) bool {
 }
 
 // startsJobs reports whether a Job of a gate may start for a release that failed or is superseded, because its controller has not
-// reported that status yet. The report also counts the Jobs that have started.
+// reported that status yet. The report of that status also includes the Jobs that have started.
 func (s *scope) startsJobs(r *Row, c Object) bool {
 	return s.o.Spec.GateJobs && (r.Status == Deprecated || r.Status == Error) && r.Promoted == 0 && c.Reported != r.Status
 }
 
-// endWaitsForJobs reports that a group that is ending waits for the hook Jobs of a release. It returns
-// nil for a live group.
+// endWaitsForJobs reports that a group that is ending is waiting for the hook Jobs of a release. It
+// returns nil for a live group.
 func (s *scope) endWaitsForJobs(r *Row) *wait {
 	if s.g.Phase == Live {
 		return nil
@@ -248,7 +250,8 @@ func (s *scope) endWaitsForJobs(r *Row) *wait {
 	return newWait(r, false, AwaitingJobs, "group %s has ended, and %s is removed when the Jobs of its hooks have ended%s", s.g.Name, r.Version, c.whyUncreated())
 }
 
-// whyUncreated returns the last part of a message about a wait for Jobs if the API server rejects one of them.
+// whyUncreated returns the last part of a message about waiting for Jobs if the API server rejects one of
+// them.
 func (c Object) whyUncreated() string {
 	if c.UncreatedJob == "" {
 		return ""

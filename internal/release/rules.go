@@ -8,15 +8,15 @@ import (
 )
 
 // rule is a named decision about one group. Rules apply in order. Each rule reads the facts, and the
-// group as the previous rules changed it.
+// group as changed by the previous rules.
 type rule struct {
 	name  string
 	apply func(*scope)
 }
 
 // rules are the rules of a group, in the order in which they apply. Each rule's comment lists the status changes that
-// the rule makes, and names the rule's file unless that is this file. A test removes one rule at a time and expects
-// a history to fail.
+// the rule makes, and names the rule's file unless the rule is in this file. A test removes one rule at a time and
+// expects a history to fail.
 var rules = []rule{
 	// Existing objects: recovery.go.
 	{"Rebuild the rollout state", rebuildState},      // none to active, deprecated or pending: the rollout state is lost
@@ -80,9 +80,9 @@ func decide(s *scope) {
 	}
 }
 
-// closeGroup starts the end of a group whose source is closed (rule 14). It also starts the end of a group that a user ends,
-// after its domains have moved to the next group. It reopens a closing group that is offered again, except for previews, which
-// need a slot.
+// closeGroup starts to close a group whose source is closed (rule 14). It also starts to close a group that a user ends, after
+// its domains have moved to the next group. It reopens a closing group that is offered again, except for previews, which need
+// a slot.
 func closeGroup(s *scope) {
 	if end, closed := s.keptUntil(s.g.Slug); closed && s.g.Phase == Live {
 		s.requeueAt(end)
@@ -115,10 +115,9 @@ func (s *scope) opensAgain() bool {
 }
 
 // resume makes a release of a closing group active again: the last active release that can still serve. A
-// release can serve if an object still refers to it, if it has an available pod, or if its pods ended because
-// the group is exclusive. A newer version then goes through its steps.
-// A preview that was excluded resumes only an offered commit, because the approval of another commit may have
-// been removed.
+// release can serve if an object that a policy wrote still refers to it, if it has an available pod, or if
+// its pods ended because the group is exclusive. A newer version then goes through its steps. A preview that
+// was excluded resumes only an offered commit, because the approval of another commit may have been removed.
 func (s *scope) resume() {
 	var next *Row
 	excluded := s.g.Level == preview && slices.ContainsFunc(s.g.Releases, func(r Row) bool { return r.Reason == Reason(Excluded) })
@@ -159,7 +158,7 @@ func finishFirst(s *scope) {
 	s.g.Target = Target{Release: r.Release, Reason: FinishFirst}
 }
 
-// supersede ends the rollout in progress if it is no longer wanted (rule 24).
+// supersede ends the rollout in progress if that rollout is no longer wanted (rule 24).
 func supersede(s *scope) {
 	if s.g.Phase != Live {
 		return
@@ -247,8 +246,8 @@ func start(s *scope) {
 	s.event(r, false, Started, fmt.Sprintf("%s %s (%s) starts in group %s", what, r.Version, r.Release, s.g.Name))
 }
 
-// openGate allows a release to have pods. Without hooks, it does so immediately. Otherwise the hooks must approve
-// or no longer apply. The release's clock starts then.
+// openGate allows a release to have pods. If there are no hooks, it does so immediately. Otherwise the hooks must
+// approve or no longer apply. The release's clock starts then.
 func openGate(s *scope) {
 	run, r, c := s.rollout()
 	if run == nil || run.Gate != ConfirmRollout {
@@ -313,7 +312,7 @@ func countHealthyTime(s *scope) {
 }
 
 // stopWaiting stops waiting for a policy if the policy has not confirmed the traffic of the group for the
-// duration of the deadline, and no traffic is moving (rule 10).
+// duration of the deadline and no traffic is moving (rule 10).
 func stopWaiting(s *scope) {
 	if s.g.Phase == Expired && len(s.g.Releases) == 0 {
 		return // The group has no traffic.
@@ -443,13 +442,13 @@ func forgetFailures(s *scope) {
 }
 
 // onlyFailures reports whether a closing group contains only failed releases. They are dropped last, so that they are not
-// tried again if the group is reopened before its end.
+// tried again if the group is reopened before it has ended.
 func (s *scope) onlyFailures() bool {
 	return s.g.Phase == Closing && !slices.ContainsFunc(s.g.Releases, func(r Row) bool { return r.Status != Error })
 }
 
-// stayWithinLimits keeps a group within its share of the status. It drops the mark of forgotten failures
-// when no version that the mark covers could still be chosen.
+// stayWithinLimits keeps a group within its share of the status. It drops the group's Failed mark when
+// no version that the mark covers could still be chosen.
 func stayWithinLimits(s *scope) {
 	for len(s.g.Releases) > s.quota() && s.forget() {
 	}

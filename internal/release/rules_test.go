@@ -500,7 +500,7 @@ func (h tale) served(when string, want map[string]int) {
 	}
 }
 
-// TestProtocol runs only the histories of this file.
+// TestProtocol runs only the histories in this file.
 func TestProtocol(t *testing.T) {
 	t.Parallel()
 	for _, h := range protocol {

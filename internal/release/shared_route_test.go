@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// TestDrainAfterSharedRoute covers the loss of all statuses while a preview drains. The route of the newest domains still refers to the
-// preview's release. The policy knows only another group, and reports the reference in that group. The drain begins when the route no
-// longer refers to the release.
+// TestDrainAfterSharedRoute covers the loss of all statuses while a preview is draining. The route of the newest domains still refers
+// to the preview's release. The policy knows only another group, and reports the reference for that group. The drain begins when the
+// route no longer refers to the release.
 func TestDrainAfterSharedRoute(t *testing.T) {
 	t.Parallel()
 	const drain = time.Minute

@@ -637,7 +637,7 @@ func (w *world) endedByUser(g *Group) bool {
 }
 
 // heldBy reports whether a policy whose gateway does not exist still reports a release, or has not
-// confirmed that the release is in no route.
+// confirmed that the release is not in any route.
 func (w *world) heldBy(slug string, row Row) bool {
 	for _, n := range w.nets {
 		for _, r := range n.reports {
@@ -681,7 +681,7 @@ func shorten(ops []op, start int) *world {
 	return w
 }
 
-// history returns the events and the start that a seed determines.
+// history returns the events and the start number that a seed determines.
 func history(seed uint64) (ops []op, start int) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	ops = make([]op, 60+random.IntN(200))
@@ -692,7 +692,7 @@ func history(seed uint64) (ops []op, start int) {
 	return ops, random.IntN(starts)
 }
 
-// playSeed runs the random history of a seed.
+// playSeed runs the random history for a seed.
 func playSeed(seed uint64, rules []rule) (w *world) {
 	defer func() {
 		if x := recover(); x != nil {
@@ -704,9 +704,9 @@ func playSeed(seed uint64, rules []rule) (w *world) {
 	return play(ops, rules, start)
 }
 
-// TestSimulate runs random histories, as many at a time as there are processors. For a
-// history that violates an invariant, it prints the seed, which replays the history with
-// -sim.seed, and the shortened history.
+// TestSimulate runs random histories, as many at a time as there are processors. For a history that
+// violates an invariant, it prints the shortened history and the seed, with which -sim.seed replays
+// the history.
 func TestSimulate(t *testing.T) {
 	simulation.Run(t, simulate.Play{
 		Package: "./internal/release",

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// TestPreviewResumesWithItsSlot checks that a preview that gets its slot back while it drains keeps serving its last release, and that its head commit starts in addition.
+// TestPreviewResumesWithItsSlot checks that a preview that gets its slot back while it is draining keeps serving its last release, and that its head
+// commit also starts.
 func TestPreviewResumesWithItsSlot(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -97,8 +98,8 @@ func TestExcludedPreviewResumesOnlyAnOfferedCommit(t *testing.T) {
 	}
 }
 
-// TestAbortWhileWaitingForTheNextAttempt checks that a release fails if a user aborts it while it waits for its next
-// attempt, and that it does not start again.
+// TestAbortWhileWaitingForTheNextAttempt checks that a release fails if a user aborts it while it is waiting for its
+// next attempt, and that it does not start again.
 func TestAbortWhileWaitingForTheNextAttempt(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -166,7 +167,8 @@ func TestExcludedPreviewDoesNotResumeAnEarlierCommit(t *testing.T) {
 }
 
 // TestFrozenIsReportedInEachPlan checks that each plan during a freeze reports that a canary is frozen. This includes the plan that applies
-// edited steps, and each plan while a canary whose steps are skipped waits for a pod. Without this state, policies route domains to the canary.
+// edited steps, and each plan while a canary whose steps are skipped is waiting for a pod. If this state were not reported, policies would
+// route domains to the canary.
 func TestFrozenIsReportedInEachPlan(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -103,7 +103,7 @@ type Rollout struct {
 	StepRevision int64
 	// StepsHash identifies the steps, so that an edit of the steps is detected (rule 32).
 	StepsHash string
-	// Waited is the total time that the step waited while healthy. WaitingSince is the start of the
+	// Waited is the total time that the step waited while it was healthy. WaitingSince is the start of the
 	// current wait, if that differs from the time of the confirmation. Interrupted reports whether the wait
 	// is interrupted (rule 23).
 	Waited       time.Duration
@@ -119,8 +119,8 @@ type Rollout struct {
 	// Grace is the time until which the step may be unhealthy beyond its deadline, because the manager was not running
 	// when the deadline passed. Zero means that no such time applies.
 	Grace time.Time
-	// Gate is the point at which the rollout waits for hooks, or empty if it does not wait for hooks. GateTime is
-	// when this wait began. While GateTime is zero, hooks are not called yet.
+	// Gate is the point at which the rollout is waiting for hooks, or empty if it is not waiting for hooks.
+	// GateTime is when this wait began. While GateTime is zero, hooks are not called yet.
 	Gate     Point
 	GateTime time.Time
 	// From is the slug of the group from which the newest domains move to this release. From is empty if the release
@@ -152,7 +152,8 @@ type Row struct {
 	Mirror int
 	// Available reports whether the release is active or canary and has all its replicas.
 	Available bool
-	// Promoted is the order of activation. 0 means that the release was never active (rules 24 and 39).
+	// Promoted is the position of the release in the order of activation. 0 means that the release was
+	// never active (rules 24 and 39).
 	Promoted int64
 	// FirstActive is when the release became active for the first time. Zero means that the release was never active,
 	// or that the time is not known.
@@ -165,7 +166,8 @@ type Row struct {
 	// RetryTime is when the release may get traffic again (rule 29).
 	Attempt   int
 	RetryTime time.Time
-	// Zero records the revision and the time from which the routes must not contain the release.
+	// Zero records the revision from which the routes must not contain the release, and the time from
+	// which this applies.
 	Zero *Zero
 	// Reason is the reason for the status, and Since is the time from which the status applies.
 	Reason Reason
@@ -180,7 +182,7 @@ type Zero struct {
 	Time     time.Time
 	// Named reports whether a policy that never confirmed the group has an object that still refers to the release, such as
 	// the route of a canary domain. Named is also true while such a policy has no status, because its objects may refer to
-	// the release. Time is set when no object still refers to the release.
+	// the release. Time is set when no object refers to the release any longer.
 	Named bool
 }
 
@@ -348,7 +350,8 @@ func sameRow(a, b Row) bool {
 	return a == b
 }
 
-// same reports whether two pointers are both nil or refer to equal values. Times must have their stored form.
+// same reports whether two pointers are both nil or refer to equal values. Times must be in their stored
+// form.
 func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
 var noTime time.Time
@@ -360,7 +363,7 @@ func stored(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Microsecond)
 }
 
-// sortRows sorts rows by version, the highest first. Usually the rows are in order already.
+// sortRows sorts rows by version, the highest first. Usually the rows are already in order.
 func sortRows(rows []Row) {
 	order := func(x, y *Row) int {
 		return cmp.Or(compare(y.Version, x.Version), cmp.Compare(y.Promoted, x.Promoted), cmp.Compare(x.Release, y.Release))
@@ -374,7 +377,7 @@ func sortRows(rows []Row) {
 }
 
 // sortGroups sorts groups by version, the newest first, and previews after all others. Usually the groups
-// are in order already.
+// are already in order.
 func sortGroups(groups []Group) {
 	for i := 1; i < len(groups); i++ {
 		if byNewest(&groups[i-1], &groups[i]) > 0 {
@@ -434,7 +437,7 @@ func or[T ~string](a, b T) T {
 	return b
 }
 
-// compare orders two versions in the same way as their ImagePolicy.
+// compare orders two versions in the same way as their ImagePolicy does.
 func compare(a, b string) int { return version.Compare(a, b) }
 
 // compareNames orders the names of groups: "10.x" is above "9.x".

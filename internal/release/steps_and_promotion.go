@@ -36,8 +36,8 @@ func (s *scope) enter(run *Rollout, r *Row, step int) {
 	}
 }
 
-// idle records the time from which a release waits while healthy. A recorded wait does not count against the
-// deadline, even if it is interrupted later.
+// idle records the time since which a release has been waiting while it is healthy. A recorded wait
+// does not count against the deadline, even if it is interrupted later.
 func (s *scope) idle(run *Rollout, since time.Time) {
 	if run.WaitingSince.IsZero() {
 		run.WaitingSince = since
@@ -57,7 +57,8 @@ func (s *scope) unrecorded(run *Rollout, ws []*wait, since time.Time) time.Time 
 	return since.Add(min(recordAfter, s.o.Spec.Deadline/10))
 }
 
-// onlyPauses reports whether the current step waits only for time, and nothing is measured.
+// onlyPauses reports whether the current step is only waiting for time to pass and nothing is
+// measured.
 func (s *scope) onlyPauses(run *Rollout) bool {
 	steps := s.steps()
 	return run.Step > 0 && run.Step <= len(steps) && steps[run.Step-1].Pause > 0 && !s.o.Spec.Analysis
@@ -79,7 +80,8 @@ func (s *scope) stepName(step int) string {
 	return strconv.Itoa(step)
 }
 
-// stepOf returns the number of a step, the number of all steps, and the name of the step if it has one.
+// stepOf returns the number of a step, the total number of steps, and the name of the step if it has
+// one.
 func (s *scope) stepOf(step int) string {
 	text := fmt.Sprintf("%d of %d", step, len(s.steps()))
 	if name := s.stepName(step); name != strconv.Itoa(step) {
@@ -136,7 +138,8 @@ func editedSteps(s *scope) {
 		s.enter(run, r, next+1)
 		return
 	}
-	// The steps before the next step are complete. The next step waits for health and size.
+	// The steps before the next step are complete. The next step waits until the release is healthy
+	// and has the required size.
 	run.begin(next, s.now)
 	run.Continued = next
 }

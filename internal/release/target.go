@@ -29,7 +29,7 @@ func (s *scope) choose() (Target, []Note) {
 }
 
 // hold keeps the active release of the group and its rollout in progress, unless they are withdrawn. A
-// denied active release is replaced nevertheless.
+// denied active release is replaced anyway.
 func (s *scope) hold(reason Reason) Target {
 	if s.activeDenied() {
 		if r := s.belowPin(); r != nil {
@@ -80,11 +80,11 @@ func (s *scope) latest() Target {
 	return Target{Release: active.Release, Reason: Held}
 }
 
-// choices returns the candidates, and in addition the release in progress if its version is no longer offered.
-// If the active release is denied, the result also includes the retained releases. It also includes them if the active
-// release is withdrawn and there are no candidates because the template is not known. If there are such retained
-// releases while the Microservice is paused or frozen, the result contains only these. For a pull request, the result is
-// the offered head commit, whichever commits were active or failed before.
+// choices returns the candidates, and also the release in progress if its version is no longer offered. If the active
+// release is denied, the result also includes the retained releases. It also includes them if the active release is
+// withdrawn and there are no candidates because the template is not known. If there are such retained releases while the
+// Microservice is paused or frozen, the result contains only these releases. For a pull request, the result is the
+// offered head commit, regardless of which commits were previously active or failed.
 func (s *scope) choices() []Candidate {
 	cs := s.candidates
 	if s.g.Level == preview && len(cs) > 0 {
@@ -118,7 +118,7 @@ func (s *scope) choices() []Candidate {
 	return cs
 }
 
-// below reports whether a version is below the active version, and the active version is not withdrawn. Such a version
+// below reports whether a version is below the active version and the active version is not withdrawn. Such a version
 // no longer starts automatically. Commits of a pull request have no order.
 func (s *scope) below(version string) bool {
 	a := s.g.ActiveRow()
@@ -142,15 +142,16 @@ func (s *scope) comeback(version string) *Row {
 	return kept
 }
 
-// failed reports whether a release is in error. A release with a retry time lost its traffic because
-// of a problem outside the release, and has not failed (rule 29). An older rollout state may still
-// list such a release with the status error.
+// failed reports whether a release has the status error because it failed. A release with a retry
+// time lost its traffic because of a problem outside the release, and has not failed (rule 29). An
+// older rollout state may still list such a release with the status error.
 func (s *scope) failed(r *Row) bool { return r.Status == Error && r.RetryTime.IsZero() }
 
-// maxSuperseded is how many releases may be superseded before a rollout is finished first (rule 28).
+// maxSuperseded is the number of releases that may be superseded before the rollout in progress
+// must finish first (rule 28).
 const maxSuperseded = 3
 
-// finishes reports whether the rollout in progress is finished before a newer target starts.
+// finishes reports whether the rollout in progress must finish before a newer target starts.
 func (s *scope) finishes(target Target) bool {
 	run, r, _ := s.rollout()
 	if run == nil || target.Reason != Latest || target.Release == run.Release {

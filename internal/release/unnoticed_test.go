@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// survivors contains histories for conditions whose removal from the planner no other test detects.
+// survivors contains histories for conditions in the planner whose removal no other test detects.
 var survivors = []scene{
 	{"rule 31: among the retained releases, the pinned release replaces a lost active release", func(h tale) {
 		h.edit("more are retained", func(s *Spec) { s.MinimumAvailable = 4 })
@@ -87,7 +87,8 @@ var survivors = []scene{
 
 func init() { histories = append(histories, survivors...) }
 
-// events checks that the next plan contains an event with this reason and message. An empty message means that there is no such event.
+// events checks that the next plan contains an event with the given reason and message. An empty message means that there is no such
+// event.
 func (h tale) events(when string, reason Reason, message string) {
 	o, _, _ := h.observe(lags{})
 	var played []string
@@ -102,7 +103,7 @@ func (h tale) events(when string, reason Reason, message string) {
 	}
 }
 
-// retries checks that the next plan starts a version again, with a reason.
+// retries checks that the next plan starts a version again, for the given reason.
 func (h tale) retries(when, version string, want Reason) {
 	o, _, _ := h.observe(lags{})
 	_, p := h.make(o)

@@ -54,7 +54,7 @@ func (w *world) startJob(o *object, kind string) {
 	o.kind, o.ActiveJobs, o.GateJobs, o.ends, o.rv = kind, true, kind == "migrate", w.now.Add(jobTime), w.id()
 }
 
-// answerAt returns what the hooks answer at the gate of a rollout. Hooks do not answer while their Job is running. A new Job starts only
+// answerAt returns the hooks' answer at the gate of a rollout. Hooks do not answer while their Job is running. A new Job starts only
 // after the release's other Jobs have ended.
 func (w *world) answerAt(o *object, run *Rollout) string {
 	answer := w.hooks[run.Gate]

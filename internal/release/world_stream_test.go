@@ -8,10 +8,10 @@ import (
 	"github.com/heighliner/heighliner/internal/split"
 )
 
-// stream is the route of the domains that route to the newest group.
+// stream is the route for the domains that route to the newest group.
 type stream struct {
 	routed
-	// slug is the group to which the domains route, and newer is the group to which they move.
+	// slug is the group to which the domains route, and newer is the group to which they are moving.
 	slug, newer string
 	// sequence is the sequence of the rollout state with which the route was written, and revisions are the revisions by group.
 	sequence  int64
@@ -35,8 +35,8 @@ func (n *net) objects() iter.Seq2[string, *routed] {
 	}
 }
 
-// mainOf returns the release that a group serves by default. This is its active release or, without one, the canary that is its
-// first release.
+// mainOf returns the release that a group serves by default. This is its active release or, if there is none, the canary that
+// is its first release.
 func mainOf(g *Group) string {
 	if a := g.ActiveRow(); a != nil {
 		return a.Release
@@ -49,7 +49,7 @@ func mainOf(g *Group) string {
 	return ""
 }
 
-// neverServed reports whether no release of a group should serve, and no release in its written route
+// neverServed reports whether no release of a group should serve and no release in its written route
 // was ever active.
 func neverServed(last map[string]int, g *Group) bool {
 	if mainOf(g) != "" {
@@ -186,7 +186,7 @@ func whole(weights map[string]int) map[string]int {
 	return out
 }
 
-// checkStream checks the written route of the newest domains against invariants 2 and 3.
+// checkStream checks the written route for the newest domains against invariants 2 and 3.
 func (w *world) checkStream(n *net, base *Group, had bool) {
 	sum, serves := 0, false
 	for release, weight := range n.stream.written {

@@ -64,7 +64,7 @@ type world struct {
 	peers map[string]*world // the worlds with which this world's releases are rolled out together
 
 	scheme string // how versions are grouped: "" by major, "all" or "minor"
-	// regrouped reports whether the scheme was different before.
+	// regrouped reports whether the scheme was different at an earlier time.
 	regrouped bool
 	pulls     bool         // the source contains pull requests
 	began     [2]time.Time // when each manager began
@@ -209,7 +209,7 @@ type snapshot struct {
 }
 
 // offered contains the candidates that result from offers, a template and moved tags. The candidates are
-// computed again when any of these change.
+// computed again when any of these changes.
 type offered struct {
 	from       []Candidate
 	config     string
@@ -383,7 +383,7 @@ func (w *world) push(versions ...string) {
 	}
 }
 
-// drop removes offered versions without a withdrawal.
+// drop removes offered versions without withdrawing them.
 func (w *world) drop(versions ...string) {
 	for _, v := range versions {
 		w.say("drop %s", v)
@@ -425,8 +425,7 @@ func (w *world) edit(what string, change func(*Spec)) {
 	w.version++
 }
 
-// loseState empties the status, like a restore without the status. The managers
-// restart.
+// loseState empties the status, as a restore without the status does. The managers restart.
 func (w *world) loseState() {
 	w.say("status lost")
 	w.stats.faults++
@@ -525,7 +524,7 @@ func (w *world) free() int {
 	return max(0, n)
 }
 
-// fill limits the number of pods in the cluster. The cause is a problem outside the releases. A
+// fill limits the number of pods in the cluster. cause is a problem outside the releases. A
 // negative number means no limit.
 func (w *world) fill(room int, cause string) {
 	w.say("room for %d pods (%s)", room, cause)
@@ -728,7 +727,8 @@ func (w *world) removePolicy(name string) {
 func (w *world) read(n *net, lag int) {
 	s := w.ago(lag)
 	for slug, c := range n.routes {
-		// The policy last wrote routes for a newer state, because the cache lags or the rollout state was lost.
+		// The policy last wrote routes for a newer state than s, because the cache lags or the rollout state
+		// was lost.
 		if g := s.rolloutState.group(slug); s.rolloutState.Sequence < n.seen || g != nil && g.TrafficRevision < c.revision {
 			s = w.ago(0)
 		}
@@ -890,8 +890,8 @@ func (w *world) carry(n *net, g *Group, c *routed) {
 	}
 }
 
-// holdRoutes keeps the written routes while no release that should serve has an endpoint,
-// but without the releases that are aborted according to the rollout state.
+// holdRoutes keeps the written routes while no release that should serve has an endpoint, but
+// removes from these routes the releases that are aborted according to the rollout state.
 func holdRoutes(last map[string]int, g *Group) (map[string]int, bool) {
 	keep, asked, earlier := map[string]int{}, map[string]int{}, false
 	for _, r := range g.Releases {
@@ -1004,7 +1004,7 @@ func (n *net) reason(confirmed int64, g *Group) string {
 }
 
 // noteNamed records when routes last referred to a release, except for routes of domains with a version. Such a
-// domain protects a release only after a plan has read a report that contains the reference of the domain.
+// domain protects a release only after a plan has read a report that contains the domain's reference.
 func (w *world) noteNamed() {
 	for _, n := range w.nets {
 		for _, c := range n.objects() {
@@ -1140,7 +1140,7 @@ func sameReport(a, b Report) bool {
 		a.Reason == b.Reason && a.Message == b.Message && a.policy == b.policy && a.unreported == b.unreported
 }
 
-// ago returns an earlier snapshot of the world. lag is how many snapshots ago it was taken.
+// ago returns an earlier snapshot of the world. lag is the number of snapshots to go back.
 func (w *world) ago(lag int) *snapshot {
 	if lag == 0 {
 		w.snap()
@@ -1153,9 +1153,10 @@ func (w *world) before(lag int) *snapshot { return w.past[max(0, len(w.past)-1-l
 // lags are the lags of the caches, in snapshots.
 type lags struct{ rolloutState, objects, policies, offers int }
 
-// observe returns the input of one plan of a manager. It also returns the old objects, because their
-// versions are preconditions. If the cache does not contain the object of a release in the rollout state, the
-// object is read from the API server. The lag of policies is below the minimum drain.
+// observe returns the input of one plan of a manager. It also returns the observed objects, because their
+// versions are preconditions of the writes. If the cache does not contain the object of a release in the
+// rollout state, the object is read from the API server. The lag of policies is shorter than the minimum
+// drain.
 func (w *world) observe(l lags) (Observed, int, map[string]*object) {
 	w.snap()
 	seen, obj, pol, off := w.before(l.rolloutState), w.before(l.objects), w.before(l.policies), w.before(l.offers)
@@ -1300,13 +1301,14 @@ func (w *world) plan(l *leader, lag lags) {
 	}
 }
 
-// planned reports whether a plan changes an object, not counting its mark.
+// planned reports whether a plan changes an object, apart from its mark.
 func planned(p Result, release string) bool {
 	return slices.ContainsFunc(p.Ensure, func(e Ensure) bool { return e.Release == release }) ||
 		slices.ContainsFunc(p.Retire, func(r Retire) bool { return r.Release == release })
 }
 
-// mark adds the mark of a release that was never active to an object, or removes the mark from the object.
+// mark marks an object as belonging to a release that was never active, or removes this mark from
+// the object.
 func (w *world) mark(x write) bool {
 	live := w.objects[x.object.Release]
 	if live == nil || live.rv != x.object.rv || live.uid != x.object.uid || live.Terminating {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestSeriesOfManyPolicies checks that the number of series with names is limited by the specified number of services, regardless of other objects of
-// a tenant. Any user of a namespace may create policies without a Microservice. These policies do not cause more series than the limit allows (25 for
+// TestSeriesOfManyPolicies checks that the number of series with names is limited by the specified number of services, regardless of a tenant's other
+// objects. Any user of a namespace may create policies without a Microservice. These policies do not cause more series than the limit allows (25 for
 // each service).
 func TestSeriesOfManyPolicies(t *testing.T) {
 	t.Parallel()

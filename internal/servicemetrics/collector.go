@@ -16,7 +16,8 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// DefaultLimit is the number of Microservices up to which there are metrics by namespace, Microservice and group.
+// DefaultLimit is the number of Microservices above which no metrics by namespace, Microservice and group are
+// reported.
 const DefaultLimit = 500
 
 // readTimeout limits the time for reads of the cache, which may not be synced yet.
@@ -29,11 +30,11 @@ type Options struct {
 	// Elected is closed when this process becomes the leader. Processes that are not the leader report nothing, so that each series exists only
 	// once. nil means that this process is the leader.
 	Elected <-chan struct{}
-	// Reports returns whether this process is the one that reports when several processes are elected. nil means that this
-	// process reports.
+	// Reports returns whether this process is the one that reports metrics if several processes are elected. nil means
+	// that this process reports metrics.
 	Reports func() bool
-	// Limit is the number of Microservices up to which there are metrics by namespace, Microservice and group; 0 disables these
-	// metrics.
+	// Limit is the number of Microservices above which no metrics by namespace, Microservice and group are reported; 0
+	// disables these metrics.
 	Limit int
 	// Clock defaults to the system clock.
 	Clock clock.PassiveClock
@@ -78,8 +79,8 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	if c.Reports != nil && !c.Reports() {
 		return
 	}
-	// Prometheus does not recover from panics, unlike controller-runtime in a reconcile. Without this
-	// function, a panic would end the manager.
+	// Unlike controller-runtime during a reconcile, Prometheus does not recover from panics. Without
+	// this function, a panic would end the manager.
 	defer func() {
 		if cause := recover(); cause != nil {
 			c.Log.Error(fmt.Errorf("%v", cause), "metrics of services are incomplete: please report this", "stack", string(debug.Stack()))
@@ -127,7 +128,8 @@ func (c *Collector) within(services int) bool {
 	return !over && c.Limit > 0
 }
 
-// read returns the objects from which the series are computed. The Microservices in the cache have converted statuses.
+// read returns the objects from which the series are computed. The statuses of the Microservices in the cache are
+// already converted.
 func (c *Collector) read() (view.Input, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()

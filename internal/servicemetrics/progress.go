@@ -42,7 +42,7 @@ type groupKey struct {
 
 // progress contains the counts since the process started. The zero value is ready to use.
 type progress struct {
-	// last is the time of the last scrape; zero before the first scrape.
+	// last is the time of the last scrape, or zero before the first scrape.
 	last     time.Time
 	groups   map[groupKey]seenGroup
 	services map[types.NamespacedName]*totals
@@ -132,7 +132,7 @@ func see(g view.GroupState, was seenGroup, known bool, now time.Time) seenGroup 
 	return out
 }
 
-// waited returns how long a state lasted since the last scrape.
+// waited returns how long a state has lasted since the last scrape.
 func waited(last, since, now time.Time) time.Duration {
 	if last.IsZero() {
 		return 0
@@ -143,7 +143,7 @@ func waited(last, since, now time.Time) time.Duration {
 	return max(0, now.Sub(last))
 }
 
-// gateOf returns the gate of a state; empty if the state is not a gate.
+// gateOf returns the gate of a state, or an empty string if the state is not a gate.
 func gateOf(s view.State) string {
 	if !slices.Contains(gates, s.Word) {
 		return ""
@@ -180,8 +180,8 @@ func (t *totals) promotions(g view.GroupState, was seenGroup, starts starts) {
 	}
 }
 
-// rolledBack counts a return to an earlier release. The time during which the later release had traffic is known only if a scrape saw that
-// release with traffic.
+// rolledBack counts a return to an earlier release. The time during which the later release had traffic is known only if a scrape observed
+// that release while it had traffic.
 func (t *totals) rolledBack(from seenRow, to *v1alpha1.Release) {
 	t.rollouts[resultRolledBack]++
 	if from.status == v1alpha1.ReleaseActive || from.status == v1alpha1.ReleaseCanary {
@@ -227,7 +227,7 @@ type starts struct {
 	created   map[types.NamespacedName]time.Time            // by release
 }
 
-// startsOf returns the starts of the objects that were read.
+// startsOf returns the start times of the versions and releases in the input.
 func startsOf(in view.Input) starts {
 	out := starts{published: map[types.NamespacedName]map[string]time.Time{}, created: make(map[types.NamespacedName]time.Time, len(in.Releases))}
 	for i := range in.ImagePolicies {

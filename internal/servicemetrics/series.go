@@ -67,10 +67,12 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 
 func with(labels []string, more ...string) []string { return slices.Concat(labels, more) }
 
-// maxGroups is the maximum number of groups of a service that have series. The newest groups have series; previews do not.
+// maxGroups is the maximum number of groups for which a service has series. The newest groups have series; previews do
+// not.
 const maxGroups = 8
 
-// maxPolicies is how many NetworkPolicies of each service always have series by name. Further policies have such series only up to a limit.
+// maxPolicies is the number of NetworkPolicies of each service that always have series by name. Further policies have such series only up
+// to a limit.
 const maxPolicies = 8
 
 // words contains the states that always have a series in heighliner_groups.
@@ -87,7 +89,7 @@ type emit func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, 
 // seconds converts a time to seconds since 1970.
 func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
 
-// all emits the metrics over all services.
+// all emits the metrics that cover all services.
 func (e emit) all(states []view.GroupState, p *progress, in view.Input) {
 	count, oldest := map[string]int{}, map[string]time.Time{}
 	for _, w := range words {

@@ -52,7 +52,8 @@ func (g *Gate) Start(_ context.Context, q queue) error {
 }
 
 // Reconciler returns a reconciler that ignores the namespaces of other replicas. If a shard is lost during a reconcile, the context of the
-// reconcile ends with the cause ErrLost. A reconcile that is interrupted because a shard is lost or the manager stops is not an error.
+// reconcile ends with the cause ErrLost. A reconcile that is interrupted because a shard is lost or the manager stops does not count as an
+// error.
 func (g *Gate) Reconciler(r reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 		if g.shards != nil {
@@ -71,8 +72,8 @@ func (g *Gate) Reconciler(r reconcile.Reconciler) reconcile.Reconciler {
 	})
 }
 
-// enqueue adds all objects of a shard to the queue, with a lower priority than changes. Before the controller starts, it adds nothing, because
-// the watches of the controller add the objects later.
+// enqueue adds all objects of a shard to the queue, with a lower priority than changes. Before the controller starts, enqueue adds nothing,
+// because the watches of the controller add the objects later.
 func (g *Gate) enqueue(ctx context.Context, shard int) error {
 	g.mu.Lock()
 	q := g.queue

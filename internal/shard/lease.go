@@ -22,7 +22,7 @@ type patient struct {
 	lost func()
 	// idle reports whether all reconciles of this replica have ended and no other reconcile can begin.
 	idle func() bool
-	// expiry calls lost; nil before the first write.
+	// expiry calls lost. It is nil before the first write.
 	expiry *time.Timer
 	// The goroutine of one elector uses the following fields. held is true after the first write. taken is true if
 	// another replica held the Lease after the first write. seen is the last time at which another replica was found to

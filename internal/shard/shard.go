@@ -38,7 +38,8 @@ const (
 	RetryPeriod   = 2 * time.Second
 )
 
-// patience is how long a replica waits before it takes a free shard, for each shard that it already holds.
+// patience, multiplied by the number of shards that a replica already holds, is how long the replica
+// waits before it takes a free shard.
 const patience = 10 * time.Second
 
 // LeaseName returns the name of the Lease of a shard. Shards are numbered from 0.
@@ -67,13 +68,13 @@ type Options struct {
 	Metrics prometheus.Registerer
 }
 
-// Shards contains the shards of all namespaces, and which of them this replica holds. It is a controller-runtime
-// Runnable. A nil *Shards holds every namespace.
+// Shards contains the shards of all namespaces, and records which of them this replica holds. It is a
+// controller-runtime Runnable. A nil *Shards holds every namespace.
 type Shards struct {
 	Options
 	// held contains the tenure of each shard.
 	held []tenure
-	// Each reconcile read-locks passes. When the replica ends, it locks passes for writing.
+	// Each reconcile read-locks passes. When the replica shuts down, it locks passes for writing.
 	passes sync.RWMutex
 	closed atomic.Bool
 	turns  *turns
@@ -141,8 +142,8 @@ func (s *Shards) HoldsFirst() bool { return s == nil || s.held[0].runs() }
 // ErrLost is returned by Start if a Lease could not be renewed. Another replica may then hold the shard, so the process must end.
 var ErrLost = errors.New("the Lease of a shard was lost")
 
-// Start takes shards and holds them until ctx ends. It then waits for the running reconciles and releases the Leases, so that other replicas
-// continue immediately.
+// Start takes shards and holds them until ctx ends. It then waits for the running reconciles to end and releases the Leases, so that other
+// replicas continue immediately.
 func (s *Shards) Start(ctx context.Context) error {
 	// The Leases are renewed until the last reconcile has ended, which happens after ctx ends.
 	held, release := context.WithCancel(context.WithoutCancel(ctx))
@@ -223,7 +224,7 @@ func (s *Shards) open(ctx context.Context, shard int) error {
 	return nil
 }
 
-// close waits until no reconcile runs, and allows none afterwards.
+// close waits until no reconcile is running, and allows none afterwards.
 func (s *Shards) close() {
 	s.passes.Lock()
 	defer s.passes.Unlock()

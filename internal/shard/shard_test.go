@@ -138,7 +138,8 @@ type replica struct {
 	*testing.T
 	// cut makes all requests fail while it is true.
 	cut atomic.Bool
-	// slow makes writes time out, and reads take nearly as long, while it is true.
+	// slow, while it is true, makes writes time out, and makes reads take nearly as long as the
+	// timeout.
 	slow atomic.Bool
 	// reads counts the reads that got a response.
 	reads atomic.Int32
@@ -146,13 +147,14 @@ type replica struct {
 	done  chan error
 }
 
-// start starts a replica. Its Leases expire as late as those of the manager, so that a busy machine does not make it lose them.
+// start starts a replica. Its Leases are valid for as long as those of the manager, so that a busy machine does not make it
+// lose them.
 func start(t *testing.T, namespace, name string, count int) *replica {
 	t.Helper()
 	return startWith(t, namespace, name, count, 100*time.Millisecond)
 }
 
-// startWith starts a replica with a time between two renewals or attempts.
+// startWith starts a replica with the given time between two renewals or attempts.
 func startWith(t *testing.T, namespace, name string, count int, retry time.Duration) *replica {
 	t.Helper()
 	r := &replica{T: t, done: make(chan error, 1)}
@@ -209,7 +211,7 @@ func (r *replica) ends() error {
 	}
 }
 
-// names are three namespaces, each in a different one of three shards.
+// names contains three namespaces, one in each of three shards.
 var names = func() (out [3]string) {
 	for i, found := 0, 0; found < 3; i++ {
 		name := fmt.Sprintf("team-%d", i)
@@ -239,8 +241,8 @@ func held(t *testing.T, replicas ...*replica) {
 	})
 }
 
-// TestTakeover checks that each shard is held by one replica. A replica that loses its network ends, and other replicas take its shards. Two replicas
-// never hold the same shard at the same time.
+// TestTakeover checks that each shard is held by one replica. A replica that loses its network connection ends, and other replicas take its shards.
+// Two replicas never hold the same shard at the same time.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
@@ -280,7 +282,7 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
-// TestDeletedLease checks that the holder of a Lease creates it again after a user deleted it. The holder keeps its shards, and no other replica
+// TestDeletedLease checks that the holder of a Lease creates it again after a user deletes it. The holder keeps its shards, and no other replica
 // creates the Lease.
 func TestDeletedLease(t *testing.T) {
 	t.Parallel()
@@ -309,7 +311,8 @@ func TestDeletedLease(t *testing.T) {
 	}
 }
 
-// TestTakenLease checks that a replica stops reconciling at its next renewal and ends if another replica has its Lease, as after a manual edit.
+// TestTakenLease checks that a replica stops reconciling at its next renewal and ends if another replica holds its Lease, as after a manual
+// edit.
 func TestTakenLease(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
@@ -360,8 +363,8 @@ func TestSlowServer(t *testing.T) {
 	}
 }
 
-// TestReleaseAfterReconciles checks that a Lease is not released before the last reconcile has ended. Another replica then takes it without waiting for
-// its expiry.
+// TestReleaseAfterReconciles checks that a Lease is not released before the last reconcile has ended. Another replica then takes the Lease without
+// waiting for it to expire.
 func TestReleaseAfterReconciles(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
@@ -505,8 +508,8 @@ func (r *record) Update(_ context.Context, w resourcelock.LeaderElectionRecord) 
 	return nil
 }
 
-// TestReleaseIsRefused checks that the release of a Lease is not written in two cases. client-go's elector releases the Lease that it last read, even
-// if another replica has taken that Lease. The elector also releases its own Lease after a failed renewal while reconciles run.
+// TestReleaseIsRefused checks two cases in which the release of a Lease must not be written. client-go's elector releases the Lease that it last
+// read, even if another replica has taken that Lease. The elector also releases its own Lease after a failed renewal while reconciles are running.
 func TestReleaseIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		holder string

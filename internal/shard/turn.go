@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// turns orders the acquisitions of shards by this replica. The replica acquires one shard at a time. It delays each acquisition by the patience
+// turns orders this replica's acquisitions of shards. The replica acquires one shard at a time. It delays each acquisition by the patience
 // multiplied by the number of shards that it holds, so that replicas with fewer shards acquire first.
 type turns struct {
 	patience time.Duration
-	// next contains an element while no acquisition waits or runs. The goroutine that receives the element may use held.
+	// next contains an element while no acquisition is waiting or in progress. The goroutine that receives the element
+	// may use held.
 	next chan struct{}
 	held int
 }

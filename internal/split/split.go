@@ -30,10 +30,10 @@ type Share struct {
 // withheld releases. A withheld release has a weight but gets no traffic, because it has no
 // ready endpoint.
 //
-// Only active and canary releases are eligible. A canary can replace the active release even at weight 0 (rule 5 of
-// docs/explanation/protocol.md). A withheld release gets traffic again when its row is available, not at its first ready
-// endpoint, unless no other release has an endpoint. If no eligible release has an endpoint, weights is nil, and the
-// routes do not change.
+// Only active and canary releases are eligible. A canary can stand in for the active release even if its weight is 0
+// (rule 5 of docs/explanation/protocol.md). A withheld release gets traffic again when it is available rather than when
+// it has its first ready endpoint, unless no other release has an endpoint. If no eligible release has an endpoint,
+// weights is nil, and the routes do not change.
 func Weights(shares []Share) (weights map[string]int, withheld []string) {
 	if weights, withheld = split(shares, true); weights == nil {
 		weights, withheld = split(shares, false)
@@ -76,8 +76,9 @@ func split(shares []Share, damped bool) (weights map[string]int, withheld []stri
 	return Percent(weights), withheld
 }
 
-// Percent scales weights above 0 so that they add up to 100 and each weight is at least 1. The largest weight absorbs
-// the rounding difference, so that rounding sets no weight to zero. Of several largest weights, the first by name absorbs it.
+// Percent scales weights above 0 so that they add up to 100 and each weight is at least 1. The largest weight absorbs the
+// rounding difference, so that rounding sets no weight to zero. If the largest weight occurs more than once, the first one by
+// name absorbs the difference.
 func Percent(weights map[string]int) map[string]int {
 	names, total := slices.Sorted(maps.Keys(weights)), 0
 	slices.SortStableFunc(names, func(a, b string) int { return weights[b] - weights[a] })
@@ -95,9 +96,9 @@ func Percent(weights map[string]int) map[string]int {
 	return out
 }
 
-// Join returns the shares of domains that move from one group to a newer group. The canary of the
-// newer group has its weight, and the older group splits the remainder in the same way as the traffic of all its
-// other domains.
+// Join returns the shares of domains that move from one group to a newer group. The canary of the newer group
+// has its own weight, and the older group splits the remainder in the same way as the traffic of all its other
+// domains.
 func Join(older []Share, canary Share) []Share {
 	out := make([]Share, 0, len(older)+1)
 	for _, s := range older {

@@ -9,12 +9,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// MaxBackoff is the maximum time between two attempts for an object with errors. A rollout that is blocked
-// continues within this time after the cause has ended.
+// MaxBackoff is the maximum time between two attempts for an object with errors. A blocked rollout
+// continues within this time after the cause of the block has ended.
 const MaxBackoff = 20 * time.Second
 
-// RateLimiter limits the rate of the retries of an object, with a back-off of up to MaxBackoff, and the
-// rate of all retries of a controller.
+// RateLimiter limits how often an object is retried, with a back-off of up to MaxBackoff, and the total
+// rate of a controller's retries.
 func RateLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedMaxOfRateLimiter(
 		workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, MaxBackoff),
@@ -22,10 +22,10 @@ func RateLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
 	)
 }
 
-// Requeues keeps the time at which an object must be reconciled again if a reconcile ends in an
-// error. A Reconciler that returns an error cannot also return a time. Requeues is a Source that a
-// controller watches. If no controller watches it, which is true for the zero Requeues, Again returns both the time
-// and the error to its caller.
+// Requeues keeps the time at which an object must be reconciled again when a reconcile ends in an error. A
+// Reconciler that returns an error cannot also return a time. Requeues is a Source that a controller watches. If no
+// controller watches it, which is the case for the zero Requeues, Again returns both the time and the error to its
+// caller.
 type Requeues struct {
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 }
@@ -36,9 +36,8 @@ func (w *Requeues) Start(_ context.Context, queue workqueue.TypedRateLimitingInt
 	return nil
 }
 
-// Again ends a reconcile in the same way as the function Again. The object is reconciled again no later than after
-// the duration requeue, regardless of the back-off for err. If requeue is 0, only the back-off and events requeue the
-// object.
+// Again ends a reconcile in the same way as the Again function. The object is reconciled again within the requeue
+// duration, regardless of the back-off for err. If requeue is 0, only the back-off and events requeue the object.
 func (w *Requeues) Again(ctx context.Context, req reconcile.Request, requeue time.Duration, err error) (reconcile.Result, error) {
 	if err == nil {
 		return reconcile.Result{RequeueAfter: requeue}, nil

@@ -1,6 +1,6 @@
-// Package status defines how all controllers write status. It contains conditions in the form that kstatus reads, the only
-// status write of a reconcile, classified errors, and events on transitions. The status write is skipped if nothing
-// differs.
+// Package status defines how all controllers write status. It contains conditions in the form that kstatus reads, the
+// function that performs the only status write of a reconcile, classified errors, and events on transitions. The
+// status write is skipped if the status has not changed.
 //
 //	conditions.go  conditions and their messages
 //	errors.go      classes of errors
@@ -37,8 +37,8 @@ func Line(text string) string { return LineOf(text, MaxMessage) }
 // commit matches a full commit hash (SHA-1 or SHA-256) in hexadecimal.
 var commit = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
-// Short returns a version for a column. It shortens a commit to its first seven digits, and returns any other version
-// unchanged.
+// Short returns a version in the form that is shown in a column. It shortens a commit to its first seven digits, and
+// returns any other version unchanged.
 func Short(version string) string {
 	if commit.MatchString(version) {
 		return version[:7]
@@ -46,7 +46,7 @@ func Short(version string) string {
 	return version
 }
 
-// LineOf is like Line, but has another limit, which must be at least 4 bytes.
+// LineOf is like Line, but with the given limit, which must be at least 4 bytes.
 func LineOf(text string, limit int) string {
 	clean := strings.Map(func(r rune) rune {
 		if r == utf8.RuneError || (r < ' ' && r != '\t' && r != '\n' && r != '\r') || r == 0x7f {
@@ -77,7 +77,7 @@ func Set(conds *[]metav1.Condition, generation int64, kind string, value metav1.
 	return changed
 }
 
-// Remove removes the condition of a type, and reports whether it existed.
+// Remove removes the condition of the given type, and reports whether it existed.
 func Remove(conds *[]metav1.Condition, kind string) bool {
 	if meta.FindStatusCondition(*conds, kind) == nil {
 		return false // RemoveStatusCondition would allocate a copy.

@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// withStatus returns a Microservice with a template, and with these conditions in its status.
+// withStatus returns a Microservice with a template, and with the given conditions in its status.
 func withStatus(generation int64, conditions ...string) *v1alpha1.Microservice {
 	ms := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", ResourceVersion: "42"}}
 	for range 10 {

@@ -22,7 +22,8 @@ type Class string
 const (
 	// Terminal means that a user must change something. A watch or a slow timer requeues the object.
 	Terminal Class = "Terminal"
-	// Waiting is not a fault. A watch or the timer of the error requeues the object.
+	// Waiting means that the error is not a fault. A watch or the timer of the error requeues the
+	// object.
 	Waiting Class = "Waiting"
 	// Transient means that the reconcile is retried with back-off.
 	Transient Class = "Transient"
@@ -34,7 +35,7 @@ type Error struct {
 	Class Class
 	// Reason is the reason for a condition. It is one CamelCase word.
 	Reason string
-	// After is when to check again without an event. 0 means never.
+	// After is the time after which to check again if no event occurs. 0 means never.
 	After time.Duration
 	// Err is the cause.
 	Err error
@@ -46,13 +47,13 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// NewTerminal wraps err as an error that only a change by a user can fix.
+// NewTerminal wraps err as an error that only a change made by a user can fix.
 func NewTerminal(reason string, err error) *Error {
 	return &Error{Class: Terminal, Reason: reason, Err: err}
 }
 
-// NewWaiting wraps err as an error that waits for a watch, but not longer than after. If after is 0, it waits only for a
-// watch.
+// NewWaiting wraps err as an error that waits for a watch, but for no longer than the after duration. If after is 0, the
+// error waits only for a watch.
 func NewWaiting(reason string, after time.Duration, err error) *Error {
 	return &Error{Class: Waiting, Reason: reason, After: after, Err: err}
 }
@@ -86,7 +87,7 @@ const (
 	afterRefused     = 5 * time.Minute
 )
 
-// Classify returns the class of err, or nil for nil.
+// Classify returns the class of err, or nil if err is nil.
 //
 // Foreign objects, and invalid or forbidden requests, are Terminal. An object that is being deleted
 // is Waiting. All other errors are Transient, including conflicts.
@@ -129,8 +130,8 @@ func namespaceGone(err error) bool {
 const afterConflict = 200 * time.Millisecond
 
 // Again ends a failed reconcile, which is retried with back-off. A conflict is not an error, and neither is the
-// response that an object to create already exists: the cache is outdated, and the reconcile is retried after
-// afterConflict, without a report.
+// response that an object to be created already exists: the cache is outdated, and the reconcile is retried
+// after afterConflict, without an error report.
 func Again(ctx context.Context, err error) (reconcile.Result, error) {
 	if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 		return reconcile.Result{}, err

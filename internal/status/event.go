@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Event is an event of an object. The events.go file of a controller contains a constructor for each of its events. The
-// exceptions are events about releases: the notes of package release contain their texts.
+// Event is an event about an object. The events.go file of a controller contains a constructor for each of its events.
+// The exceptions are events about releases: the notes of package release contain the texts of these events.
 type Event struct {
 	// Type is Normal or Warning.
 	Type string
@@ -26,7 +26,7 @@ func WarningEvent(reason, action, note string) Event {
 	return Event{Type: corev1.EventTypeWarning, Reason: reason, Action: action, Note: note}
 }
 
-// Record records events of an object.
+// Record records events about an object.
 func (r Recorder) Record(obj runtime.Object, events ...Event) {
 	for _, e := range events {
 		r.emit(obj, e.Type, e.Reason, e.Action, e.Note)

@@ -15,9 +15,10 @@ const maxNote = 1023
 
 // Recorder records events on transitions only. The zero Recorder records nothing.
 //
-// Recorders of events.k8s.io combine an event with an earlier event into a series if both have the same type, action, reason,
-// object at the same version, and related object. In that case, the note of the event is lost, and the series
-// is written again minutes later. Use different values of Related or action for several events at one version of an object.
+// Recorders of events.k8s.io combine an event with an earlier event into a series if both have the same type, action, reason
+// and related object, and are about the same version of the same object. In that case, the note of the event is lost, and the
+// series is written again minutes later. To record several events at one version of an object, use different values of
+// Related or action.
 type Recorder struct {
 	// Events is a manager's recorder.
 	Events events.EventRecorder
@@ -45,17 +46,18 @@ func (r Recorder) Warning(obj runtime.Object, reason, action, note string) {
 type TransitionRule struct {
 	// Kind is the type of the condition.
 	Kind string
-	// Good is the status for a Normal event. All other statuses are recorded as Warning events.
+	// Good is the status that is recorded as a Normal event. All other statuses are recorded as
+	// Warning events.
 	Good metav1.ConditionStatus
 	// Worry omits the first event of a condition whose first status is Good.
 	Worry bool
-	// Passing contains reasons of temporary problems: a status other than Good with such a reason ends without an
+	// Passing contains reasons of temporary problems: a status other than Good with such a reason ends without
 	// intervention. A condition that starts with such a reason is not recorded, and neither is a change from such a reason
 	// to Good. A change from Good to such a reason is recorded.
 	Passing []string
 }
 
-// isReported reports whether the change of a condition from earlier, which may be nil, to present
+// isReported reports whether the change of a condition from earlier (which may be nil) to present
 // is recorded as an event.
 func (t TransitionRule) isReported(earlier, present *metav1.Condition) bool {
 	passes := func(c *metav1.Condition) bool {
@@ -74,9 +76,9 @@ func (t TransitionRule) isReported(earlier, present *metav1.Condition) bool {
 	return earlier.Status == t.Good || !passes(present)
 }
 
-// Transitions records an event with the current reason and message for each condition whose
-// status or reason differs between before and now. A condition that is absent or was removed has no event. If
-// several changes have the same reason, only the first change is recorded.
+// Transitions records an event with the current reason and message for each condition whose status or reason
+// differs between before and now. A condition that is absent or was removed causes no event. If several
+// changes have the same reason, only the first change is recorded.
 func (r Recorder) Transitions(obj runtime.Object, before, now []metav1.Condition, action string, reported ...TransitionRule) {
 	type key struct{ kind, reason string }
 	emitted := map[key]bool{}

@@ -9,7 +9,7 @@ import (
 )
 
 // Journal records the last status write of each object in this process. It shows whether the cache
-// contains that write yet, and limits the rate of writes without a transition. The zero Journal
+// already contains that write, and limits the rate of writes without a transition. The zero Journal
 // does not limit the rate.
 type Journal struct {
 	// Interval is the minimum time between two writes of one object without a transition.
@@ -48,7 +48,7 @@ func (j *Journal) Wait(obj client.Object, now time.Time) time.Duration {
 	return max(0, last.at.Add(j.Interval).Sub(now))
 }
 
-// Wrote records a write that changed before to after, and drops outdated records.
+// Wrote records a write that changed an object from before to after, and drops outdated records.
 func (j *Journal) Wrote(before, after client.Object, now time.Time) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -61,7 +61,7 @@ func (j *Journal) Wrote(before, after client.Object, now time.Time) {
 		}
 	}
 	e := entry{at: now}
-	// A write that changed nothing at the API server causes no event.
+	// A write that changed nothing at the API server causes no watch event.
 	if before.GetResourceVersion() != after.GetResourceVersion() {
 		e.from = before.GetResourceVersion()
 	}

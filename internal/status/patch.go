@@ -25,8 +25,8 @@ const (
 )
 
 // Patch writes the status of obj. before is obj as it was read, and owner is the field manager. Patch is the only
-// status write of a reconcile. It sends no request if nothing differs, and reports whether it wrote. Only the status
-// may differ, because the API server ignores all other fields of obj.
+// status write of a reconcile. It sends no request if the status has not changed, and reports whether it wrote. obj
+// and before may differ only in their status, because the API server ignores all other fields of obj.
 //
 // After a write, obj is the response of the API server.
 func Patch(ctx context.Context, c client.Client, owner string, obj, before client.Object, options ...Option) (bool, error) {

@@ -73,7 +73,8 @@ func TestRanges(t *testing.T) {
 	}
 }
 
-// TestRangesThatAreRefused checks that common mistakes are rejected with a remedy, and never partly parsed.
+// TestRangesThatAreRefused checks that common mistakes are rejected with a remedy, and never partially
+// parsed.
 func TestRangesThatAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"latest":                   "leave it empty for all versions",

@@ -1,7 +1,7 @@
 // Package version decides which tags of an image are versions, and which tags an ImagePolicy
 // offers. The package uses no clock, network or logger.
 //
-// A tag passes these filters in this order. The first filter that refuses the tag
+// A tag passes through these filters in this order. The first filter that refuses the tag
 // determines the reason:
 //
 //	Name       the tag is not valid according to the OCI specification
@@ -24,7 +24,7 @@
 //	Duplicate  another tag has the same version
 //	Limits     the version is beyond limits.groups or limits.releasesPerGroup
 //
-// The name of a version at a source that is not a registry is first mapped to a tag. Name, Exclude and
+// If the source is not a registry, the name of a version is first mapped to a tag. Name, Exclude and
 // TagFilter apply to that tag.
 //
 // MinAge requires a clock, and the filters from Exists to Verify require the registry. Therefore, the caller applies

@@ -120,7 +120,7 @@ var versionFilters = []filter{
 	}},
 }
 
-// run returns the first refusal of the filters and its reason, or two empty strings.
+// run returns the first refusal by a filter, and its reason, or two empty strings.
 func (s *Selector) run(filters []filter, c *candidate) (Verdict, string) {
 	for _, f := range filters {
 		if reason := f.refuses(s, c); reason != "" {

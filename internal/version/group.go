@@ -23,8 +23,8 @@ const (
 // Level is the maturity of a version.
 type Level string
 
-// The levels, the more mature level first. In Rules, Release admits only final versions, and Candidate
-// also admits pre-releases.
+// The levels, in order of decreasing maturity. In Rules, Release admits only final versions, and
+// Candidate also admits pre-releases.
 const (
 	LevelRelease   Level = "Release"
 	LevelCandidate Level = "Candidate"

@@ -4,10 +4,10 @@ import "errors"
 
 // Timed describes the time of a tag's image, for SchemePushTime.
 type Timed struct {
-	// Version is the version for the time, or empty if there is no version. Its numbers have decreasing weight, for example
-	// year, month and day, so that they order the tags by time.
+	// Version is the version that stands for the time, or empty if there is no version. Its numbers are in order of
+	// decreasing significance, for example year, month and day, so that they order the tags by time.
 	Version string
-	// Reason is the reason why there is no version. A rejection shows it.
+	// Reason is the reason why there is no version. The rejection of the tag contains this reason.
 	Reason string
 }
 

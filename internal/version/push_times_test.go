@@ -54,7 +54,8 @@ func TestRankTimed(t *testing.T) {
 			if diff := cmp.Diff(got, s.RankTimed(tags, times).Offer(nil, nil), cmp.AllowUnexported(Rejection{}), cmp.Comparer(func(a, b *Version) bool { return fmt.Sprint(a) == fmt.Sprint(b) })); diff != "" {
 				t.Errorf("in another order (-want +got):\n%s", diff)
 			}
-			// Held versions stay, with and without their tag, regardless of what the tag refers to now.
+			// Held versions remain, whether or not their tag is given, and regardless of what that tag
+			// refers to now.
 			var held []Held
 			for _, o := range got.Offered {
 				held = append(held, Held{Group: o.Slug, Version: o.Version}, Held{Group: o.Slug, Version: o.Version, Tag: o.Tag})

@@ -16,7 +16,7 @@ import (
 type Rules struct {
 	// TagFilter selects tags and extracts the version.
 	TagFilter TagFilter
-	// Match maps the names of versions at a source that is not a registry to tags.
+	// Match maps the names of versions to tags if the source is not a registry.
 	Match NameMatch
 	// Level is the least mature level that is admitted. It defaults to LevelRelease.
 	Level Level
@@ -24,7 +24,7 @@ type Rules struct {
 	Range string
 	// Scheme defines how a version is parsed. It defaults to SchemeSemVer.
 	Scheme Scheme
-	// Parts is how many numbers a version of SchemeTuple has. It defaults to DefaultParts.
+	// Parts is the number of numeric parts of a version of SchemeTuple. It defaults to DefaultParts.
 	Parts int
 	// Suffix is a string that each version must end with, such as "-alpine". It is removed before the version
 	// is parsed. It is not used with SchemeRegexp or SchemePushTime.
@@ -47,7 +47,7 @@ type TagFilter struct {
 	// Extract is the version, in terms of the groups of Pattern ("$version",
 	// "${1}.0"). If Extract is empty, the version is the whole tag.
 	Extract string
-	// Exclude are patterns of tags that are not used.
+	// Exclude contains patterns. Tags that match one of them are not used.
 	Exclude []string
 }
 
@@ -60,7 +60,8 @@ type NameMatch struct {
 	To string
 }
 
-// Limits limit the number of offered versions. Held versions are offered in addition.
+// Limits limit the number of offered versions. Held versions are offered in addition to these
+// versions.
 type Limits struct {
 	// Groups is the number of offered groups. It defaults to DefaultGroups.
 	Groups int
@@ -68,7 +69,7 @@ type Limits struct {
 	ReleasesPerGroup int
 }
 
-// Defaults and limits of Limits.
+// Defaults and bounds for the fields of Limits.
 const (
 	DefaultGroups           = 3
 	DefaultReleasesPerGroup = 10
@@ -89,7 +90,7 @@ func (e FieldError) Error() string {
 	return "spec." + e.Field + ": " + e.Problem + ": " + e.Remedy
 }
 
-// Validate returns all errors of the rules, in the order of the fields. If Compile succeeds, there are no
+// Validate returns all errors in the rules, in the order of the fields. If Compile succeeds, there are no
 // errors.
 func Validate(r Rules) []FieldError {
 	_, errs := compile(r)
@@ -207,7 +208,7 @@ func (s *Selector) compileMatch(m NameMatch) []FieldError {
 	return missingGroups("match.name.to", m.To, "match.name.from", m.From, re)
 }
 
-// missingGroups reports each group that a template uses and that does not exist in the pattern.
+// missingGroups reports each group that a template uses but that does not exist in the pattern.
 func missingGroups(field, template, of, pattern string, re *regexp.Regexp) (errs []FieldError) {
 	for _, group := range templateGroups(template) {
 		if !hasGroup(re, group) {

@@ -22,17 +22,17 @@ const (
 	// SchemeSemVer is the default and parses semantic versions. See Parse.
 	SchemeSemVer Scheme = "SemVer"
 	// SchemeTuple parses Rules.Parts numbers that are separated by ".", "-" or "_". Use it for versions
-	// from the calendar or from a build, such as "2024.01.05" and "20240105-123045".
+	// that are derived from the calendar or from a build, such as "2024.01.05" and "20240105-123045".
 	SchemeTuple Scheme = "Tuple"
 	// SchemeRegexp parses the named groups of TagFilter.Pattern: major, minor, patch,
 	// revision and prerelease. A number that is missing or empty is 0.
 	SchemeRegexp Scheme = "Regexp"
-	// SchemePushTime does not parse the tag. The version is the time of the image, which
-	// is an argument of RankTimed.
+	// SchemePushTime does not parse the tag. The version is the time of the image, which is an
+	// argument to RankTimed.
 	SchemePushTime Scheme = "PushTime"
 )
 
-// DefaultParts and MaxParts are the default and the maximum of the number of parts of a tuple.
+// DefaultParts and MaxParts are the default and the maximum number of parts of a tuple.
 const (
 	DefaultParts = 3
 	MaxParts     = 6
@@ -70,8 +70,8 @@ func (v *Version) names(o *Version) bool {
 	return v.Equal(&o.Version) && (v.Metadata() == "" || v.Metadata() == o.Metadata()) && (len(v.more) == 0 || slices.Equal(v.more, o.more))
 }
 
-// compare orders versions by their numbers, then by pre-release, and then by build. If the numbers are equal,
-// the version with more numbers is above the version with fewer numbers.
+// compare orders versions by their numbers, then by pre-release, and then by build. If the numbers that both
+// versions have are equal, the version with more numbers is above the version with fewer numbers.
 func compare(a, b *Version) int {
 	if len(a.more) > 0 || len(b.more) > 0 {
 		if c := cmp.Or(
@@ -184,8 +184,8 @@ func (s *Selector) parseText(text string) (*Version, error) {
 	}
 }
 
-// groupsOfVersion are the named groups of a pattern that SchemeRegexp parses. The
-// numbers come first, in the order of their weight.
+// groupsOfVersion are the named groups of a pattern that SchemeRegexp parses. The numbers come
+// first, in order of decreasing significance.
 var groupsOfVersion = []string{"major", "minor", "patch", "revision", "prerelease"}
 
 // parseGroups parses the named groups of the pattern in a tag.

@@ -107,7 +107,7 @@ func TestSchemes(t *testing.T) {
 			if !slices.IsSortedFunc(texts, func(a, b string) int { return Compare(b, a) }) && tc.rules.GroupBy == "" {
 				t.Errorf("%q is not in the order of Compare", texts)
 			}
-			// Held versions stay, even if only their text is known.
+			// Held versions remain, even if only their text is known.
 			var held []Held
 			for _, o := range got.Offered {
 				held = append(held, Held{Group: o.Slug, Version: o.Version})

@@ -37,7 +37,7 @@ type Release struct {
 
 // Held is a version that a Microservice holds, or to which a pin or a domain refers.
 type Held struct {
-	// Group is the slug of the group. It is empty if a pin selects no group.
+	// Group is the slug of the group. It is empty if a pin does not select a group.
 	Group string
 	// Version is the version in any form that Parse accepts.
 	Version string
@@ -59,8 +59,8 @@ type Rejection struct {
 	// Tag is the tag, or the name of an entry without a tag. Version is its version, or empty
 	// if it has none.
 	Tag, Version string
-	// Verdict identifies the filter. Reason describes the cause in one line, which is the same for the
-	// same facts.
+	// Verdict identifies the filter. Reason describes the cause in one line. The same facts always
+	// result in the same line.
 	Verdict Verdict
 	Reason  string
 
@@ -80,7 +80,7 @@ type Result struct {
 	// Rejected are all rejected tags. Tags with a version come first, the newest version first. All other
 	// tags follow, sorted by name. The caller truncates the list.
 	Rejected []Rejection
-	// Counts are the counts of Rejected that are not zero, in the order of the filters.
+	// Counts are the nonzero counts of Rejected, in the order of the filters.
 	Counts []Count
 	// Truncated are the groups beyond Limits.Groups, the newest first.
 	Truncated []string
@@ -95,8 +95,8 @@ func Select(rules Rules, tags []string, held []Held, refused map[string]Refusal)
 	return s.Rank(tags).Offer(held, refused), nil
 }
 
-// Ranking is the ordered list of tags that passed the filters. It is immutable,
-// so that a caller can request another offer whenever it has refused more tags.
+// Ranking is the ordered list of tags that passed the filters. It is immutable, so a caller can
+// request another offer each time it has refused more tags.
 type Ranking struct {
 	selector *Selector
 	ranked   []ranked        // the newest first; of equal versions the preferred tag first
@@ -107,7 +107,7 @@ type Ranking struct {
 // Tags returns the sorted tags of the names, without duplicates. It returns nil if the source is a registry.
 func (r *Ranking) Tags() []string { return slices.Sorted(maps.Keys(r.names)) }
 
-// ranked is small, because there are many ranked tags and few of them are offered.
+// ranked is kept small, because there are many ranked tags, and only a few of them are offered.
 type ranked struct {
 	tag     string
 	version *Version
@@ -120,10 +120,10 @@ type ranked struct {
 // adds the previously offered tags, so that no offered tag is lost.
 func (s *Selector) Rank(tags []string) *Ranking { return s.rank(tags, nil, nil, nil) }
 
-// RankNames maps names to tags and applies the filters to the tags. If several names have the same tag, only
-// one name counts. Names that the source does not mark as a pre-release are preferred. Among several such names,
-// the first name by its bytes counts. A tag without a name, for example a previously offered tag, counts if no name
-// has that tag.
+// RankNames maps names to tags and applies the filters to the tags. If several names map to the same tag, only one
+// name counts. Names that the source does not mark as a pre-release are preferred. Among several such names, the
+// name that comes first in byte order counts. A tag without a name, for example a previously offered tag, counts if
+// no name maps to that tag.
 func (s *Selector) RankNames(names []Name) *Ranking {
 	byTag := make(map[string]Name, len(names))
 	var unmatched []Rejection
@@ -265,7 +265,7 @@ func (r *Ranking) Offer(held []Held, refused map[string]Refusal) Result {
 	return o.Result
 }
 
-// offer is the state of one call of Offer.
+// offer is the state of one call to Offer.
 type offer struct {
 	Result
 	distinct   []ranked // of the previous group
@@ -318,8 +318,8 @@ func (o *offer) group(name string, releases []ranked) {
 	}
 }
 
-// choose selects the tag for one version among the tags that the caller did not refuse.
-// It selects a held tag or, if there is none, the preferred tag.
+// choose selects the tag for one version from among the tags that the caller did not refuse. It
+// selects a held tag or, if there is none, the preferred tag.
 func (o *offer) choose(same []ranked) (best ranked, ok bool) {
 	for _, x := range same {
 		if _, no := o.refused[x.tag]; !no && (!ok || o.held.tags[x.tag] && !o.held.tags[best.tag]) {
@@ -341,8 +341,8 @@ func (o *offer) reject(x ranked, v Verdict, reason string) {
 	o.Rejected = append(o.Rejected, rejection(x.tag, x.version, v, reason))
 }
 
-// merge joins the rejections of an offer with the rejections of the ranking, in order. It uses
-// the free capacity of own, starting at the end.
+// merge joins the rejections of an offer with the rejections of the ranking, in order. It merges in
+// place, in the free capacity of own, starting at the end.
 func merge(own, ranking []Rejection) []Rejection {
 	if len(own) == 0 && len(ranking) == 0 {
 		return nil

@@ -408,7 +408,8 @@ func checkHeld(t *rapid.T, s *Selector, tags []string, held []Held, refused map[
 	if diff := cmp.Diff(withdrawn, s.Withdrawn(rapid.Permutation(held).Draw(t, "again"), nil, r.Offered)); diff != "" {
 		t.Errorf("the withdrawals depend on the order:\n%s", diff)
 	}
-	// The unmarked versions are the versions that would be offered without held versions.
+	// The versions that are not marked as held are the versions that would be offered if no versions
+	// were held.
 	var unmarked, unheld []string
 	for _, o := range r.Offered {
 		if !o.Held {
@@ -421,8 +422,8 @@ func checkHeld(t *rapid.T, s *Selector, tags []string, held []Held, refused map[
 	if diff := cmp.Diff(unheld, unmarked); diff != "" {
 		t.Errorf("offered if nothing were held, and not marked as held (-want +got):\n%s", diff)
 	}
-	// An empty list withdraws only versions that a full list also withdraws, or that a full list offers with another
-	// tag.
+	// With an empty list, the only versions withdrawn are those that are also withdrawn with a full list, or
+	// that a full list offers with a different tag.
 	if len(refused) > 0 {
 		return
 	}

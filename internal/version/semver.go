@@ -30,11 +30,10 @@ var (
 // maxLength is the maximum length of a tag, and therefore of a version.
 const maxLength = 128
 
-// Parse parses a version. It removes one leading "v" and leading zeros of the three numbers, so that
-// 2024.01.05 is 2024.1.5. "_" stands for the "+" of build metadata, because tags cannot contain "+".
-// Numbers must be below 2^64. The Original of the version is its normal form, which String also
-// returns. The error describes what is missing and is the same for the
-// same text.
+// Parse parses a version. It removes one leading "v", and leading zeros from the three numbers, so
+// that 2024.01.05 is 2024.1.5. "_" stands for the "+" of build metadata, because tags cannot contain
+// "+". Numbers must be below 2^64. The Original of the version is its normal form, which String also
+// returns. The error describes what is missing and is the same for the same text.
 func Parse(text string, parts TwoParts) (*Version, error) {
 	if len(text) > maxLength {
 		return nil, errTooLong
@@ -71,9 +70,9 @@ func Parse(text string, parts TwoParts) (*Version, error) {
 	return &Version{Version: *v}, nil
 }
 
-// Meant returns the offered version to which a user's text refers. For example, the tags
-// "v1.2.3" and "2024.01.05_4" refer to 1.2.3 and 2024.1.5+4. A text that is not a version of three
-// or more numbers, such as a commit, is returned unchanged.
+// Meant returns the offered version to which a user's text refers. For example, the tags "v1.2.3"
+// and "2024.01.05_4" refer to 1.2.3 and 2024.1.5+4. Text that is not a version of three or more
+// numbers, such as a commit, is returned unchanged.
 func Meant(text string) string {
 	bare := strings.TrimPrefix(text, "v")
 	if strings.Count(bare, ".") < 2 {
@@ -99,8 +98,8 @@ func Matches(text, offered string) bool {
 
 // Compare orders two offered versions ("1.2.3-rc.1+b.2") by semantic precedence, and then by build
 // metadata. Numbers in build metadata are ordered by value, and a version without build metadata comes
-// first. Texts that are not versions are below all versions and are ordered by their bytes. The order is
-// total: the result is 0 only for identical versions.
+// first. Strings that are not versions sort below all versions, in the order of their bytes. The order
+// is total: the result is 0 only for identical versions.
 //
 // Versions with more than three numbers, which come from schemes other than SemVer, are
 // ordered by all their numbers: 1.2.3 < 1.2.3.1 < 1.2.3.2 < 1.2.4.
@@ -162,7 +161,7 @@ func compareBuild(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// compareIdentifier orders numbers by value, and below words. Equal numbers with
+// compareIdentifier orders numbers by value, and orders numbers below words. Equal numbers with
 // different leading zeros are ordered by length.
 func compareIdentifier(a, b string) int {
 	numA, numB := isNumber(a), isNumber(b)

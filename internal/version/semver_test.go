@@ -116,7 +116,8 @@ func TestCompare(t *testing.T) {
 
 func sign(n int) int { return min(max(n, -1), 1) }
 
-// versions generates versions with few different numbers, so that equal versions are frequent.
+// versions generates versions from only a few different numbers, so that equal versions occur
+// often.
 var versions = rapid.Custom(func(t *rapid.T) string {
 	n := rapid.SampledFrom([]string{"0", "1", "2", "10"})
 	text := rapid.SampledFrom([]string{"", "v"}).Draw(t, "v") + n.Draw(t, "major") + "." + n.Draw(t, "minor") + "." + n.Draw(t, "patch")

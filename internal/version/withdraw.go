@@ -28,14 +28,14 @@ type Withdrawal struct {
 	Reason  Reason
 }
 
-// Withdrawn returns the held versions that are withdrawn, and the reasons. An offered version
-// is never withdrawn, and neither is a version that is only absent from a list. gone
-// are the versions whose absence the caller proved. The result is sorted, and depends only on the elements
-// of the arguments, not on their order.
+// Withdrawn returns the held versions that are withdrawn, and the reasons. An offered version is never
+// withdrawn, and no version is withdrawn only because it is absent from a list. gone are the versions
+// whose absence the caller proved. The result is sorted, and depends only on the elements of the
+// arguments, not on their order.
 //
 // If the current grouping puts none of a group's held versions into the group, the group is
-// withdrawn as a whole, so that the Microservice closes it only after a new
-// group has its traffic. Denied versions of such a group are returned in addition.
+// withdrawn as a whole, so that the Microservice closes it only after a new group has taken over
+// its traffic. Denied versions of such a group are also returned individually.
 func (s *Selector) Withdrawn(held, gone []Held, offered []Release) []Withdrawal {
 	w := withdrawing{selector: s, offered: map[[2]string]bool{}, gone: map[[2]string]bool{}}
 	for _, r := range offered {
@@ -71,7 +71,7 @@ func (s *Selector) Withdrawn(held, gone []Held, offered []Release) []Withdrawal 
 	return slices.Compact(all)
 }
 
-// compareWithdrawn orders the whole group above its versions.
+// compareWithdrawn orders the withdrawal of a whole group above the withdrawals of its versions.
 func compareWithdrawn(a, b string) int {
 	if a == "" || b == "" {
 		return cmp.Compare(len(b), len(a))
@@ -121,7 +121,8 @@ func (s *Selector) refusesTag(tag, version string) bool {
 }
 
 // normal returns the group that holds a version, the version in normal form, and the group into
-// which the current grouping puts the version. The last result is empty if there is no such group.
+// which the current grouping puts the version. The last result is empty if the current grouping
+// puts the version into no group.
 func (s *Selector) normal(h Held) (group, text, own string) {
 	v, err := read(h.Version)
 	if err != nil {

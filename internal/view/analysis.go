@@ -75,8 +75,8 @@ func (m *Metric) bounds(spec *v1alpha1.CanaryAnalysis) {
 	}
 }
 
-// String formats a measurement with its nearest bound, as in "latency-p99 612 ms > 500 ms". Without a value, it returns
-// the reason.
+// String formats a measurement with its nearest bound, as in "latency-p99 612 ms > 500 ms". For a measurement without a
+// value, it returns the reason.
 func (m Metric) String() string {
 	v, err := strconv.ParseFloat(m.Value, 64)
 	if m.Value == "" || err != nil || math.IsNaN(v) {

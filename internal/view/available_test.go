@@ -14,8 +14,8 @@ import (
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
 
-// TestAvailableBeforeItsRecord checks that an active release whose pods are all ready does not count as failed while its record
-// is outdated, for example directly after a promotion.
+// TestAvailableBeforeItsRecord checks that an active release whose pods are all ready does not count as failed while its
+// recorded availability is outdated, for example directly after a promotion.
 func TestAvailableBeforeItsRecord(t *testing.T) {
 	t.Parallel()
 	for _, ready := range []int{3, 2} {
@@ -42,8 +42,8 @@ func TestAvailableBeforeItsRecord(t *testing.T) {
 	}
 }
 
-// TestActiveWithoutPods checks that answers for an active release without a ready pod, and for its hosts, do not call it live, and
-// that a rollback to a retained release is offered.
+// TestActiveWithoutPods checks that answers about an active release without a ready pod, and about its hosts, do not call it live,
+// and that a rollback to a retained release is offered.
 func TestActiveWithoutPods(t *testing.T) {
 	t.Parallel()
 	for _, ready := range []bool{false, true} {
@@ -127,7 +127,7 @@ func TestActiveOfExclusiveGroup(t *testing.T) {
 	}
 }
 
-// TestPauseThatEndedLongAgo checks that a step shows the end of its pause only if the pause ended more than a minute ago. In that case, the manager
+// TestPauseThatEndedLongAgo checks that a step shows when its pause ended only if the pause ended more than a minute ago. In that case, the manager
 // may not be running.
 func TestPauseThatEndedLongAgo(t *testing.T) {
 	t.Parallel()
@@ -144,7 +144,8 @@ func TestPauseThatEndedLongAgo(t *testing.T) {
 	}
 }
 
-// TestTemplateOfAnAnalysis checks that answers for a release that failed its analysis contain the template and the generation that were used.
+// TestTemplateOfAnAnalysis checks that answers about a release that failed its analysis contain the template and the generation that were
+// used.
 func TestTemplateOfAnAnalysis(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "pause")
@@ -199,9 +200,9 @@ func TestDownBehindAnOldFailure(t *testing.T) {
 	}
 }
 
-// TestDownDuringARollout checks that a rollout in progress, whatever it waits for, does not hide that the active
-// release has no ready pod. The sentence still contains the rollout, with the actions that give the group another
-// active release.
+// TestDownDuringARollout checks that a rollout in progress, whatever it is waiting for, does not hide that the
+// active release has no ready pod. The sentence still describes the rollout, and the actions that give the group
+// another active release are still offered.
 func TestDownDuringARollout(t *testing.T) {
 	t.Parallel()
 	for story, c := range map[string]struct{ sentence, adopt string }{
@@ -251,8 +252,8 @@ func TestPreviewWithoutPods(t *testing.T) {
 	}
 }
 
-// TestPodsBeforeTheRecord checks that an active release without a ready pod counts as unavailable even if its record is outdated, unless its
-// pods changed a few seconds ago.
+// TestPodsBeforeTheRecord checks that an active release without a ready pod counts as unavailable even if its recorded availability is
+// outdated, unless its pods changed a few seconds ago.
 func TestPodsBeforeTheRecord(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -298,7 +299,8 @@ func TestRollbackForOneMissingPod(t *testing.T) {
 	}
 }
 
-// TestAnalysisOfAManagerThatIsAway checks that a step shows that its measurement is overdue, like a step whose pause is overdue.
+// TestAnalysisOfAManagerThatIsAway checks that a step shows that its measurement is overdue, just as a step shows that
+// its pause is overdue.
 func TestAnalysisOfAManagerThatIsAway(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "analysis")
@@ -308,7 +310,8 @@ func TestAnalysisOfAManagerThatIsAway(t *testing.T) {
 	}
 }
 
-// TestHostOfTwoGroupsWithoutPods checks that a host that two groups share is not described as served if no release of the groups has a ready pod.
+// TestHostOfTwoGroupsWithoutPods checks that a host that two groups share is not described as served if no release in either group has a ready
+// pod.
 func TestHostOfTwoGroupsWithoutPods(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "two groups")
@@ -331,7 +334,8 @@ func TestHostOfTwoGroupsWithoutPods(t *testing.T) {
 	}
 }
 
-// TestEndOfAPreview checks that a group that ends shows the hooks that it waits for, and the reason why a hook does not run.
+// TestEndOfAPreview checks that a closing group shows the hooks that it is waiting for, and the reason why a hook is not
+// running.
 func TestEndOfAPreview(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "active")
@@ -377,8 +381,8 @@ func TestActiveWithoutRoutes(t *testing.T) {
 	}
 }
 
-// TestOutageOfAnExclusiveGroup checks that a service is listed as failed if no pod of its exclusive group serves, because the pods of the
-// active release were stopped for a release that fails, or for a release that has ready pods but no traffic.
+// TestOutageOfAnExclusiveGroup checks that a service is listed as failed if no pod of its exclusive group is serving because the pods of
+// the active release were stopped for a release that fails, or for a release that has ready pods but no traffic.
 func TestOutageOfAnExclusiveGroup(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"exclusive crash", "exclusive approval crash", "exclusive step crash", "exclusive frozen crash", "exclusive paused crash", "exclusive return", "exclusive pre"} {
@@ -395,8 +399,8 @@ func TestOutageOfAnExclusiveGroup(t *testing.T) {
 	}
 }
 
-// TestExchangeOfAnExclusiveGroup checks that an exchange is not an outage while the pods of the previous release end, and in the first seconds
-// after they have ended. For a working release without routes, an exchange is never an outage.
+// TestExchangeOfAnExclusiveGroup checks that an exchange is not an outage while the pods of the previous release are terminating, and in the
+// first seconds after they have terminated. For a working release without routes, an exchange never counts as an outage.
 func TestExchangeOfAnExclusiveGroup(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -439,7 +443,8 @@ func TestExchangeOfAnExclusiveGroup(t *testing.T) {
 	}
 }
 
-// TestJobsOfAPreviewThatEnds checks that a preview that ends shows that it waits until the Job of a hook has ended.
+// TestJobsOfAPreviewThatEnds checks that a preview that is ending shows that it is waiting for the Job of a hook to
+// end.
 func TestJobsOfAPreviewThatEnds(t *testing.T) {
 	t.Parallel()
 	for _, phase := range []v1alpha1.GroupPhase{v1alpha1.GroupClosing, v1alpha1.GroupExpired} {
@@ -460,8 +465,8 @@ func TestJobsOfAPreviewThatEnds(t *testing.T) {
 	}
 }
 
-// TestGateBehindOtherJobs checks that a release whose ConfirmRollout hooks are not called yet shows which
-// release's Jobs it waits for.
+// TestGateBehindOtherJobs checks that a release whose ConfirmRollout hooks have not been called yet shows
+// which release's Jobs it is waiting for.
 func TestGateBehindOtherJobs(t *testing.T) {
 	t.Parallel()
 	for name, status := range map[string]v1alpha1.VersionedMicroserviceStatus{
@@ -485,7 +490,8 @@ func TestGateBehindOtherJobs(t *testing.T) {
 	}
 }
 
-// TestGateOfAJob checks that a gate that waits for a Job, or whose call has no response, shows the cause instead of a response.
+// TestGateOfAJob checks that a gate that is waiting for a Job, or whose call has received no response, shows the cause instead
+// of a response.
 func TestGateOfAJob(t *testing.T) {
 	t.Parallel()
 	for message, want := range map[string]string{

@@ -73,8 +73,8 @@ func (b Board) Where(chosen func(Service) bool) Board {
 	return out
 }
 
-// Of returns the board with only the services for which the state of the service, of a group or of a preview is in one of the classes.
-// Without classes, it returns all services. A pinned group in which a release failed also counts as failed. The counts remain the counts of all services.
+// Of returns the board with only those services that are in one of the classes, or that have a group or a preview in one of the classes. Without
+// classes, it returns all services. A pinned group in which a release failed also counts as failed. The counts still include all services.
 func (b Board) Of(classes []Class) Board {
 	if len(classes) == 0 {
 		return b

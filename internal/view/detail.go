@@ -26,7 +26,8 @@ type ReleaseDetail struct {
 	// if its object is not known.
 	Before        string `json:"before,omitempty"`
 	BeforeRelease string `json:"beforeRelease,omitempty"`
-	// Changes are the fields of the pod template that differ, at most [MaxChanges]. More is the number of further fields.
+	// Changes are the fields of the pod template that differ, at most [MaxChanges]. More is the number of additional
+	// fields that differ.
 	Changes []FieldChange `json:"changes,omitempty"`
 	More    int           `json:"more,omitempty"`
 	// URL is the address of the source, which is a release or a pull request on GitHub.
@@ -187,8 +188,8 @@ func differences(path string, before, after any) []FieldChange {
 	return out
 }
 
-// members returns the members of an object or a list. The key of each member is its part of the path. For other values,
-// members returns nil.
+// members returns the members of an object or a list. The key of each member is the part that it adds to the path. For
+// other values, members returns nil.
 func members(v any) map[string]any {
 	out := map[string]any{}
 	switch v := v.(type) {

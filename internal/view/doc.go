@@ -1,10 +1,9 @@
 // Package view computes the information about services that users see: a [Board] of all services, a single [Service], and
-// explanations of routing. From objects and a time it computes a value with a stable
-// JSON form (view.hlnr.io/v1), without side effects. It never guesses: fields that the objects do not determine are
-// empty.
+// explanations of routing. From objects and a time, it computes a value with a stable JSON form (view.hlnr.io/v1),
+// without side effects. It never guesses: a field whose value does not follow from the objects is empty.
 //
-// Only the function State.sentence formats the sentences of states. The command, its JSON form, and
-// all other output use these sentences.
+// Only the State.sentence function formats the sentences that describe states. The command, its
+// JSON form, and all other output use these sentences.
 //
 //	types.go        the types of the JSON form
 //	states.go       states and their sentences

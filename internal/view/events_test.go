@@ -31,7 +31,8 @@ func TestEventsInOrder(t *testing.T) {
 	}
 }
 
-// TestRetryable checks that a retry of a failed release is offered only if the retry could start it.
+// TestRetryable checks that a retry of a failed release is offered only if the retry could start
+// that release.
 func TestRetryable(t *testing.T) {
 	t.Parallel()
 	row := func(version string, status v1alpha1.ReleaseStatus) v1alpha1.Release {

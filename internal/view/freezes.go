@@ -28,7 +28,8 @@ type Freeze struct {
 	Subject string `json:"subject"`
 	// Active reports whether the freeze applies now.
 	Active bool `json:"active"`
-	// From is when the freeze applies next, or nil while it applies. Until is when the freeze ends, or nil if it has no end.
+	// From is when the freeze next applies, or nil if it applies now. Until is when the freeze ends, or nil if it has no
+	// end.
 	From   *metav1.Time `json:"from,omitempty"`
 	Until  *metav1.Time `json:"until,omitempty"`
 	Reason string       `json:"reason"`
@@ -38,7 +39,7 @@ type Freeze struct {
 	Sentence string `json:"sentence"`
 	// Effect is the effect on services. It is nil in the freezes of a [Service].
 	Effect *Effect `json:"effect,omitempty"`
-	// Next are the commands for possible actions of the user.
+	// Next are the commands for the actions that the user can take.
 	Next []Action `json:"next,omitempty"`
 }
 
@@ -53,12 +54,13 @@ type Freezes struct {
 type Effect struct {
 	// Services is the number of selected services.
 	Services int `json:"services"`
-	// Waiting are the services, as namespace/name, with a release that waits for the end of the freeze.
+	// Waiting are the services, as namespace/name, that have a release waiting for the end of the
+	// freeze.
 	Waiting []string `json:"waiting,omitempty"`
 	// Exceptions are the services, as namespace/name, to which the freeze does not apply, with the reasons.
 	Exceptions []FreezeException `json:"exceptions,omitempty"`
-	// Unknown reports whether the freeze selects namespaces by labels that were not read. In that case, only services that wait for the end of the
-	// freeze are counted.
+	// Unknown reports whether the freeze selects namespaces by their labels, and these labels were not read. In that case, only services that are
+	// waiting for the end of the freeze are counted.
 	Unknown bool `json:"unknown,omitempty"`
 	// Problem is the reason why the freeze selects nothing.
 	Problem string `json:"problem,omitempty"`
@@ -70,7 +72,7 @@ type FreezeException struct {
 	Reason  string `json:"reason"`
 }
 
-// freezes contains the freezes of an input that have not ended.
+// freezes contains those freezes of an input that have not ended.
 type freezes struct {
 	cluster []resolved
 	by      map[string][]resolved // by namespace
@@ -104,8 +106,8 @@ func newFreezes(in Input, now time.Time) *freezes {
 	return out
 }
 
-// selects reports whether a freeze applies to a service. If this depends on labels of namespaces that were not read, the freeze
-// applies to the services that wait for it to end.
+// selects reports whether a freeze applies to a service. If this depends on namespace labels that were not read, the freeze
+// applies to the services that are waiting for it to end.
 func (x *freezes) selects(f resolved, ms *v1alpha1.Microservice) bool {
 	if x.unknown(f) {
 		return slices.ContainsFunc(freezeWaits(ms), func(w frozen.Wait) bool { return w.IsBy(f.String()) })
@@ -137,7 +139,8 @@ func compareEnds(a, b time.Time) int {
 	return a.Compare(b)
 }
 
-// frozenOf returns the condition Frozen of a service if a release waits for the end of a freeze, and otherwise nil.
+// frozenOf returns the Frozen condition of a service if a release is waiting for the end of a freeze, and otherwise
+// nil.
 func frozenOf(ms *v1alpha1.Microservice) *metav1.Condition {
 	if c := meta.FindStatusCondition(ms.Status.Conditions, v1alpha1.ConditionFrozen); c != nil && c.Status == metav1.ConditionTrue {
 		return c
@@ -145,7 +148,7 @@ func frozenOf(ms *v1alpha1.Microservice) *metav1.Condition {
 	return nil
 }
 
-// freezeWaits returns the waits that the condition Frozen of a service describes.
+// freezeWaits returns the waits that the Frozen condition of a service describes.
 func freezeWaits(ms *v1alpha1.Microservice) []frozen.Wait {
 	if c := frozenOf(ms); c != nil {
 		return frozen.Parse(c.Message)
@@ -263,8 +266,8 @@ func (s *service) freezesDecisions() bool {
 	return len(s.frozen.of(s.ms)) > 0 || frozenOf(s.ms) != nil
 }
 
-// waitsForStart returns the state of a service whose new version waits for the end of a freeze before its rollout starts.
-// It returns nil if there is no such version, or if spec.paused blocks the version too.
+// waitsForStart returns the state of a service whose new version is waiting for the end of a freeze before its rollout
+// starts. It returns nil if there is no such version, or if spec.paused blocks the version too.
 func (s *service) waitsForStart() *State {
 	waits := freezeWaits(s.ms)
 	if len(waits) == 0 || s.ms.Spec.Paused || waits[0].HasRollout() { // The state of a rollout shows its wait.
@@ -274,7 +277,7 @@ func (s *service) waitsForStart() *State {
 	return &State{Word: WordFrozen, Class: Moving, Reason: c.Reason, Since: timeOf(c.LastTransitionTime.Time), Detail: waits[0].Clause + ", " + waits[0].Freeze}
 }
 
-// frozenCause describes the freeze whose end a release of the service waits for, or returns "" if there is none.
+// frozenCause describes the freeze that is blocking a release of the service, or returns "" if there is none.
 func (s *service) frozenCause() string {
 	c := frozenOf(s.ms)
 	if c == nil {
@@ -286,8 +289,8 @@ func (s *service) frozenCause() string {
 	return c.Message
 }
 
-// frozenReturn describes the freeze whose end a retained release waits for, if that release is the target of its group. Otherwise, it returns
-// "". A pinned release does not wait.
+// frozenReturn describes the freeze that is blocking the return to a retained release, if that release is the target of its group.
+// Otherwise, it returns "". A pinned release does not wait.
 func (s *service) frozenReturn(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) string {
 	if s.ms.Spec.Paused || !retained(row) || g.Target.Reason == "Pinned" || g.Target.Release != row.VersionedMicroservice {
 		return ""

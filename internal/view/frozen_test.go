@@ -11,8 +11,8 @@ import (
 	"github.com/heighliner/heighliner/internal/frozen"
 )
 
-// TestFrozenCanary checks that a canary that a freeze blocks shows the end of the freeze and the reason for the freeze, and that the service lists the freeze
-// among its problems.
+// TestFrozenCanary checks that a canary that is blocked by a freeze shows when the freeze ends and the reason for the freeze, and that the service
+// lists the freeze among its problems.
 func TestFrozenCanary(t *testing.T) {
 	ms := &v1alpha1.Microservice{}
 	wait := frozen.Wait{Clause: frozen.AtWeight("1.1.0", 10), Freeze: frozen.Freeze(time.Date(2027, 1, 4, 8, 0, 0, 0, time.UTC), `Freeze "fair"`, "trade fair")}
@@ -30,8 +30,8 @@ func TestFrozenCanary(t *testing.T) {
 	}
 }
 
-// TestFreezeOfAnotherRelease checks that a rollout is not shown as frozen if only another release of its version, which has no rollout, waits for
-// the end of the freeze.
+// TestFreezeOfAnotherRelease checks that a rollout is not shown as frozen if another release of the same version, which has no rollout, is the
+// only release that is waiting for the end of the freeze.
 func TestFreezeOfAnotherRelease(t *testing.T) {
 	t.Parallel()
 	wait := frozen.Wait{Clause: frozen.Release("1.1.0"), Freeze: frozen.Freeze(time.Time{}, `Freeze "fair"`, "trade fair")}
@@ -67,7 +67,8 @@ func TestStartAndRolloutInAFreeze(t *testing.T) {
 	}
 }
 
-// TestReturnDuringAPause checks that a pause prevents the return to a retained release, unless the release is pinned or replaces a denied version, as in the planner.
+// TestReturnDuringAPause checks that, as in the planner, a pause prevents the return to a retained release, unless the release is pinned or
+// replaces a denied version.
 func TestReturnDuringAPause(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -97,7 +98,8 @@ func TestReturnDuringAPause(t *testing.T) {
 	}
 }
 
-// TestFreezeOfAnAdoptedRelease checks that an adopted release shows that a freeze delays it, and not spec.paused.
+// TestFreezeOfAnAdoptedRelease checks that an adopted release shows that it is delayed by a freeze, and not by
+// spec.paused.
 func TestFreezeOfAnAdoptedRelease(t *testing.T) {
 	t.Parallel()
 	ms := &v1alpha1.Microservice{}

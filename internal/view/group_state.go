@@ -170,9 +170,9 @@ func (s *service) successor(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	return s.ms.Successor(g)
 }
 
-// outage reports whether no pod of an exclusive group serves, because the pods of its active release were stopped for a successor. The successor
-// has failed, or has had no ready pod or no traffic for longer than recordLag. The same limit applies to active releases without a successor
-// (see down).
+// outage reports whether no pod of an exclusive group is serving because the pods of its active release were stopped for a successor. This is
+// the case if the successor has failed, or has had no ready pod or no traffic for longer than recordLag. The same limit applies to active
+// releases without a successor (see down).
 func (s *service) outage(g *v1alpha1.ReleaseGroup) bool {
 	to := s.successor(g)
 	if to == nil {
@@ -197,7 +197,7 @@ func (s *service) outage(g *v1alpha1.ReleaseGroup) bool {
 	return since != nil && s.now.Sub(since.LastTransitionTime.Time) > recordLag
 }
 
-// availableOf returns the condition Available of a release, or nil.
+// availableOf returns the Available condition of a release, or nil.
 func availableOf(o *v1alpha1.VersionedMicroservice) *metav1.Condition {
 	return meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionAvailable)
 }
@@ -247,8 +247,8 @@ func (s *service) newestReturn(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	return row
 }
 
-// pausedReturn returns the retained release to which a group would return without spec.paused, or nil if there is none. A pause
-// does not prevent the return to a pinned release, or the replacement of a denied release.
+// pausedReturn returns the retained release to which a group would return if spec.paused were not set, or nil if there is none.
+// A pause does not prevent the return to a pinned release, or the replacement of a denied release.
 func (s *service) pausedReturn(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	if !s.ms.Spec.Paused || g.Target.Reason == "Pinned" || Denied(s.image(), g, g.Active) {
 		return nil
@@ -261,8 +261,8 @@ func (s *service) pausedReturn(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	return nil
 }
 
-// HeldBy returns the failed release because of which an exclusive group does not start an older offered version, or nil if there is none. The
-// older version would end the pods of the active release again.
+// HeldBy returns the failed release that prevents an exclusive group from starting an older offered version, or nil if there is none.
+// Starting the older version would stop the pods of the active release again.
 func HeldBy(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, offered string) *v1alpha1.Release {
 	if !ms.Spec.Availability.Exclusive || isPreview(g) || g.Active == "" || g.Target.Reason != "Held" {
 		return nil
@@ -280,8 +280,8 @@ func retained(r *v1alpha1.Release) bool {
 	return r.Status == v1alpha1.ReleaseDeprecated && r.Promoted > 0
 }
 
-// complete reports whether all pods of a release are available according to facts that are newer than its recorded availability. The record
-// is a few seconds old directly after a promotion, or after the last pod became ready.
+// complete reports whether all pods of a release are available according to facts that are newer than its recorded availability. Directly
+// after a promotion, or after the last pod became ready, the record lags behind by a few seconds.
 func (s *service) complete(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservice) bool {
 	if o == nil || o.Status.Failure != "" || o.Spec.Replicas == 0 {
 		return false
@@ -290,7 +290,7 @@ func (s *service) complete(row *v1alpha1.Release, o *v1alpha1.VersionedMicroserv
 	return p != nil && p.Available >= o.Spec.Replicas
 }
 
-// unserved returns the report of a policy if none of the service's policies has programmed the group. It returns nil if a policy has
+// unserved returns one policy's report if none of the service's policies has programmed the group. It returns nil if a policy has
 // programmed the group, or if there are no policies.
 func (s *service) unserved(slug string) (out *report) {
 	for _, rep := range s.reports(slug) {
@@ -302,7 +302,8 @@ func (s *service) unserved(slug string) (out *report) {
 	return out
 }
 
-// logs returns the command for the logs of a release. It returns nil if the release cannot have pods, because its Deployment is rejected.
+// logs returns the command that shows the logs of a release. It returns nil if the release cannot have pods, because its Deployment is
+// rejected.
 func (s *service) logs(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservice) []Action {
 	switch o.Status.Failure {
 	case v1alpha1.FailureInvalidTemplate, v1alpha1.FailureForbidden, v1alpha1.FailureNameConflict:
@@ -355,7 +356,7 @@ func Retryable(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) bool {
 	return true
 }
 
-// cause describes a failure by the failed metrics, by the report of the object, or by the reason.
+// cause describes a failure by using the failed metrics, the report of the object, or the reason.
 func (s *service) cause(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservice) string {
 	if row.Reason == "AnalysisFailed" {
 		if a := s.analysis(o); a != nil {

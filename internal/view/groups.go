@@ -11,7 +11,7 @@ type GroupState struct {
 	// Microservice and Group are parts of the input. Do not change them.
 	Microservice *v1alpha1.Microservice
 	Group        *v1alpha1.ReleaseGroup
-	// Preview reports whether the group is a pull request.
+	// Preview reports whether the group belongs to a pull request.
 	Preview bool
 	// State is the state of the group.
 	State State

@@ -108,8 +108,8 @@ type Event struct {
 	Count int32 `json:"count,omitempty"`
 }
 
-// NewEvents returns events of hlnr.io, the newest last. With a name, these are the events of the service, its releases, its
-// ImagePolicy and its NetworkPolicies. Without a name, these are the events of all objects.
+// NewEvents returns the events about objects of hlnr.io, the newest last. If a name is given, these are the events of the
+// service, its releases, its ImagePolicy and its NetworkPolicies. Otherwise, these are the events of all objects.
 func NewEvents(in Input, events []eventsv1.Event, namespace, name string, now time.Time) Events {
 	out := Events{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: KindEvents}, Time: metav1.Time{Time: now.UTC()}, Events: []Event{}}
 	about := objectsOf(in, namespace, name)

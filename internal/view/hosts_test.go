@@ -31,7 +31,8 @@ func TestWhyOfAHostWithTwoWildcards(t *testing.T) {
 	}
 }
 
-// TestWhyOfABlockedService checks that the answer for a service contains the cause that blocks it, like hlnr status, although its active version is live.
+// TestWhyOfABlockedService checks that the answer about a service contains the cause that blocks it, like hlnr status, although its active version is
+// live.
 func TestWhyOfABlockedService(t *testing.T) {
 	t.Parallel()
 	ms := v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}

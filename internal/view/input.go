@@ -14,21 +14,22 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Input contains the objects of a view, in any order. A nil list was not read, and the view omits everything that depends on
-// it. An empty list was read.
+// Input contains the objects of a view, in any order. A nil list means that the objects were not read, and the view omits
+// everything that depends on them. An empty list means that they were read, and that there are none.
 type Input struct {
-	// Microservices are the services. Their statuses are converted (MicroserviceStatus.Convert).
+	// Microservices are the services. Their statuses must already be converted
+	// (MicroserviceStatus.Convert).
 	Microservices []v1alpha1.Microservice
 	// Releases are the VersionedMicroservices.
 	Releases        []v1alpha1.VersionedMicroservice
 	NetworkPolicies []v1alpha1.NetworkPolicy
 	ImagePolicies   []v1alpha1.ImagePolicy
 	Repositories    []v1alpha1.GitHubRepository
-	// Freezes and ClusterFreezes apply to the services. Namespaces are read for their labels, which ClusterFreezes may select.
+	// Freezes and ClusterFreezes apply to the services. Namespaces provide the labels that ClusterFreezes may select.
 	Freezes        []v1alpha1.Freeze
 	ClusterFreezes []v1alpha1.ClusterFreeze
 	Namespaces     []corev1.Namespace
-	// Templates and ClusterTemplates are shared analyses, for the bounds of metrics.
+	// Templates and ClusterTemplates are shared analyses. They provide the bounds of metrics.
 	Templates        []v1alpha1.AnalysisTemplate
 	ClusterTemplates []v1alpha1.ClusterAnalysisTemplate
 	// Notifications are the NotificationPolicies.
@@ -156,7 +157,7 @@ func (s *service) steps(g *v1alpha1.ReleaseGroup) []v1alpha1.CanaryStep {
 	return nil
 }
 
-// isPreview reports whether a group is a pull request.
+// isPreview reports whether a group belongs to a pull request.
 func isPreview(g *v1alpha1.ReleaseGroup) bool {
 	return g.Level == v1alpha1.LevelPreview || g.PullRequest > 0
 }
@@ -185,8 +186,8 @@ func (s *service) reports(slug string) (out []report) {
 	return out
 }
 
-// Command returns an hlnr command to copy. It includes the namespace unless that is home, the namespace in which
-// commands run by default.
+// Command returns an hlnr command that users can copy. It includes the namespace unless that namespace is
+// home, the namespace in which commands run by default.
 func Command(program, home, namespace, verb string, args ...string) string {
 	words := []string{program, verb}
 	if namespace != home {
@@ -226,7 +227,7 @@ func (s *service) nameOf(r *v1alpha1.Release) string {
 	return r.SemVer.Version
 }
 
-// run is the rollout of a group as the rollout state records it. Only this file reads fields that
+// run is the rollout of a group, as recorded in the rollout state. Only this file reads fields that
 // are not meant for users.
 type run struct {
 	release               string
@@ -262,7 +263,8 @@ func runOf(g *v1alpha1.ReleaseGroup) *run {
 	return out
 }
 
-// settledOf returns the settled revision of a group. Policies that have not confirmed it block nothing.
+// settledOf returns the settled revision of a group. The rollout does not wait for policies that have
+// not confirmed this revision.
 func settledOf(g *v1alpha1.ReleaseGroup) int64 {
 	if g.Internal == nil {
 		return 0

@@ -24,7 +24,7 @@ func objectOf(s *viewtest.Story, name string) *v1alpha1.VersionedMicroservice {
 	return nil
 }
 
-// rowOf returns the release of a group with a version.
+// rowOf returns the release with the given version in a group.
 func rowOf(g *v1alpha1.ReleaseGroup, version string) *v1alpha1.Release {
 	for i := range g.Releases {
 		if g.Releases[i].SemVer.Version == version {
@@ -34,8 +34,8 @@ func rowOf(g *v1alpha1.ReleaseGroup, version string) *v1alpha1.Release {
 	return nil
 }
 
-// exclusive returns a story in which 1.1.0 should replace 1.0.0 in an exclusive group, and the API server rejects its
-// Deployment. According to protocol rule 47, the pods of 1.0.0 keep running.
+// exclusive returns a story in which 1.1.0 should replace 1.0.0 in an exclusive group, and the API server rejects the
+// Deployment of 1.1.0. According to protocol rule 47, the pods of 1.0.0 keep running.
 func exclusive(t *testing.T) (viewtest.Story, *v1alpha1.Microservice) {
 	t.Helper()
 	s, ms := played(t, "pause")
@@ -53,8 +53,8 @@ func exclusive(t *testing.T) (viewtest.Story, *v1alpha1.Microservice) {
 	return s, ms
 }
 
-// TestActiveBeforeTheExchange checks that the active release of an exclusive group is live if its pods still run because the Deployment of its
-// successor was rejected.
+// TestActiveBeforeTheExchange checks that the active release of an exclusive group is live if its pods are still running because the
+// Deployment of its successor was rejected.
 func TestActiveBeforeTheExchange(t *testing.T) {
 	t.Parallel()
 	s, ms := exclusive(t)
@@ -89,8 +89,8 @@ func TestDownBeforeTheExchange(t *testing.T) {
 	}
 }
 
-// TestHostOfAnExchange checks that a host is not described as served while the pods of the active release of an exclusive group have ended and the
-// next release has no pods yet. According to the guide for workers, requests fail during an exchange.
+// TestHostOfAnExchange checks that a host is not described as served while the pods of the active release of an exclusive group have terminated
+// and the next release has no pods yet. According to the guide for workers, requests fail during an exchange.
 func TestHostOfAnExchange(t *testing.T) {
 	t.Parallel()
 	s, ms := exclusive(t)
@@ -119,8 +119,8 @@ func TestHostOfAnExchange(t *testing.T) {
 	}
 }
 
-// TestHostOfAnActiveReleaseThatIsDown checks that the first line of the answer for a host shows that the release that gets 90% of the
-// requests has no ready pod.
+// TestHostOfAnActiveReleaseThatIsDown checks that the first line of the answer about a host shows that the release that gets 90% of
+// the requests has no ready pod.
 func TestHostOfAnActiveReleaseThatIsDown(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "pause")
@@ -162,8 +162,8 @@ func measuring(t *testing.T) (viewtest.Story, *v1alpha1.Microservice, *v1alpha1.
 	return s, ms, o
 }
 
-// TestAnalysisThatWaitsForAJob checks that the delay of a round that waits for the Job of a Rollout hook is not attributed to a manager that is not
-// running. The Job may run for its whole timeout, and is the reason why the round is not complete.
+// TestAnalysisThatWaitsForAJob checks that, if a round is delayed because it is waiting for the Job of a Rollout hook, the delay is not attributed
+// to a manager that is not running. The Job may run for its whole timeout, and is the reason why the round is not complete.
 func TestAnalysisThatWaitsForAJob(t *testing.T) {
 	t.Parallel()
 	s, ms, o := measuring(t)
@@ -176,8 +176,8 @@ func TestAnalysisThatWaitsForAJob(t *testing.T) {
 	}
 }
 
-// TestAnalysisWithoutItsTemplate checks that a canary that waits because its AnalysisTemplate was deleted shows this reason, and not that the
-// manager may not be running.
+// TestAnalysisWithoutItsTemplate checks that a canary that is waiting because its AnalysisTemplate was deleted shows this reason instead of a
+// hint that the manager may not be running.
 func TestAnalysisWithoutItsTemplate(t *testing.T) {
 	t.Parallel()
 	s, ms, o := measuring(t)
@@ -197,8 +197,8 @@ func TestAnalysisWithoutItsTemplate(t *testing.T) {
 	}
 }
 
-// TestScanOfGitHub checks that for versions from GitHub, a poll of the GitHubRepository is advised, because the poll reads the tags on GitHub. A scan
-// of the ImagePolicy only reads the tags in the status of the GitHubRepository.
+// TestScanOfGitHub checks that for versions from GitHub, the advice is to poll the GitHubRepository, because the poll reads the tags on GitHub. A
+// scan of the ImagePolicy only reads the tags in the status of the GitHubRepository.
 func TestScanOfGitHub(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "active")
@@ -217,8 +217,8 @@ func TestScanOfGitHub(t *testing.T) {
 }
 
 // TestReleaseOfAPreviewThatEnds checks the last release of a preview after the pods of the release are gone. Output that does not show the
-// state of the group (hlnr why for the commit, hlnr tree, and the pages of the board) must show that the release waits for the hooks of type
-// PostPreview.
+// state of the group (hlnr why for the commit, hlnr tree, and the pages of the board) must show that the release is waiting for the hooks of
+// type PostPreview.
 func TestReleaseOfAPreviewThatEnds(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "previews")
@@ -250,7 +250,7 @@ func TestReleaseOfAPreviewThatEnds(t *testing.T) {
 }
 
 // TestPodsOfAReaderWithoutReleases checks that an active release does not count as unavailable if the reader is not
-// allowed to read its object and pods.
+// allowed to read the object and the pods of the release.
 func TestPodsOfAReaderWithoutReleases(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "active")
@@ -262,7 +262,7 @@ func TestPodsOfAReaderWithoutReleases(t *testing.T) {
 }
 
 // TestAdoptDuringAHiddenFreeze checks that no adoption is offered during a freeze that the reader is not allowed to
-// list. Users with permissions in only one namespace cannot list ClusterFreezes. The condition Frozen shows the
+// list. Users with permissions in only one namespace cannot list ClusterFreezes. The Frozen condition shows the
 // freeze, and the planner rejects the decision (protocol rule 45).
 func TestAdoptDuringAHiddenFreeze(t *testing.T) {
 	t.Parallel()

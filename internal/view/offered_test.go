@@ -58,8 +58,8 @@ func TestOfferedDecisions(t *testing.T) {
 	}
 }
 
-// TestDownWhilePinnedInAFreeze checks that during a freeze or a pause, a group whose pinned release is down offers a rollback to the retained
-// release above it. During this time, a pin makes that release active, but the removal of the pin does not.
+// TestDownWhilePinnedInAFreeze checks that, during a freeze or a pause, a group whose pinned release is down offers a rollback to the
+// retained release above that release. During a freeze or a pause, a pin makes the retained release active, but removing the pin does not.
 func TestDownWhilePinnedInAFreeze(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"pinned down frozen", "pinned down paused", "unpin down frozen"} {
@@ -77,7 +77,8 @@ func TestDownWhilePinnedInAFreeze(t *testing.T) {
 	}
 }
 
-// TestUnpinInAFreeze checks that unpin is not offered for a retained release during a freeze, because the release does not become active then.
+// TestUnpinInAFreeze checks that unpin is not offered for a retained release during a freeze, because unpin does not make the release active
+// during a freeze.
 func TestUnpinInAFreeze(t *testing.T) {
 	t.Parallel()
 	s, _ := viewtest.Play("pinned frozen", "shop")
@@ -87,7 +88,8 @@ func TestUnpinInAFreeze(t *testing.T) {
 	}
 }
 
-// TestReturnInAFreeze checks that hlnr why for a retained release that becomes active at the end of a freeze shows the freeze, like the status.
+// TestReturnInAFreeze checks that, for a retained release that becomes active at the end of a freeze, hlnr why shows the freeze, as the
+// status does.
 func TestReturnInAFreeze(t *testing.T) {
 	t.Parallel()
 	s, _ := viewtest.Play("frozen return", "shop")
@@ -97,8 +99,8 @@ func TestReturnInAFreeze(t *testing.T) {
 	}
 }
 
-// TestOlderVersionOfAnExclusiveGroup checks that hlnr why for a version below a failed release in an exclusive group shows that release, and how to
-// start the version. In other groups, the version starts automatically.
+// TestOlderVersionOfAnExclusiveGroup checks that, for a version below a failed release in an exclusive group, hlnr why shows the failed release
+// and how to start the version. In other groups, the version starts automatically.
 func TestOlderVersionOfAnExclusiveGroup(t *testing.T) {
 	t.Parallel()
 	s, _ := viewtest.Play("older", "shop")

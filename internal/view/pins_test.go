@@ -71,7 +71,8 @@ func TestStrayPin(t *testing.T) {
 	}
 }
 
-// TestWhyOfAnUnlistedVersion checks that the answer for a version that is not among the listed rejections contains a command to list all rejections.
+// TestWhyOfAnUnlistedVersion checks that the answer about a version that is not among the listed rejections contains a command to list all
+// rejections.
 func TestWhyOfAnUnlistedVersion(t *testing.T) {
 	t.Parallel()
 	ms := v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}

@@ -25,7 +25,8 @@ func (s *service) repository() (*v1alpha1.ImagePolicy, *v1alpha1.GitHubRepositor
 	return p, s.repos[k]
 }
 
-// endState returns the state of a group that closes, or of its release that calls the end hooks.
+// endState returns the state of a closing group, or of the group's release that is calling the end
+// hooks.
 func (s *service) endState(g *v1alpha1.ReleaseGroup) State {
 	x := State{Word: WordDraining, Class: Moving, Detail: s.endHooks(g)}
 	if g.End != nil {
@@ -55,7 +56,8 @@ func (s *service) endHooks(g *v1alpha1.ReleaseGroup) string {
 	return text
 }
 
-// activeJobs describes a draining release that waits for Jobs of its hooks. It returns "" if there are no such Jobs.
+// activeJobs describes the wait of a draining release for Jobs of its hooks. It returns "" if there are no such
+// Jobs.
 func (s *service) activeJobs(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) string {
 	o := s.release(row.VersionedMicroservice)
 	switch {
@@ -67,7 +69,7 @@ func (s *service) activeJobs(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) st
 	return "it waits until the Jobs of its other hooks have ended" // These are hook Jobs that run before the hooks of type PostPreview.
 }
 
-// pullRequest returns the known fields of the pull request of a preview.
+// pullRequest returns the known fields of a preview's pull request.
 func (s *service) pullRequest(g *v1alpha1.ReleaseGroup) *PullRequest {
 	out := &PullRequest{Number: g.PullRequest, Head: g.Head, Pushed: micros(g.HeadTime)}
 	if n, ok := preview.Number(g.Slug); ok && out.Number == 0 {
@@ -137,7 +139,7 @@ func (s *service) expired(g *v1alpha1.ReleaseGroup) State {
 	return State{Word: WordNoSlot, Class: Moving, Reason: cmp.Or(g.Target.Reason, "NoSlot")}
 }
 
-// unapproved returns open pull requests from forks that wait for an approval and have no group.
+// unapproved returns open pull requests from forks that are waiting for approval and have no group.
 func (s *service) unapproved(known []Group) (out []Group) {
 	policy, repo := s.repository()
 	if policy == nil || repo == nil {
@@ -159,7 +161,8 @@ func (s *service) unapproved(known []Group) (out []Group) {
 	return out
 }
 
-// approves reports whether a policy requires approvals for forks. Without this requirement, no fork waits.
+// approves reports whether a policy requires approval for pull requests from forks. Without this
+// requirement, no pull request waits for approval.
 func approves(p *v1alpha1.ImagePolicy) bool {
 	s := p.Spec.Source
 	if s == nil || s.GitHub == nil || s.GitHub.PullRequests == nil {

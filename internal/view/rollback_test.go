@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
 
-// played returns the end of a story with a separate copy of its Microservice.
+// played returns the final state of a story, with a separate copy of its Microservice.
 func played(t *testing.T, name string) (viewtest.Story, *v1alpha1.Microservice) {
 	t.Helper()
 	s, ok := viewtest.Play(name, "shop")
@@ -23,7 +23,8 @@ func played(t *testing.T, name string) (viewtest.Story, *v1alpha1.Microservice) 
 	return s, &s.Input.Microservices[0]
 }
 
-// TestRollbackTargets checks that a service can be rolled back to previously active releases. In each group, the last active release comes first.
+// TestRollbackTargets checks that a service can be rolled back to previously active releases. In each group, the release that was active last
+// comes first.
 func TestRollbackTargets(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "promoted")
@@ -88,8 +89,8 @@ func TestRetryOfTarget(t *testing.T) {
 	}
 }
 
-// TestReturnOfAPinnedRelease checks that for a pinned release without a ready pod, the removal of the pin is offered instead of a rollback to the
-// version that was active before the pin, and that the sentence contains the pin.
+// TestReturnOfAPinnedRelease checks that, for a pinned release without a ready pod, the view offers to remove the pin instead of a rollback to
+// the version that was active before the pin, and that the sentence contains the pin.
 func TestReturnOfAPinnedRelease(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "pinned")
@@ -134,7 +135,8 @@ func TestReturnToTheLast(t *testing.T) {
 	}
 }
 
-// TestReturnDuringAPause checks that a group that returns to a retained release waits for a user while spec.paused is set.
+// TestReturnDuringAPause checks that a group that returns to a retained release is waiting for a user while spec.paused is
+// set.
 func TestReturnDuringAPause(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "pinned")

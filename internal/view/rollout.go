@@ -49,7 +49,7 @@ func (r *rollout) present() *v1alpha1.CanaryStep {
 	return &r.steps[r.step-1]
 }
 
-// state returns the state of the rollout, which is its first wait in the order of the planner.
+// state returns the state of the rollout, which is its first wait in the planner's order.
 func (r *rollout) state() State {
 	s := r.find()
 	if st := r.present(); st != nil {
@@ -82,7 +82,8 @@ func (r *rollout) find() State {
 	return s
 }
 
-// overdue is the maximum time that the manager may take to continue after the end of a pause or the time of a measurement.
+// overdue is the longest time that the manager may take to continue after a pause has ended or a measurement has
+// become due.
 const overdue = time.Minute
 
 // overdueSince describes an event that was due at a given time. It returns "" if the event is not overdue.
@@ -103,8 +104,8 @@ func (r *rollout) signed() bool {
 	return false
 }
 
-// adoptable reports whether the planner applies the decision Adopt of a single user. The rollout must not be the return to a retained
-// release, no step may need approvals, and there must be no freeze.
+// adoptable reports whether the planner would apply an Adopt decision by a single user. The rollout must not be the return to a
+// retained release, no step may need approvals, and there must be no freeze.
 func (r *rollout) adoptable() bool {
 	return unfinished(r.row) && !r.signed() && (r.row.Promoted > 0 || !r.freezesDecisions())
 }
@@ -114,7 +115,7 @@ func unfinished(row *v1alpha1.Release) bool {
 	return row.Status == v1alpha1.ReleaseCanary || row.Status == v1alpha1.ReleasePending
 }
 
-// abort returns the action that ends the rollout. This is the decision Deprecate or, for the return to a retained
+// abort returns the action that ends the rollout. This is the Deprecate decision or, for the return to a retained
 // release, the removal of the pin or a change to it. It returns nil if no action ends the rollout.
 func (r *rollout) abort() []Action {
 	switch active := activeOf(r.group); {
@@ -145,13 +146,13 @@ func (r *rollout) pauseEnd() time.Time {
 	return since.Add(st.Pause.Duration.Std(0) - r.waited)
 }
 
-// outside describes problems outside a release.
+// outside describes, for each problem outside a release, what the rollout is waiting for.
 var outside = map[string]string{
 	v1alpha1.FailureUnschedulable: "capacity", v1alpha1.FailureQuotaExceeded: "capacity in the quota",
 	v1alpha1.FailureContainerCreating: "a node to create its containers",
 	v1alpha1.FailureImagePullBackOff:  "the registry of its image", v1alpha1.FailureAdmissionUnavailable: "an admission webhook",
 	v1alpha1.FailureOtherReleaseRunning: "the pods of another release to end",
-	v1alpha1.FailureNameConflict:        "its name, which another Deployment has",
+	v1alpha1.FailureNameConflict:        "its name, which another Deployment uses",
 	"TrafficNotProgrammed":              "the previous change of traffic to be confirmed", "NotCreated": "its object, which cannot be created or changed",
 	"CanaryDomainsNotProgrammed": "the domains of its canary", "HookUnanswered": "an answer from a hook",
 }
@@ -203,7 +204,7 @@ func (r *rollout) unavailableSince(cause string) *metav1.Time {
 	return timeOf(c.LastTransitionTime.Time)
 }
 
-// unhealthy returns the state of a rollout whose pods are missing while the deadline runs.
+// unhealthy returns the state of a rollout whose pods are missing while the deadline is running.
 func (r *rollout) unhealthy() *State {
 	if r.gate == v1alpha1.GateConfirmRollout || r.object == nil || r.available() {
 		return nil
@@ -223,7 +224,8 @@ func (r *rollout) unhealthy() *State {
 	return s
 }
 
-// available reports whether the object reports all its replicas at its current generation.
+// available reports whether the object reports all its replicas as available at its current
+// generation.
 func (r *rollout) available() bool {
 	o := r.object
 	return o != nil && o.Spec.Replicas > 0 && o.Status.ObservedGeneration == o.Generation && o.Status.Available >= o.Spec.Replicas
@@ -262,8 +264,8 @@ func (r *rollout) unprogrammed() *State {
 	return s
 }
 
-// late returns the reports of policies that have not confirmed the revision of the step although the rollout waits for them, and of
-// policies that have lost their routes.
+// late returns the reports of the policies that the rollout is waiting for because they have not confirmed the revision of the
+// step, and of policies that have lost their routes.
 func (r *rollout) late() (out []report) {
 	for _, rep := range r.reports {
 		if rep.Revision < r.stepRevision && rep.Revision > 0 && rep.Revision >= settledOf(r.group) || rep.Revision > 0 && rep.Unrouted {
@@ -273,11 +275,11 @@ func (r *rollout) late() (out []report) {
 	return out
 }
 
-// halted returns the state of a rollout that spec.paused or a freeze prevents from continuing.
+// halted returns the state of a rollout that cannot continue because of spec.paused or a freeze.
 func (r *rollout) halted() *State {
 	paused := r.ms.Spec.Paused && !(r.row.Internal != nil && r.row.Internal.Adopted) // A pause does not delay an adopted release.
 	if c := frozenOf(r.ms); c != nil && !paused {
-		// Another release of the same version, without a rollout, can wait too.
+		// Another release of the same version that has no rollout can also be waiting.
 		if why := freezeOf(r.ms, func(w frozen.Wait) bool { return w.Of(r.row.SemVer.Version) && w.HasRollout() }); why != "" {
 			return &State{Word: WordFrozen, Class: Moving, Reason: c.Reason, Since: timeOf(c.LastTransitionTime.Time), Detail: why, Next: r.abort()}
 		}
@@ -324,8 +326,8 @@ func (r *rollout) approved(a *v1alpha1.CanaryApproval) string {
 	return out
 }
 
-// userWait returns the state of a rollout whose current step is waiting for a user, for time, or for
-// measurements. It returns nil if the step waits for none of these.
+// userWait returns the state of a rollout whose current step is waiting for a user, for the end of a
+// pause, or for measurements. It returns nil if the step is not waiting for any of these.
 func (r *rollout) userWait() *State {
 	st := r.present()
 	if st == nil || r.continued == r.step {
@@ -383,7 +385,7 @@ func (r *rollout) healthySince() time.Time {
 	return at
 }
 
-// measures reports whether measurements decide on the current step.
+// measures reports whether the outcome of the current step depends on measurements.
 func (r *rollout) measures() bool {
 	c, st := r.ms.Spec.UpdateStrategy.Canary, r.present()
 	if c == nil || st == nil || st.Weight == 0 && !st.Match && st.MirrorPercent == 0 {
@@ -420,7 +422,7 @@ func (r *rollout) nextRound(v *v1alpha1.ReleaseAnalysis, since time.Time) time.T
 	return since.Add(spec.Interval.Std(time.Minute))
 }
 
-// roundHook returns a hook of type Rollout for which the current round waits, or nil.
+// roundHook returns a hook of type Rollout that the current round is waiting for, or nil.
 func (r *rollout) roundHook() *v1alpha1.HookStatus {
 	if r.object == nil {
 		return nil
@@ -446,7 +448,7 @@ func (r *rollout) unusable() string {
 	return ""
 }
 
-// window returns the state of a rollout that waits for its time window.
+// window returns the state of a rollout that is waiting for its time window.
 func (r *rollout) window() *State {
 	if len(r.steps) == 0 || r.gate == v1alpha1.GateConfirmRollout {
 		return nil
@@ -463,7 +465,7 @@ func (r *rollout) window() *State {
 	return s
 }
 
-// gated returns the state of a rollout that waits for hooks or other Microservices.
+// gated returns the state of a rollout that is waiting for hooks or other Microservices.
 func (r *rollout) gated() *State {
 	switch r.gate {
 	case "":
@@ -518,7 +520,8 @@ func (r *rollout) waitingHooks() (out []v1alpha1.HookStatus) {
 	return out
 }
 
-// answerOf describes the first answer of hooks, or the state of the Job that answers. It returns "" if there is none.
+// answerOf describes the first answer from the hooks or, if a Job answers, the state of the Job. It returns "" if
+// there is none.
 func (r *rollout) answerOf(hooks []v1alpha1.HookStatus) string {
 	for _, h := range hooks {
 		switch {
@@ -532,13 +535,13 @@ func (r *rollout) answerOf(hooks []v1alpha1.HookStatus) string {
 	return ""
 }
 
-// isJob reports whether a Job answers a hook.
+// isJob reports whether a hook runs as a Job.
 func (r *rollout) isJob(name string) bool {
 	c := r.ms.Spec.UpdateStrategy.Canary
 	return c != nil && slices.ContainsFunc(c.Hooks, func(h v1alpha1.Hook) bool { return h.Name == name && h.Job != nil })
 }
 
-// hookMessage returns the first answer of hooks, or "".
+// hookMessage returns the first answer from the hooks, or "".
 func hookMessage(hooks []v1alpha1.HookStatus) string {
 	for _, h := range hooks {
 		if h.Message != "" {
@@ -548,7 +551,7 @@ func hookMessage(hooks []v1alpha1.HookStatus) string {
 	return ""
 }
 
-// peers returns the state of a rollout that waits for other Microservices.
+// peers returns the state of a rollout that is waiting for other Microservices.
 func (r *rollout) peers() *State {
 	version := r.row.SemVer.Version
 	if c := meta.FindStatusCondition(r.ms.Status.Conditions, v1alpha1.ConditionBlocked); c != nil && c.Reason == "TogetherHeld" {
@@ -683,8 +686,8 @@ func join(names []string) string {
 	return strings.Join(names, "")
 }
 
-// podsOf returns the pods of a release, as listed or, if pods were not read, as counted by the object. It returns nil if neither is
-// known.
+// podsOf returns the pods of a release or, if pods were not read, only the numbers of pods according to the object of the
+// release. It returns nil if neither is known.
 func (s *service) podsOf(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservice) *Pods {
 	var out Pods
 	if o != nil {

@@ -331,7 +331,8 @@ func newestRetained(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	return nil
 }
 
-// targetOf returns the version of the target of a group, or the name of the target if no release has that name.
+// targetOf returns the version of the target of a group, or the name of the target if no release in the group
+// has that name.
 func targetOf(g *v1alpha1.ReleaseGroup) string {
 	for i := range g.Releases {
 		if r := &g.Releases[i]; r.VersionedMicroservice == g.Target.Release {

@@ -63,8 +63,8 @@ func (s *service) share(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) Share {
 }
 
 // programmed returns the weight of a release at the hosts that split the traffic of its group. It returns nil unless
-// all these hosts are programmed with the same weight. Hosts that route to a single release,
-// by version or as canary domains, do not count.
+// all these hosts are programmed with the same weight. Hosts that route to a single release, because they have a
+// fixed version or are canary domains, do not count.
 func (s *service) programmed(g *v1alpha1.ReleaseGroup, release string, reports []report) (out *int32) {
 	for _, p := range s.policies {
 		for i := range p.Status.Domains {

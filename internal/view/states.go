@@ -62,19 +62,19 @@ const (
 	WordExpired      Word = "Expired"
 )
 
-// State describes the action or wait of a service, group or release, its start and end, and the
-// possible actions of the user.
+// State describes what a service, group or release is doing or waiting for, when this began and
+// when it ends, and what the user can do.
 type State struct {
 	Word  Word  `json:"word"`
 	Class Class `json:"class"`
 	// Version is the version that the state is about, if that differs from the version of the object.
 	Version string `json:"version,omitempty"`
-	// Reason is the reason in the API that the state is based on.
+	// Reason is the API reason on which the state is based.
 	Reason string `json:"reason,omitempty"`
 	// Detail is the cause of a wait or failure.
 	Detail string `json:"detail,omitempty"`
-	// Step is the current step, counted from 1, and Steps is the number of steps. They are 0 outside of the steps. Weight is the weight in percent,
-	// or nil outside of the steps.
+	// Step is the current step, counted from 1, and Steps is the number of steps. They are 0 if there is no current step. Weight is the weight in
+	// percent, or nil if there is no current step.
 	Step   int32  `json:"step,omitempty"`
 	Steps  int32  `json:"steps,omitempty"`
 	Weight *int32 `json:"weight,omitempty"`
@@ -82,24 +82,26 @@ type State struct {
 	// no limit.
 	Since *metav1.Time `json:"since,omitempty"`
 	Until *metav1.Time `json:"until,omitempty"`
-	// Outage reports whether the pods of the active release of an exclusive group ended for another release, and no pod serves.
+	// Outage reports whether the pods of the active release of an exclusive group were stopped for another release and no pod
+	// is serving.
 	Outage bool `json:"outage,omitempty"`
-	// By is the user who decided, and Note is the reason that the user gave.
+	// By is the user who made the decision, and Note is the reason that the user gave.
 	By   string `json:"by,omitempty"`
 	Note string `json:"note,omitempty"`
 	// Sentence describes the state for users, at the time of the view.
 	Sentence string `json:"sentence"`
-	// Next are the commands for possible actions of the user, the most likely command first.
+	// Next are the commands for the actions that the user can take, the most likely command first.
 	Next []Action `json:"next,omitempty"`
 }
 
-// Action is a possible action of a user.
+// Action is an action that a user can take.
 type Action struct {
 	// Verb is the verb of the command. Buttons also use it.
 	Verb string `json:"verb"`
 	// Command is the command to copy.
 	Command string `json:"command"`
-	// Target is the version or the name of the release to which the action applies. It is empty for the service.
+	// Target is the version or the name of the release to which the action applies. It is empty if the action
+	// applies to the service.
 	Target string `json:"target,omitempty"`
 	// Group is the group in the command. It is empty if the command needs no group.
 	Group string `json:"group,omitempty"`
@@ -126,7 +128,7 @@ func (s State) sentence(now time.Time) string {
 	return text
 }
 
-// includesDetail reports whether the result of the method what includes the detail. If it does not, sentence adds the
+// includesDetail reports whether the result of the what method includes the detail. If it does not, sentence adds the
 // detail at the end.
 func (s State) includesDetail() bool {
 	switch s.Word {
@@ -223,7 +225,8 @@ func (s State) ofPreview(now time.Time) string {
 	return "expired: " + s.Detail
 }
 
-// StepText returns the start of sentences about a step, such as "step 2 of 4 (50%), ", or nothing outside of the steps.
+// StepText returns the start of sentences about a step, such as "step 2 of 4 (50%), ", or an empty string if there is
+// no current step.
 func (s State) StepText() string {
 	if s.Step == 0 {
 		return ""
@@ -235,7 +238,7 @@ func (s State) StepText() string {
 	return text + ", "
 }
 
-// age returns a separator and the time that the state has lasted. It returns an empty string if this time is not known.
+// age returns a separator and how long the state has lasted. It returns an empty string if this duration is not known.
 func (s State) age(before string, now time.Time) string {
 	if s.Since == nil {
 		return ""
@@ -243,7 +246,7 @@ func (s State) age(before string, now time.Time) string {
 	return before + Age(now.Sub(s.Since.Time))
 }
 
-// since returns " since 14:02".
+// since returns when the state began, as in " since 14:02".
 func (s State) since(now time.Time) string {
 	if s.Since == nil {
 		return ""

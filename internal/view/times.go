@@ -12,7 +12,8 @@ import (
 	"github.com/heighliner/heighliner/internal/window"
 )
 
-// Age formats a duration in one unit: 12s, 6m, 3h, 17d. Negative durations become 0s, because clocks differ.
+// Age formats a duration in one unit: 12s, 6m, 3h, 17d. Negative durations, which occur because clocks
+// differ, become 0s.
 func Age(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -50,8 +51,8 @@ func Span(d time.Duration) string {
 	return pair(s/86400, "d", s%86400/3600, "h")
 }
 
-// Clock formats a time relative to now, in the zone of now. It returns 14:02 on the same day, Mon 14:02 within
-// six days, and otherwise includes the date.
+// Clock formats a time relative to now, in the zone of now. It returns 14:02 for a time on the same day, Mon
+// 14:02 for a time within six days, and otherwise includes the date.
 func Clock(t, now time.Time) string {
 	t = t.In(now.Location())
 	y, m, d := t.Date()
@@ -73,7 +74,7 @@ func timeOf(t time.Time) *metav1.Time {
 	return &metav1.Time{Time: t.UTC()}
 }
 
-// micros returns an optional time of the API for the JSON form.
+// micros returns the time of an optional API timestamp for the JSON form.
 func micros(t *metav1.MicroTime) *metav1.Time {
 	if t == nil {
 		return nil
@@ -81,7 +82,7 @@ func micros(t *metav1.MicroTime) *metav1.Time {
 	return timeOf(t.Time)
 }
 
-// metas returns an optional time of the API for the JSON form.
+// metas returns the time of an optional API timestamp for the JSON form.
 func metas(t *metav1.Time) *metav1.Time {
 	if t == nil {
 		return nil
@@ -89,7 +90,7 @@ func metas(t *metav1.Time) *metav1.Time {
 	return timeOf(t.Time)
 }
 
-// micro returns an optional time of the API, or the zero time.
+// micro returns the time of an optional API timestamp, or the zero time if the timestamp is nil.
 func micro(t *metav1.MicroTime) time.Time {
 	if t == nil {
 		return time.Time{}
@@ -97,7 +98,7 @@ func micro(t *metav1.MicroTime) time.Time {
 	return t.Time
 }
 
-// openAt reports whether a window is open, and when this changes. known is false if the time zone of the window
+// openAt reports whether a window is open, and when that changes. known is false if the time zone of the window
 // does not exist. A nil window is always open.
 func openAt(w *v1alpha1.DeployWindow, now time.Time) (open bool, next time.Time, known bool) {
 	if w == nil {
@@ -110,7 +111,7 @@ func openAt(w *v1alpha1.DeployWindow, now time.Time) (open bool, next time.Time,
 	return at.Open, at.Next, err == nil
 }
 
-// windowText returns a window as in "Mon–Thu 09:00–16:00 Europe/Zurich".
+// windowText formats a window, as in "Mon–Thu 09:00–16:00 Europe/Zurich".
 func windowText(w *v1alpha1.DeployWindow) string {
 	text := days(w.Days)
 	if w.From != "" || w.To != "" {

@@ -23,14 +23,14 @@ type Board struct {
 	metav1.TypeMeta `json:",inline"`
 	// Time is the time to which ages and sentences refer.
 	Time metav1.Time `json:"time"`
-	// Counts are the numbers of services by class.
+	// Counts is the number of services in each class.
 	Counts Counts `json:"counts"`
 	// Freezes are the freezes that apply now, followed by future freezes.
 	Freezes []Freeze `json:"freezes,omitempty"`
 	// Notifications are the NotificationPolicies that do not deliver all messages.
 	Notifications []NotificationProblem `json:"notifications,omitempty"`
-	// Services lists the services in this order: services that wait for a user, failed services, services with a
-	// rollout in progress, and all others. Each class is sorted by name and namespace.
+	// Services lists the services in this order: services that are waiting for a user, failed services, services
+	// with a rollout in progress, and all others. Within each class, services are sorted by name and namespace.
 	Services []Service `json:"services"`
 }
 
@@ -38,13 +38,14 @@ type Board struct {
 type NotificationProblem struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Reason and Message belong to the condition Ready of the policy, which has been False since Since.
+	// Reason and Message come from the Ready condition of the policy. Since is when this condition
+	// became False.
 	Reason  string       `json:"reason"`
 	Message string       `json:"message"`
 	Since   *metav1.Time `json:"since,omitempty"`
 }
 
-// Counts contains the numbers of services by [Class].
+// Counts contains the number of services in each [Class].
 type Counts struct {
 	Services int `json:"services"`
 	Waiting  int `json:"waiting"`
@@ -63,7 +64,7 @@ const (
 	Waiting Class = "waiting"
 	// Failed means that a user must change the specification or the cluster, or push another version.
 	Failed Class = "failed"
-	// Moving means that the state ends without a user action.
+	// Moving means that the state ends without user action.
 	Moving Class = "moving"
 	// Stable means that no action is needed.
 	Stable Class = "stable"
@@ -84,10 +85,10 @@ type Service struct {
 	Pins   []Pin `json:"pins,omitempty"`
 	// Freezes are the freezes that apply to the service now. The freeze that ends last comes first.
 	Freezes []Freeze `json:"freezes,omitempty"`
-	// Groups are the groups that are not pull requests, the newest first.
+	// Groups are the groups that do not belong to pull requests, the newest first.
 	Groups []Group `json:"groups,omitempty"`
-	// Previews are the groups that are pull requests, and pull requests that wait for an approval. The highest number
-	// comes first.
+	// Previews are the groups that belong to pull requests, and the pull requests that are waiting for approval. The
+	// highest number comes first.
 	Previews []Group `json:"previews,omitempty"`
 	// Followers are the CronJobs that follow the active release of a group, by name.
 	Followers []Follower `json:"followers,omitempty"`
@@ -95,8 +96,8 @@ type Service struct {
 	Problems []Problem `json:"problems,omitempty"`
 	// Discovery is the result of version discovery. It is nil if the ImagePolicy is not known.
 	Discovery *Discovery `json:"discovery,omitempty"`
-	// Weights are the weights over time. They are set only on pages of the board, because the board records them after
-	// it starts.
+	// Weights are the weights over time. They are set only on pages of the board. The board records the weights from
+	// the time at which it starts.
 	Weights []GroupWeights `json:"weights,omitempty"`
 }
 
@@ -104,14 +105,14 @@ type Service struct {
 type Follower struct {
 	// Name is the name of the CronJob.
 	Name string `json:"name"`
-	// Release is the release from which the CronJob gets its image and configuration, or empty if it never followed a
-	// release. Version is the version of that release, or empty if the release is not known.
+	// Release is the release from which the CronJob gets its image and configuration, or empty if the CronJob has
+	// never followed a release. Version is the version of that release, or empty if the release is not known.
 	Release string `json:"release,omitempty"`
 	Version string `json:"version,omitempty"`
-	// Suspended reports whether the CronJob starts no Jobs.
+	// Suspended reports whether the CronJob is suspended and therefore starts no Jobs.
 	Suspended bool `json:"suspended,omitempty"`
-	// Message describes what the CronJob follows or waits for, as reported by the manager. It is empty before the manager
-	// has handled the CronJob.
+	// Message describes what the CronJob follows or is waiting for, as reported by the manager. It is empty until the
+	// manager has handled the CronJob.
 	Message string `json:"message,omitempty"`
 }
 
@@ -138,7 +139,8 @@ type WeightShare struct {
 
 // Pin is a pin of a group to a version.
 type Pin struct {
-	// Group is the name of the group. It is empty for the group that has the version.
+	// Group is the name of the group. It is empty if the pin applies to the group that has the
+	// version.
 	Group   string       `json:"group,omitempty"`
 	Version string       `json:"version,omitempty"`
 	Release string       `json:"release,omitempty"`
@@ -148,7 +150,7 @@ type Pin struct {
 	By string `json:"by,omitempty"`
 }
 
-// Problem is a condition of an object that needs attention.
+// Problem is an object's condition that needs attention.
 type Problem struct {
 	// Object is the object with the condition, as kind/name.
 	Object string `json:"object"`
@@ -178,7 +180,7 @@ type Group struct {
 	PullRequest *PullRequest `json:"pullRequest,omitempty"`
 }
 
-// PullRequest contains the known fields of the pull request of a preview.
+// PullRequest contains the known fields of a preview's pull request.
 type PullRequest struct {
 	Number int64  `json:"number"`
 	Title  string `json:"title,omitempty"`
@@ -188,7 +190,7 @@ type PullRequest struct {
 	URL    string `json:"url,omitempty"`
 	// Pushed is when the head commit was pushed.
 	Pushed *metav1.Time `json:"pushed,omitempty"`
-	// Closed is when the pull request was closed. The group stays until Until.
+	// Closed is when the pull request was closed. The group remains until the time in Until.
 	Closed *metav1.Time `json:"closed,omitempty"`
 	Until  *metav1.Time `json:"until,omitempty"`
 }
@@ -234,7 +236,8 @@ type Release struct {
 	Images      []string     `json:"images,omitempty"`
 	// Commit is the commit from which the release was built, if its source contains a commit.
 	Commit string `json:"commit,omitempty"`
-	// Retained reports whether the release was active and is retained. A rollback to such a release needs no steps.
+	// Retained reports whether the release was active and is retained. A rollback to such a release skips the
+	// steps.
 	Retained bool `json:"retained,omitempty"`
 	// Attempts is the number of attempts after the first attempt.
 	Attempts int32 `json:"attempts,omitempty"`
@@ -244,7 +247,7 @@ type Release struct {
 	Decision *Decision `json:"decision,omitempty"`
 	// Rollout is the rollout in progress.
 	Rollout *Rollout `json:"rollout,omitempty"`
-	// Analysis is the analysis of the current or the last rollout.
+	// Analysis is the analysis of the current or most recent rollout.
 	Analysis *Analysis `json:"analysis,omitempty"`
 }
 
@@ -252,16 +255,16 @@ type Release struct {
 type Share struct {
 	// Asked is the required weight.
 	Asked *int32 `json:"asked,omitempty"`
-	// Programmed is the weight with which all hosts that split the traffic of the group are programmed. It is nil if the
+	// Programmed is the weight that is programmed for all hosts that split the traffic of the group. It is nil if the
 	// weights differ, or if not all of these hosts are programmed.
 	Programmed *int32 `json:"programmed,omitempty"`
 	// Observed is the measured share in Window.
 	Observed *float64 `json:"observed,omitempty"`
 	Window   string   `json:"window,omitempty"`
-	// Since is when the weight was required, if it is not programmed yet.
+	// Since is when the weight became required, if the weight is not programmed yet.
 	Since *metav1.Time `json:"since,omitempty"`
-	// Match reports whether the release also gets the requests that canaryMatches select. Mirror is the percentage of requests of which the
-	// release also gets copies.
+	// Match reports whether the release also gets the requests that canaryMatches select. Mirror is the percentage of requests that are
+	// also copied to the release.
 	Match  bool  `json:"match,omitempty"`
 	Mirror int32 `json:"mirror,omitempty"`
 	// Withheld reports whether the release has a weight but gets no traffic, because it had no ready endpoint.
@@ -280,7 +283,7 @@ type Pods struct {
 // Pod is a pod of a release.
 type Pod struct {
 	Name string `json:"name"`
-	// Phase is the phase of the pod, or the reason why a container waits or terminated.
+	// Phase is the phase of the pod, or the reason why a container is waiting or has terminated.
 	Phase    string       `json:"phase"`
 	Ready    bool         `json:"ready"`
 	Restarts int32        `json:"restarts,omitempty"`
@@ -288,7 +291,7 @@ type Pod struct {
 	Since    *metav1.Time `json:"since,omitempty"`
 }
 
-// Decision is a decision of a user about a release.
+// Decision is a user's decision about a release.
 type Decision struct {
 	Action string      `json:"action"`
 	By     string      `json:"by,omitempty"`
@@ -299,7 +302,7 @@ type Decision struct {
 	Outcome string `json:"outcome,omitempty"`
 }
 
-// Rollout is the progress of a release toward the status active.
+// Rollout is the progress of a release toward the active status.
 type Rollout struct {
 	// Step is the current step, counted from 1, and Steps is the number of steps. Step is 0 before the first step.
 	Step     int32  `json:"step"`
@@ -309,7 +312,7 @@ type Rollout struct {
 	Started metav1.Time `json:"started"`
 	// Checks are the checks of the current step, in the order in which they apply.
 	Checks []Check `json:"checks,omitempty"`
-	// Next are the weights of the following steps, and 100 at the end.
+	// Next are the weights of the following steps, followed by 100.
 	Next []int32 `json:"next,omitempty"`
 	// From is the slug of the group from which domains move to this group.
 	From string `json:"from,omitempty"`
@@ -341,7 +344,7 @@ type Analysis struct {
 	Step   int32  `json:"step"`
 	Phase  string `json:"phase"`
 	Rounds int32  `json:"rounds"`
-	// Count is the number of passed rounds that a step needs. 0 means unknown.
+	// Count is the number of rounds that must pass in a step. 0 means unknown.
 	Count    int32        `json:"count,omitempty"`
 	Failures int32        `json:"failures,omitempty"`
 	Message  string       `json:"message,omitempty"`
@@ -376,10 +379,12 @@ type Discovery struct {
 	Policy string `json:"policy"`
 	Image  string `json:"image,omitempty"`
 	Latest string `json:"latest,omitempty"`
-	// Tags is the number of tags that the last scan with a change found. Changed is the time of that scan.
+	// Tags is the number of tags that were found by the last scan that detected a change. Changed is the
+	// time of that scan.
 	Tags    int32        `json:"tags,omitempty"`
 	Changed *metav1.Time `json:"changed,omitempty"`
-	// Ready is false, with Reason and Message, if no version is offered or the result is not complete.
+	// Ready is false, and Reason and Message are set, if no version is offered or the result is not
+	// complete.
 	Ready   bool   `json:"ready"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`

@@ -21,7 +21,8 @@ type Versions struct {
 	Discovery *Discovery `json:"discovery,omitempty"`
 	// Offered contains the versions that the ImagePolicy offers, sorted from the newest group and version to the oldest.
 	Offered []Offered `json:"offered"`
-	// Rejected contains the numbers of rejected tags by verdict. Discovery contains the newest rejected tags.
+	// Rejected contains the number of rejected tags for each verdict. Discovery contains the newest rejected
+	// tags.
 	Rejected []VerdictCount `json:"rejected,omitempty"`
 }
 
@@ -125,7 +126,8 @@ type RollbackTarget struct {
 	Group, Version, Release string
 	// Last reports whether the release was active directly before the current release.
 	Last bool
-	// Active reports whether the release is active. In that case, a rollback returns the group from a rollout to this release.
+	// Active reports whether the release is active. In that case, a rollback ends the rollout of the group and returns the
+	// group to this release.
 	Active bool
 }
 

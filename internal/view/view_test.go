@@ -100,8 +100,8 @@ func TestSentences(t *testing.T) {
 	}
 }
 
-// TestOrder checks that services that wait for a user come first, then failed services, then
-// moving services, for any order of the input.
+// TestOrder checks that services that are waiting for a user come first, followed by failed
+// services and then moving services, regardless of the order of the input.
 func TestOrder(t *testing.T) {
 	t.Parallel()
 	in, now := viewtest.Many(44)
@@ -147,7 +147,7 @@ func TestUnknownIsEmpty(t *testing.T) {
 }
 
 // FuzzStatus checks that no status makes a view panic or produce invalid JSON, and that each sentence
-// is one line that is not empty.
+// is a single line and not empty.
 func FuzzStatus(f *testing.F) {
 	for _, s := range viewtest.Stories() {
 		ms, _ := json.Marshal(s.Input.Microservices)
@@ -191,7 +191,8 @@ func checkView(t interface{ Errorf(string, ...any) }, in view.Input, now time.Ti
 	}
 }
 
-// TestAnyStatus checks the same properties for statuses with unusual values in each field that a view reads.
+// TestAnyStatus checks the same properties as FuzzStatus, for statuses with unusual values in each field
+// that a view reads.
 func TestAnyStatus(t *testing.T) {
 	t.Parallel()
 	all := viewtest.Stories()

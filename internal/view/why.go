@@ -28,7 +28,7 @@ type Answer struct {
 	Summary string `json:"summary"`
 	// Lines are the lines of the chain, each with its object.
 	Lines []Line `json:"lines,omitempty"`
-	// Do is a possible action of the user. It is empty if no action is needed.
+	// Do is an action that the user can take. It is empty if no action is needed.
 	Do   string   `json:"do,omitempty"`
 	Next []Action `json:"next,omitempty"`
 }
@@ -108,8 +108,8 @@ type policyDomain struct {
 	domain  *v1alpha1.DomainStatus
 }
 
-// WhyHost explains a host and a path based on the policy that contains the host with the longest path. An error
-// is *Unknown or *Ambiguous.
+// WhyHost explains a host and a path based on the policy that contains the host with the longest matching
+// path. Any error is of type *Unknown or *Ambiguous.
 func WhyHost(in Input, host, path string, now time.Time) (Answer, error) {
 	x := newIndex(in, now)
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
@@ -133,7 +133,7 @@ func WhyHost(in Input, host, path string, now time.Time) (Answer, error) {
 	return found[0].answer(host, path), nil
 }
 
-// domainsOf returns the domains that match a host and a path best. The order of preference is the same as in Gateways: the host itself, then
+// domainsOf returns the domains that best match a host and a path. The order of preference is the same as in Gateways: the host itself, then
 // the longest wildcard, then the longest path. If any of these domains is programmed, only programmed domains are returned.
 func (x *index) domainsOf(host, path string) (best []policyDomain, names []string) {
 	for i := range x.NetworkPolicies {
@@ -163,7 +163,8 @@ func (x *index) domainsOf(host, path string) (best []policyDomain, names []strin
 
 func compareBool(a, b bool) int { return cmp.Compare(rankOf(b), rankOf(a)) }
 
-// serviceNamed finds a service. If its Microservice was not read, the Microservice of the service is empty.
+// serviceNamed finds a service. If its Microservice was not read, the result contains an empty
+// Microservice.
 func (x *index) serviceNamed(namespace, name string) *service {
 	for i := range x.Microservices {
 		if ms := &x.Microservices[i]; ms.Namespace == namespace && ms.Name == name {
@@ -175,7 +176,7 @@ func (x *index) serviceNamed(namespace, name string) *service {
 	return x.service(ms)
 }
 
-// covers reports whether a domain matches a host, literally or by a wildcard, and a path.
+// covers reports whether a domain matches a host, either literally or by a wildcard, and a path.
 func covers(d *v1alpha1.DomainStatus, host, path string) bool {
 	rest, wild := strings.CutPrefix(d.Domain, "*")
 	if d.Domain != host && !(wild && strings.HasSuffix(host, rest) && len(host) > len(rest)) {
@@ -268,7 +269,7 @@ func (s *service) rowOf(release string) *v1alpha1.Release {
 	return nil
 }
 
-// recordLag is the time for which the recorded availability of a release takes precedence over its pods after the pods have changed.
+// recordLag is how long the recorded availability of a release takes precedence over its pods after the pods have changed.
 const recordLag = 10 * time.Second
 
 // down reports whether a release is known to have no ready pod, either because its record shows this, or because all its pods have been unready
@@ -292,7 +293,7 @@ func (s *service) groupBySlug(slug string) *v1alpha1.ReleaseGroup {
 	return nil
 }
 
-// choice returns the reason why a domain routes to its group, if the entry of the domain in the specification is known.
+// choice returns the reason why a domain routes to its group, if the domain's entry in the specification is known.
 func (p policyDomain) choice() string {
 	for i := range p.policy.Spec.Domains {
 		e := &p.policy.Spec.Domains[i]
@@ -367,7 +368,8 @@ func (s Share) String(now time.Time) string {
 	return text
 }
 
-// newer adds versions above the active version that the ImagePolicy rejects, at most three.
+// newer adds at most three versions that are above the active version and that the ImagePolicy
+// rejects.
 func (s *service) newer(a *Answer, g *v1alpha1.ReleaseGroup) {
 	p := s.images[key(s.ms.Namespace, s.ms.Spec.ImagePolicyRef.Name)]
 	if p == nil || g.Active == "" || isPreview(g) {
@@ -395,8 +397,8 @@ func WhyVersion(in Input, namespace, name, wanted string, now time.Time) (Answer
 	return Answer{}, &Unknown{What: "Microservice", Name: name}
 }
 
-// Services returns the services that have a version, by namespace and name. These are services with a release of the version,
-// and services whose ImagePolicy reports the version.
+// Services returns the services that have a version, as namespace/name. These are services with a release of the version, and
+// services whose ImagePolicy reports the version.
 func Services(in Input, wanted string) (out []string) {
 	x := newIndex(in, time.Time{})
 	for i := range in.Microservices {
@@ -534,7 +536,8 @@ func (s *service) summarize(a *Answer, g *v1alpha1.ReleaseGroup, row *v1alpha1.R
 	}
 }
 
-// blocked adds the problem of the service itself, and returns its state. It returns nil if there is no such problem.
+// blocked adds the problem of the service itself, and returns the corresponding state. It returns nil if there is no
+// such problem.
 func (s *service) blocked(a *Answer) *State {
 	own := s.problem()
 	if own == nil {
@@ -695,7 +698,8 @@ func (s *service) notFound(p *v1alpha1.ImagePolicy, wanted string) string {
 	return text
 }
 
-// adviseScan adds the action with which the ImagePolicy finds a version. It recommends a scan unless the specification prevents the scan from having an effect.
+// adviseScan adds the action that makes the ImagePolicy find a version. It recommends a scan unless the specification prevents the scan from having
+// an effect.
 func (s *service) adviseScan(a *Answer, p *v1alpha1.ImagePolicy, wanted string) {
 	object := s.object("ImagePolicy", p.Name)
 	tags, listed := pinnedTags(p)
@@ -703,10 +707,10 @@ func (s *service) adviseScan(a *Answer, p *v1alpha1.ImagePolicy, wanted string) 
 	switch {
 	case p.Spec.Suspend:
 		a.add("suspended", object, "spec.suspend is set: nothing is scanned")
-		a.Do = fmt.Sprintf("to scan for new versions, remove spec.suspend of ImagePolicy %s", p.Name)
+		a.Do = fmt.Sprintf("to scan for new versions, remove spec.suspend from ImagePolicy %s", p.Name)
 	case repo != nil && repo.Spec.Suspend:
 		a.add("suspended", "GitHubRepository "+repo.Namespace+"/"+repo.Name, "spec.suspend is set: GitHub is not polled")
-		a.Do = fmt.Sprintf("to poll for new versions, remove spec.suspend of GitHubRepository %s", repo.Name)
+		a.Do = fmt.Sprintf("to poll for new versions, remove spec.suspend from GitHubRepository %s", repo.Name)
 	case wanted == "" || s.problem() != nil:
 	case listed && !slices.ContainsFunc(tags, func(tag string) bool { return version.Matches(wanted, tag) }):
 		a.Do = fmt.Sprintf("to offer it, add its tag to spec.source.pinned.versions of ImagePolicy %s: a scan finds no other versions", p.Name)
@@ -762,7 +766,7 @@ func (s *service) whyNotStarted(a *Answer, o *v1alpha1.OfferedRelease) {
 	}
 }
 
-// WhyPod explains a pod of a release. An error is *Unknown.
+// WhyPod explains a pod of a release. Any error is of type *Unknown.
 func WhyPod(in Input, namespace, name string, now time.Time) (Answer, error) {
 	x := newIndex(in, now)
 	var known []string
@@ -786,7 +790,8 @@ func WhyPod(in Input, namespace, name string, now time.Time) (Answer, error) {
 	return Answer{}, &Unknown{What: "pod of a release", Name: name, Names: known}
 }
 
-// WhyPullRequest explains the preview of a pull request of a service. An error is *Unknown.
+// WhyPullRequest explains the preview of a pull request of a service. Any error is of type
+// *Unknown.
 func WhyPullRequest(in Input, namespace, name string, number int64, now time.Time) (Answer, error) {
 	svc, ok := NewService(in, namespace, name, now)
 	if !ok {

@@ -2,8 +2,8 @@
 package watches
 
 // Kinds returns the resources, by API group, that the manager watches in each namespace from the start. If one of them cannot be listed and
-// watched, no controller starts, and a manager that is limited to some namespaces omits the namespace. The list does
-// not include route kinds: a policy reports if a route kind that it needs cannot be listed.
+// watched, no controller starts. A manager that is limited to some namespaces therefore omits any namespace in which this is the case. The
+// list does not include route kinds: if a policy needs a route kind that cannot be listed, the policy reports this.
 func Kinds() map[string][]string {
 	return map[string][]string{
 		"":                 {"configmaps", "pods", "resourcequotas", "services"},

@@ -13,19 +13,21 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// Acts performs the actions of a reader on services.
+// Acts performs a reader's actions on services.
 type Acts interface {
 	// May returns the verbs of the actions that the reader may perform in a namespace, as computed by [ActsOf].
 	May(ctx context.Context, namespace string) []string
-	// Preview returns the effects of an action without performing it. A refusal is a [Problem].
+	// Preview returns the effects of an action without performing it. If the action is refused, the
+	// error is a [Problem].
 	Preview(ctx context.Context, a Act) (Outcome, error)
-	// Do performs an action. A refusal is a [Problem].
+	// Do performs an action. If the action is refused, the error is a [Problem].
 	Do(ctx context.Context, a Act) (Outcome, error)
 	// MayFreeze reports whether the reader may create and end freezes of a namespace. An empty namespace means the cluster.
 	MayFreeze(ctx context.Context, namespace string) (freeze, thaw bool)
-	// PreviewFreeze returns the effects of beginning or ending a freeze without doing so. A refusal is a [Problem].
+	// PreviewFreeze returns the effects of beginning or ending a freeze, without beginning or ending it. If the
+	// request is refused, the error is a [Problem].
 	PreviewFreeze(ctx context.Context, f Freeze) (Outcome, error)
-	// Freeze begins or ends a freeze. A refusal is a [Problem].
+	// Freeze begins or ends a freeze. If the request is refused, the error is a [Problem].
 	Freeze(ctx context.Context, f Freeze) (Outcome, error)
 }
 
@@ -36,10 +38,11 @@ type Act struct {
 	Namespace, Service string
 	// Target is a version or the name of a release; empty if there is only one possible target.
 	Target string
-	// Group is the name of a group; empty for all possible groups. Until has the format of "hlnr pin"; empty for no end.
+	// Group is the name of a group; empty for all possible groups. Until has the format that "hlnr pin" accepts; empty
+	// for no end.
 	Group, Until string
 	Reason       string
-	// ID identifies the action. Decisions with the same ID are applied once.
+	// ID identifies the action. Decisions with the same ID are applied only once.
 	ID string
 }
 
@@ -56,7 +59,7 @@ type Outcome struct {
 	Outcome string `json:"outcome,omitempty"`
 	// Frozen describes the freeze that blocks the start of the selected release; empty if there is none.
 	Frozen string `json:"frozen,omitempty"`
-	// By is the user name of the reader in the API server.
+	// By is the user name that identifies the reader to the API server.
 	By string `json:"by,omitempty"`
 	// Command is the equivalent command.
 	Command string `json:"command,omitempty"`
@@ -68,8 +71,8 @@ var actVerbs = map[string]string{
 	"pin": "Pin", "unpin": "Unpin", "rollback": "Roll back", "pause": "Pause", "resume": "Resume",
 }
 
-// decides contains the actions on releases, each of which has an RBAC verb. changes contains the actions that patch
-// the service.
+// decides contains the actions on releases, and each of these actions has an RBAC verb. changes contains the
+// actions that patch the service.
 var decides, changes = []string{"continue", "adopt", "deprecate", "retry"}, []string{"pin", "unpin", "rollback", "pause", "resume"}
 
 // ActsOf returns the verbs of the actions that a reader may perform. may reports whether the reader may use an RBAC
@@ -93,7 +96,7 @@ func ActsOf(may func(verb, resource string) bool) []string {
 func mayAct(may []string, verb string) bool { return slices.Contains(may, verb) }
 
 // permissions returns a function that returns the actions the reader may perform in a namespace. Only these actions have buttons. The function
-// checks each namespace of a page once.
+// checks each namespace of a page only once.
 func (s *Server) permissions(ctx context.Context) func(namespace string) []string {
 	known := map[string][]string{}
 	return func(namespace string) []string {
@@ -207,7 +210,7 @@ func (s *Server) writeForm(w http.ResponseWriter, r *http.Request, status int, t
 	respond(w, r, status, "text/html; charset=utf-8", parts...)
 }
 
-// problemOf returns the problem for an error of an action.
+// problemOf converts the error of an action to a problem.
 func problemOf(err error) *Problem {
 	var p *Problem
 	if errors.As(err, &p) {

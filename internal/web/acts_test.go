@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// form is a form of a page in a browser without JavaScript.
+// form is a form on a page, as used by a browser without JavaScript.
 type form struct {
 	action, method string
 	values         url.Values
@@ -86,8 +86,8 @@ func row(ms *v1alpha1.Microservice, version string, status v1alpha1.ReleaseStatu
 	g.Releases = append(g.Releases, r)
 }
 
-// rollbacks returns a board on which 1.1.0 is active, 1.3.0 is a canary, 1.0.0 was active before, and 0.9.0 was active before 1.0.0. Each preview contains
-// the target of its action.
+// rollbacks returns a board on which 1.1.0 is active, 1.3.0 is a canary, 1.0.0 was previously active, and 0.9.0 was active before 1.0.0. Each preview
+// contains the target of its action.
 func rollbacks(t *testing.T) *board {
 	b := story(t, "promoted")
 	b.change(func(ms *v1alpha1.Microservice) {
@@ -111,8 +111,8 @@ func rollbacks(t *testing.T) *board {
 	return b
 }
 
-// TestRollback checks that the form of a rollback selects the version of its preview, offers only versions that were active, and does what the preview
-// showed.
+// TestRollback checks that the form of a rollback selects the version of its preview, offers only versions that were previously active, and does what
+// the preview showed.
 func TestRollback(t *testing.T) {
 	t.Parallel()
 	b := rollbacks(t)
@@ -128,7 +128,7 @@ func TestRollback(t *testing.T) {
 		t.Errorf("chosen by version: %+v", f)
 	}
 
-	// The reader selects another version without another preview.
+	// The reader selects another version without requesting another preview.
 	other := url.Values{}
 	for k, v := range f.values {
 		other[k] = v
@@ -201,8 +201,8 @@ func TestRollbackAfterAnother(t *testing.T) {
 	}
 }
 
-// TestOutdatedPreview checks that, for each action, a form whose preview changed is rejected with the new preview, and that the input remains. Different
-// times alone do not make a preview outdated.
+// TestOutdatedPreview checks that, for each action, a form whose preview has changed is rejected, and that the response shows the new preview and
+// keeps the input. Different times alone do not make a preview outdated.
 func TestOutdatedPreview(t *testing.T) {
 	t.Parallel()
 	for verb, path := range map[string]string{
@@ -250,7 +250,8 @@ func TestTargetOfDecision(t *testing.T) {
 			t.Errorf("%s: %v", verb, f.values)
 		}
 	}
-	// The form that a link to a release opens selects the version of the release, and shows this version.
+	// The form that opens from a link to a release selects the version of the release, and shows this
+	// version.
 	b := story(t, "promoted")
 	if f := only(t, b.get("/services/shop/shop/acts/pin?target=shop-1-0-0-0a1b2c3d")); f.values.Get("target") != "1.0.0" || !slices.Equal(f.options, []string{"1.1.0", "1.0.0"}) {
 		t.Errorf("%+v", f)
@@ -350,7 +351,7 @@ func TestRetryOfTarget(t *testing.T) {
 	}
 }
 
-// TestReadable checks that a preview omits decisions that users have not made, and that the forecast only assumes.
+// TestReadable checks that a preview omits decisions that the forecast only assumes and that no user has made.
 func TestReadable(t *testing.T) {
 	t.Parallel()
 	got := readable(Outcome{Effects: []string{

@@ -14,9 +14,11 @@ import (
 
 // query selects and sorts the services of the board. It is part of the URL.
 type query struct {
-	// State is a class; Namespace and Search limit the services further. An empty field selects all services.
+	// State is a class; Namespace and Search narrow the selection further. An empty field selects all
+	// services.
 	State, Namespace, Search string
-	// Sort is name, version, share or age. If it is empty, services that need the reader come first.
+	// Sort is name, version, share or age. If it is empty, services that need the reader's attention
+	// come first.
 	Sort string
 }
 
@@ -48,7 +50,7 @@ func (q query) With(name, value string) string {
 	return "/?" + v.Encode()
 }
 
-// matches reports whether a service has the selected state and namespace, and contains the words of the search.
+// matches reports whether a service has the selected state and namespace, and contains the search words.
 func (q query) matches(s *view.Service) bool {
 	if q.Namespace != "" && s.Namespace != q.Namespace || q.State != "" && !s.Is(view.Class(q.State)) {
 		return false
@@ -92,7 +94,8 @@ func has(s *view.Service, word string) bool {
 	return false
 }
 
-// sort sorts the services of a board. Initially, services that need the reader come first.
+// sort sorts the services of a board. By default, services that need the reader's attention come
+// first.
 func (q query) sort(list []view.Service) {
 	var by func(a, b view.Service) int
 	switch q.Sort {

@@ -20,7 +20,7 @@ const (
 
 // eventQuery selects the events of the page. It is part of the URL.
 type eventQuery struct {
-	// Namespace and Search are empty to select all events. Warnings omits normal events.
+	// Namespace and Search select all events if they are empty. Warnings omits normal events.
 	Namespace, Search string
 	Warnings          bool
 }

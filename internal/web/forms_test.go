@@ -75,7 +75,7 @@ func (e endless) Preview(ctx context.Context, a Act) (Outcome, error) {
 	return e.fakeActs.Preview(ctx, a)
 }
 
-// TestEndOfAPin checks that a pin without an end can get one.
+// TestEndOfAPin checks that an end can be added to a pin that has none.
 func TestEndOfAPin(t *testing.T) {
 	t.Parallel()
 	b := story(t, "promoted")

@@ -26,7 +26,8 @@ type Freeze struct {
 	Namespace string
 	// Name is the name of the Freeze or ClusterFreeze; empty for the default name of the command.
 	Name string
-	// Until is the end in the format of "hlnr freeze". Indefinite is true for a freeze without an end.
+	// Until is the end, in the format that "hlnr freeze" accepts. Indefinite is true for a freeze
+	// without an end.
 	Until, Reason string
 	Indefinite    bool
 	// Selector selects services by labels, and Namespaces selects namespaces of the cluster, both in the format of kubectl; empty for all.
@@ -62,8 +63,8 @@ func activeFreezes(m *moments, namespace string) (shown []view.Freeze, more int)
 	return shown[:n], len(shown) - n
 }
 
-// thaws returns a function that reports whether the reader may end a freeze. It checks each namespace of a page
-// once.
+// thaws returns a function that reports whether the reader may end a freeze. The function checks each namespace
+// of a page only once.
 func (s *Server) thaws(ctx context.Context) func(f view.Freeze) bool {
 	known := map[string]bool{}
 	return func(f view.Freeze) bool {
@@ -88,10 +89,11 @@ func (s *Server) mayFreeze(ctx context.Context, namespace string) bool {
 	return may
 }
 
-// maxAsked is the maximum number of namespaces in the form for a freeze. For other namespaces, readers use the button on the page of a service.
+// maxAsked is the maximum number of namespaces in the form for a freeze. For other namespaces, readers use the button on the service's page.
 const maxAsked = 100
 
-// freezable returns the namespaces of services that the reader may freeze, and whether the reader may freeze the cluster.
+// freezable returns which of the services' namespaces the reader may freeze, and whether the reader may freeze the
+// cluster.
 func (s *Server) freezable(ctx context.Context, m *moments) (namespaces []string, cluster bool) {
 	if s.Acts == nil {
 		return nil, false

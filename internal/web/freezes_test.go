@@ -14,8 +14,8 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// TestFreezes checks that the board, the service page and the freezes page show the end, the reason and the user of a
-// freeze, and which services wait for it to end.
+// TestFreezes checks that the board, the service page and the freezes page show when a freeze ends, its reason, the
+// user who created it, and which services are waiting for it to end.
 func TestFreezes(t *testing.T) {
 	t.Parallel()
 	b := story(t, "frozen")
@@ -52,8 +52,8 @@ func TestFreezes(t *testing.T) {
 	}
 }
 
-// TestPlannedAndClusterFreezes checks that planned freezes appear only on the page of freezes. It also checks that, if the labels of namespaces were not
-// read, a freeze that selects namespaces by labels counts only the services that wait for its end.
+// TestPlannedAndClusterFreezes checks that planned freezes appear only on the freezes page. It also checks that, if the labels of namespaces were
+// not read, a freeze that selects namespaces by labels counts only the services that are waiting for it to end.
 func TestPlannedAndClusterFreezes(t *testing.T) {
 	t.Parallel()
 	b := story(t, "frozen start")
@@ -74,7 +74,7 @@ func TestPlannedAndClusterFreezes(t *testing.T) {
 	b.clock.Step(time.Second)
 	got := textOf(t, b.get("/freezes"))
 	for _, want := range []string{
-		`namespaces with stage=production: frozen until it is deleted: "upgrade"`, "0 services or more: it selects by the labels of namespaces, which you may not list", "shop/shop : “hotfix”",
+		`namespaces with stage=production: frozen until it is deleted: "upgrade"`, "0 services or more: it selects by the labels of namespaces, which you are not allowed to list", "shop/shop : “hotfix”",
 		"sale Freeze of shop planned", `namespace shop: frozen from 12:00 until 13:00: "end-of-year sale" Delete`,
 	} {
 		if !strings.Contains(got, want) {
@@ -90,7 +90,8 @@ func TestPlannedAndClusterFreezes(t *testing.T) {
 	}
 }
 
-// TestFreezeForm checks that a reader fills in the form, sees the effects, and confirms. The input remains after a refusal.
+// TestFreezeForm checks that a reader can fill in the form, see the effects, and confirm. The input remains after a
+// refusal.
 func TestFreezeForm(t *testing.T) {
 	t.Parallel()
 	b := story(t, "frozen")

@@ -9,8 +9,8 @@ import (
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
 
-// TestFailedGroupNextToAnApproval checks that the tab Failed of the board contains a service with a group whose active release has no ready pod, even if
-// another group of the service waits for an approval. The output of hlnr status --only failed contains the same service.
+// TestFailedGroupNextToAnApproval checks that the Failed tab of the board contains a service with a group whose active release has no ready pod, even
+// if another group of the service is waiting for approval. The output of hlnr status --only failed contains the same service.
 func TestFailedGroupNextToAnApproval(t *testing.T) {
 	t.Parallel()
 	s, _ := viewtest.Play("approval", "shop")
@@ -33,7 +33,8 @@ func TestFailedGroupNextToAnApproval(t *testing.T) {
 	}
 }
 
-// TestPageOfAPreviewThatEnds checks that the page of a service shows the hook that an ending preview waits for.
+// TestPageOfAPreviewThatEnds checks that the page of a service shows the hook that an ending preview is waiting
+// for.
 func TestPageOfAPreviewThatEnds(t *testing.T) {
 	t.Parallel()
 	s, _ := viewtest.Play("previews", "shop")

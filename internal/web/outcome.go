@@ -11,10 +11,11 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// outcomeTimeout limits the wait until the manager has handled a decision.
+// outcomeTimeout limits how long the board waits for the manager to handle a decision.
 const outcomeTimeout = 5 * time.Second
 
-// maxDone is the maximum number of results that are kept for the page after an action.
+// maxDone is the maximum number of results that are kept for the page that is shown after an
+// action.
 const maxDone = 100
 
 // done is the result of an action.
@@ -23,7 +24,7 @@ type done struct {
 	act Act
 }
 
-// await waits for a short time until the manager has handled a decision, and records the outcome.
+// await waits briefly for the manager to handle a decision, and records the outcome.
 func (s *Server) await(ctx context.Context, d *done) {
 	if !slices.Contains(decides, d.act.Verb) {
 		return
@@ -82,14 +83,14 @@ func (d done) notice() notice {
 	case !slices.Contains(decides, d.act.Verb):
 		return notice{view.Stable, d.Text}
 	case outcome == "":
-		return notice{view.Moving, d.Text + ": not handled yet; the manager handles it when it runs"}
+		return notice{view.Moving, d.Text + ": not handled yet; the manager handles it when it is running"}
 	case outcome != release.DecisionApplied:
 		return notice{view.Failed, d.Text + ": not applied: " + cause(outcome)}
 	}
 	return notice{view.Stable, d.Text + ": applied"}
 }
 
-// doneActs contains the results of the newest actions, by a random id.
+// doneActs contains the results of the newest actions, keyed by a random id.
 type doneActs struct {
 	mu   sync.Mutex
 	ids  []string

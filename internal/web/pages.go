@@ -37,7 +37,8 @@ func (s *Server) failed(w http.ResponseWriter, r *http.Request, err error) {
 	s.fail(w, r, problem)
 }
 
-// page returns the page of a URL, its section of the navigation, and a channel that is closed at the next change.
+// page returns the page for a URL, its section of the navigation, and a channel that is closed at the next
+// change.
 func (s *Server) page(ctx context.Context, u *url.URL) (*page, string, <-chan struct{}, error) {
 	m, changed, err := s.moments(ctx)
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// preview returns the effects of an action and their fingerprint. An error is a [Problem] or errNoTarget.
+// preview returns the effects of an action and their fingerprint. Any error is a [Problem] or
+// errNoTarget.
 func (s *Server) preview(ctx context.Context, q *request) (Outcome, string, error) {
 	if err := q.aimed(); err != nil {
 		return Outcome{}, "", err
@@ -63,7 +64,7 @@ func (s *Server) check(ctx context.Context, q *request) error {
 // passing matches times, which may differ between two previews of the same action.
 var passing = regexp.MustCompile(`\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2})?(\.\d+)?(Z|[+-]\d{2}:\d{2}| [A-Z]{2,5})?)?|\b\d{1,2}:\d{2}(:\d{2})?\b|\b(\d+(\.\d+)?(h|ms|m|s))+\b|\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b`)
 
-// fingerprint identifies the content of a preview without times and without the reason, which the reader writes afterwards.
+// fingerprint identifies the content of a preview, except for times and for the reason, which the reader writes later.
 func (q *request) fingerprint(o Outcome) string {
 	h := sha256.New()
 	text := strings.Replace(o.Text, fmt.Sprintf(" (%q)", q.Reason), "", 1)
@@ -73,7 +74,7 @@ func (q *request) fingerprint(o Outcome) string {
 	return hex.EncodeToString(h.Sum(nil)[:12])
 }
 
-// These expressions match lines of a forecast that are shown to readers in different words: decisions, and waits for approvals. Each line begins
+// These expressions match the lines of a forecast that are reworded for readers: decisions, and waits for approvals. Each line begins
 // with an optional delay and group.
 var (
 	delay    = regexp.MustCompile(`^after \S+: `)
@@ -125,7 +126,7 @@ func article(what string) string {
 	return what
 }
 
-// cause returns the reason why a decision is not applied, from its outcome.
+// cause returns the part of a decision's outcome that describes why the decision is not applied.
 func cause(outcome string) string {
 	return strings.TrimPrefix(outcome, release.DecisionNotApplicable+": ")
 }

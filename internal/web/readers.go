@@ -13,7 +13,8 @@ import (
 
 // Reader is a user who reads the board.
 type Reader struct {
-	// User and Groups are the names of the reader in the API server. They are empty for the single reader who has the token.
+	// User and Groups are the names that identify the reader to the API server. They are empty for the single reader who has
+	// the token.
 	User   string
 	Groups []string
 	// Until is the time at which the reader must authenticate again; zero means never.
@@ -22,12 +23,13 @@ type Reader struct {
 
 // Identity authenticates readers.
 type Identity interface {
-	// Reader returns the reader of a request. An error is a [Problem]. Its status is 401 if the reader must log in.
+	// Reader returns the reader of a request. Any error is a [Problem]. Its status is 401 if the reader must log
+	// in.
 	Reader(r *http.Request) (Reader, error)
 	// Login returns the path at which readers log in, or an empty string if there is none. The parameter "return" of that path is the page to which
 	// readers return.
 	Login() string
-	// Serve responds to requests for /logout, /login and paths below it. An error is a [Problem].
+	// Serve responds to requests for /logout, /login and paths below it. Any error is a [Problem].
 	Serve(w http.ResponseWriter, r *http.Request) error
 }
 
@@ -61,7 +63,7 @@ func WithReader(ctx context.Context, r Reader) context.Context {
 	return context.WithValue(ctx, readerKey{}, r)
 }
 
-// identified passes requests of known readers to next. Static files are public.
+// identified passes requests from known readers to next. Static files are public.
 func (s *Server) identified(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if p := r.URL.Path; p == "/login" || strings.HasPrefix(p, "/login/") || p == "/logout" {
@@ -87,7 +89,8 @@ func (s *Server) identified(next http.Handler) http.Handler {
 	})
 }
 
-// navigates reports whether a request opens a page in a browser. Requests of scripts must not be redirected to another site.
+// navigates reports whether a request opens a page in a browser. Requests from scripts must not be redirected to another
+// site.
 func navigates(r *http.Request) bool {
 	mode := r.Header.Get("Sec-Fetch-Mode")
 	return r.Method == http.MethodGet && (mode == "" || mode == "navigate") && !wantsJSON(r) && r.URL.Path != "/live"
@@ -100,7 +103,7 @@ func (s *Server) moments(ctx context.Context) (*moments, <-chan struct{}, error)
 	if s.Access != nil {
 		var err error
 		if scope, err = s.Access.Scope(ctx, ReaderOf(ctx), s.namespaces.of(data)); err != nil {
-			return nil, changed, &Problem{Status: http.StatusServiceUnavailable, Title: "Your permissions cannot be checked at the moment", Text: "The API server does not respond: " + err.Error() + ". Reload the page in a few seconds."}
+			return nil, changed, &Problem{Status: http.StatusServiceUnavailable, Title: "Your permissions cannot be checked at the moment", Text: "The API server is not responding: " + err.Error() + ". Reload the page in a few seconds."}
 		}
 	}
 	m, err := s.boards.of(scope.Key).get(s, data, scope)

@@ -187,7 +187,8 @@ func TestAnonymous(t *testing.T) {
 	}
 }
 
-// TestWithdrawn checks that objects disappear from an open page when the permission to read them is withdrawn, and that their later changes are not sent.
+// TestWithdrawn checks that objects disappear from an open page when the permission to read them is withdrawn, and that later changes to these
+// objects are not sent.
 func TestWithdrawn(t *testing.T) {
 	t.Parallel()
 	b, access := readers(t, byHeader{})

@@ -72,7 +72,7 @@ var writers = sync.Pool{New: func() any {
 // minCompressed is the minimum size in bytes of responses that are compressed.
 const minCompressed = 512
 
-// respond writes a response, compressed if the reader accepts that.
+// respond writes a response, compressed if the reader accepts compression.
 func respond(w http.ResponseWriter, r *http.Request, status int, contentType string, chunks ...[]byte) {
 	h := w.Header()
 	h.Set("Content-Type", contentType)

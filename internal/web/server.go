@@ -54,7 +54,8 @@ const (
 	// maxOfReader is the maximum number of streams of each reader, if the board has many readers.
 	maxOfReader = 32
 	readTimeout = 10 * time.Second
-	// writeTimeout limits the time for a response, including the planner's preview and the write of an action.
+	// writeTimeout limits the time for a response, including the planner's preview and the changes that an
+	// action writes.
 	writeTimeout = 60 * time.Second
 	idleTimeout  = 2 * time.Minute
 )
@@ -65,7 +66,8 @@ type Options struct {
 	Store *cluster.Store
 	// Acts performs the actions of readers; nil for a read-only board.
 	Acts Acts
-	// Token authenticates the single reader. It has at least 16 characters. It is not used with an Identity.
+	// Token authenticates the single reader. It has at least 16 characters. It is not used if Identity is
+	// set.
 	Token string
 	// Identity authenticates many readers; nil for a single reader with the Token.
 	Identity Identity
@@ -96,7 +98,7 @@ type Server struct {
 	streams    chan struct{}
 	// readTimeout limits the time for reading a request.
 	readTimeout time.Duration
-	// outcomeTimeout limits the wait until the manager has handled a decision.
+	// outcomeTimeout limits how long the server waits for the manager to handle a decision.
 	outcomeTimeout time.Duration
 	handler        http.Handler
 
@@ -150,7 +152,7 @@ func (s *Server) readAssets() (map[string]string, error) {
 	return names, nil
 }
 
-// routes returns the handler of all paths.
+// routes returns the handler for all paths.
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /assets/{name}", s.serveAsset)
@@ -222,7 +224,8 @@ func (s *Server) serveAsset(w http.ResponseWriter, r *http.Request) {
 // ServeHTTP responds to a request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// Serve serves requests of a listener until the context ends. The end of the context also ends open streams.
+// Serve serves the requests that a listener receives until the context ends. The end of the context also
+// ends open streams.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler: s, ReadHeaderTimeout: s.readTimeout, ReadTimeout: s.readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
@@ -244,7 +247,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return ctx.Err()
 }
 
-// discard drops the messages of the HTTP server about connections of readers.
+// discard drops the HTTP server's messages about readers' connections.
 type discard struct{}
 
 // Write drops a message.

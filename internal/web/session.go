@@ -13,7 +13,7 @@ import (
 // tokenParameter is the query parameter that contains the token in the URL that the command prints.
 const tokenParameter = "token"
 
-// knownHost reports whether a Host header belongs to this server. This check rejects a name of another site that resolves to a loopback address.
+// knownHost reports whether a Host header belongs to this server. This check rejects another site's name that resolves to a loopback address.
 func (s *Server) knownHost(host string) bool {
 	return slices.Contains(s.Hosts, strings.ToLower(host))
 }

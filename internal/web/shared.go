@@ -13,8 +13,8 @@ import (
 	"github.com/heighliner/heighliner/internal/view/text"
 )
 
-// These durations limit the age of a shared board. A changed board is rendered again, but at most once in minAge. Without a change, it is rendered
-// again after maxAge, because sentences contain ages.
+// These durations limit the age of a shared board. A changed board is rendered again, but at most once per minAge. Without a change, it is
+// rendered again after maxAge, because sentences contain ages.
 const (
 	minAge = 200 * time.Millisecond
 	maxAge = 5 * time.Second
@@ -107,16 +107,16 @@ type moments struct {
 	services map[string]*entry // by namespace/name
 }
 
-// entry is a service with its rendered rows of the board.
+// entry is a service with its rendered rows for the board.
 type entry struct {
 	view.Service
 	// verbs are the verbs of the actions in the rows.
 	verbs []string
-	// data is the data of the template, without the verbs.
+	// data is the data for the template, without the verbs.
 	data map[string]any
 
 	mu sync.Mutex
-	// rows contains the rendered rows by the verbs that a reader may use.
+	// rows contains the rendered rows, keyed by the verbs that a reader may use.
 	rows map[string]rendered
 }
 
@@ -185,7 +185,8 @@ func newEntry(x view.Service, now time.Time) *entry {
 	return e
 }
 
-// row returns the row of a service for a reader who may perform the actions that may returns. Readers with the same permissions share the row.
+// row returns the row of a service for a reader. The may function returns the actions that the reader may perform. Readers with the same
+// permissions share the row.
 func (s *Server) row(e *entry, may func(namespace string) []string) (rendered, error) {
 	var verbs []string
 	if len(e.verbs) > 0 { // Check the permission only if it changes the row.

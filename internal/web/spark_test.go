@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// TestSpark checks that values and bounds use the same scale, and that the picture has a text for screen readers.
+// TestSpark checks that values and bounds use the same scale, and that the picture has text for screen readers.
 func TestSpark(t *testing.T) {
 	t.Parallel()
 	bound := 500.0

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// settle is the time for which changes are collected. refresh is the interval after which ages are sent again. takeTimeout is the time after which
-// a client that does not read is disconnected.
+// settle is how long changes are collected. refresh is the interval after which ages are sent again. takeTimeout is the time after which a client
+// that does not read is disconnected.
 const (
 	settle      = 250 * time.Millisecond
 	refresh     = 15 * time.Second
@@ -19,8 +19,8 @@ const (
 
 // patch contains the changes to an open page.
 type patch struct {
-	// Set contains elements that replace the elements with the same id. A new element is inserted after the element After, or at the beginning of the
-	// element Parent.
+	// Set contains elements that replace the elements with the same id. A new element is inserted after the element with the id After, or at the
+	// beginning of the element with the id Parent.
 	Set []element `json:"set,omitempty"`
 	// Gone contains the ids of removed elements.
 	Gone []string `json:"gone,omitempty"`

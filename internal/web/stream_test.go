@@ -233,8 +233,8 @@ func TestStreamLimits(t *testing.T) {
 	}
 }
 
-// BenchmarkOpenBoards measures the time from a change of one of 2,000 services until fifty open boards receive it, and the
-// heap of the server with the objects and the readers.
+// BenchmarkOpenBoards measures the time from a change to one of 2,000 services until fifty open boards receive it, and the
+// size of the heap that contains the server, the objects and the readers.
 func BenchmarkOpenBoards(b *testing.B) {
 	const boards = 50
 	in, now := viewtest.Many(2000)

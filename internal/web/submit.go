@@ -30,9 +30,9 @@ type submission struct {
 	at     time.Time
 }
 
-// once performs the action of a form. The key contains the reader and all values of the form. A form that is submitted twice, for example by a double-click,
-// is one action, and both submissions get its result. The action continues if the browser cancels the first submission. If the form has no ID, only
-// concurrent submissions count as one action, because a reader may want to repeat the action later.
+// once performs the action of a form. The key contains the reader and all values of the form. If a form is submitted twice, for example by a
+// double-click, only one action is performed, and both submissions get its result. The action continues if the browser cancels the first submission.
+// If the form has no ID, only concurrent submissions count as one action, because a reader may want to repeat the action later.
 func (x *submissions) once(ctx context.Context, id, key string, now func() time.Time, act func(context.Context) (done, error)) (done, error) {
 	result, err, _ := x.running.Do(key, func() (any, error) {
 		if known, is := x.find(key, now()); is && id != "" {

@@ -26,8 +26,8 @@ func (f *slowFreezes) Freeze(ctx context.Context, x Freeze) (Outcome, error) {
 	return f.fakeActs.Freeze(ctx, x)
 }
 
-// TestDoubleSubmissionOfAFreeze checks that the form of a freeze that is submitted twice at the same time, for example by a double-click, creates one freeze, and
-// that both submissions show its result.
+// TestDoubleSubmissionOfAFreeze checks that, if the form for a freeze is submitted twice at the same time, for example by a double-click, one freeze
+// is created, and both submissions show its result.
 func TestDoubleSubmissionOfAFreeze(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, doubleSubmissionOfAFreeze)
@@ -72,7 +72,8 @@ func TestDoubleClick(t *testing.T) {
 	}
 }
 
-// TestPinDuringAFreeze checks that the result and the preview of a pin that waits for the end of a freeze show the freeze.
+// TestPinDuringAFreeze checks that, if a pin is waiting for the end of a freeze, its result and its preview show the
+// freeze.
 func TestPinDuringAFreeze(t *testing.T) {
 	t.Parallel()
 	b := rollbacks(t)

@@ -17,8 +17,8 @@ type choice struct {
 // errNoTarget is the error for an action without a target if the target is ambiguous.
 var errNoTarget = &Problem{Status: http.StatusBadRequest, Title: "This needs a choice", Text: "Choose one. Nothing was changed."}
 
-// aim sets the choices of the reader. If the action has no target, and only one target is possible, aim sets that target. The form submits the
-// target that the preview shows.
+// aim sets the choices that are offered to the reader. If the action has no target, and only one target is possible, aim sets that target. The
+// form submits the target that the preview shows.
 func (q *request) aim() {
 	q.choices = nil
 	switch q.Verb {
@@ -38,7 +38,8 @@ func (q *request) aim() {
 	}
 }
 
-// aimPin sets the choices of a pin. A release is identified by its version if no other release has the same version.
+// aimPin sets the choices for a pin. A release is identified by its version if no other release has the same
+// version.
 func (q *request) aimPin() {
 	q.choices = versionsOf(q.service)
 	if r := releaseOf(q.service, q.Target); r != nil {
@@ -73,7 +74,7 @@ func (q *request) aimUnpin() {
 // byGroup reports whether the choices are groups. Otherwise, they are versions.
 func (q *request) byGroup() bool { return q.Verb == "unpin" && len(q.choices) > 0 }
 
-// chosen returns the choice of the reader, which is a target or a group.
+// chosen returns the reader's choice, which is a target or a group.
 func (q *request) chosen() string {
 	if q.byGroup() {
 		return q.Group
@@ -81,8 +82,8 @@ func (q *request) chosen() string {
 	return q.Target
 }
 
-// aimBack sets the target of a rollback. During a rollout, the target is the active release. Otherwise, it is the release that was active before,
-// or the release of the selected version.
+// aimBack sets the target of a rollback. During a rollout, the target is the active release. Otherwise, it is the previously active release, or
+// the release of the selected version.
 func (q *request) aimBack() {
 	var last, active, named []string
 	targets := view.RollbackTargets(q.moments.data.Input, q.Namespace, q.Act.Service)
@@ -114,7 +115,7 @@ func (q *request) aimBack() {
 	}
 }
 
-// labelled completes the labels of choices: with the group if groups is set, with a note about the active release, and with the name of the
+// labelled completes the labels of choices by adding the group if groups is set, a note about the active release, and the name of the
 // release if several choices have the same version.
 func labelled(choices []choice, targets []view.RollbackTarget, groups bool) {
 	count := map[string]int{}

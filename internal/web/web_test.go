@@ -42,7 +42,7 @@ type fakeActs struct {
 	refuse error
 	done   []Act
 	frozen []Freeze
-	// preview returns the preview of an action; nil means a constant preview. handle is the reaction of the manager to an action; nil means no reaction.
+	// preview returns the preview of an action; nil means a constant preview. handle is the manager's reaction to an action; nil means no reaction.
 	preview func(Act) Outcome
 	handle  func(Act)
 	// freeze describes a freeze during which no release starts; empty means no freeze.
@@ -113,7 +113,7 @@ func serve(t testing.TB, in view.Input, now time.Time, events ...eventsv1.Event)
 	return b
 }
 
-// story returns a board with the service shop at a point of its history.
+// story returns a board with the shop service at a point in its history.
 func story(t testing.TB, name string) *board {
 	t.Helper()
 	all := viewtest.Stories()
@@ -186,7 +186,7 @@ func textOf(t testing.TB, page string) string {
 	}
 }
 
-// paths returns the paths of all pages of the service shop of a story.
+// paths returns the paths of all pages of the shop service in a story.
 func (b *board) paths() []string {
 	out := []string{"/", "/?q=shop&sort=age", "/previews", "/discovery", "/freezes", "/events", "/services/shop/shop", "/services/shop/shop/history", "/services/shop/shop/discovery"}
 	data, _ := b.store.Data()
@@ -217,7 +217,7 @@ func (b *board) change(edit func(*v1alpha1.Microservice)) {
 }
 
 // TestPages checks that each page of each story is HTML with a title, a main landmark, one heading, tables with headers, unique ids, and no external
-// content. It also checks that each page is available as JSON of view.hlnr.io/v1.
+// content. It also checks that each page is available as JSON in the view.hlnr.io/v1 format.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	for _, s := range viewtest.Stories() {
@@ -368,7 +368,7 @@ func TestFilter(t *testing.T) {
 			t.Errorf("%s: %v", path, got)
 		}
 	}
-	if got := textOf(t, b.get("/?q=no+such+thing")); !strings.Contains(got, "None of 48 services matches") {
+	if got := textOf(t, b.get("/?q=no+such+thing")); !strings.Contains(got, "None of the 48 services matches") {
 		t.Error(got)
 	}
 }
@@ -454,12 +454,12 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestOutage checks that pages show the time from which data is outdated, and only while it is outdated.
+// TestOutage checks that pages show when the data became outdated, but only while it is outdated.
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	b := story(t, "active")
 	b.store.SetOutage(&cluster.Outage{Since: b.clock.Now().Add(-time.Minute), Cause: "connection refused"})
-	if got := textOf(t, b.get("/")); !strings.Contains(got, "Data since 09:59: the API server is not available (connection refused)") {
+	if got := textOf(t, b.get("/")); !strings.Contains(got, "Data as of 09:59: the API server is not available (connection refused)") {
 		t.Error(got)
 	}
 	b.store.SetOutage(nil)
@@ -610,7 +610,8 @@ func TestRefusedActs(t *testing.T) {
 	}
 }
 
-// attrOf returns an attribute of the first element with the given name and another attribute, which is given as "name" or "name=value".
+// attrOf returns an attribute of the first element that has the given name and another given attribute, which is specified as "name" or
+// "name=value".
 func attrOf(t testing.TB, page, element, with, attr string) string {
 	t.Helper()
 	z := html.NewTokenizer(strings.NewReader(page))
@@ -670,7 +671,7 @@ func TestTransfer(t *testing.T) {
 	}
 }
 
-// BenchmarkBoard measures the time to write a board of 2,000 services, both the first board and a board after a change to one service.
+// BenchmarkBoard measures the time to write a board of 2,000 services, both for the first board and after a change to one service.
 func BenchmarkBoard(b *testing.B) {
 	in, now := viewtest.Many(2000)
 	b.Run("first", func(b *testing.B) {

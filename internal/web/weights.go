@@ -95,7 +95,7 @@ func drawWeights(g view.GroupWeights, now time.Time) weightsPicture {
 	return out
 }
 
-// color returns the number of the color of a release. Each new release gets a new number.
+// color returns the number of a release's color. Each new release gets a new number.
 func (p *weightsPicture) color(share view.WeightShare) int {
 	i := slices.IndexFunc(p.Releases, func(r weightsRelease) bool { return r.Name == share.Release })
 	if i < 0 {

@@ -54,8 +54,8 @@ func TestWeights(t *testing.T) {
 	await.Receive(t, "the end", ended)
 }
 
-// TestDrawWeights checks that parts stay within the picture despite different clocks and weights above 100, and that
-// colors repeat.
+// TestDrawWeights checks that parts stay within the picture even if clocks differ and weights are above 100, and
+// that colors repeat.
 func TestDrawWeights(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2030, 1, 31, 9, 0, 0, 0, time.UTC)

@@ -13,14 +13,14 @@ var abouts = map[string]string{
 	"continue":  "Completes the current step: approves it, or ends its pause. The next steps still follow.",
 	"adopt":     "Skips the remaining steps: the release becomes active as soon as all its pods are available.",
 	"deprecate": "Aborts this rollout: the active release gets all traffic, and this version does not start again until a user retries it.",
-	"retry":     "Starts the failed release again, from its first step.",
+	"retry":     "Restarts the failed release from its first step.",
 	"pin":       "Keeps the group at one version. Newer versions wait until the pin ends or is removed.",
 	"unpin":     "Removes the pin: the group moves to the newest version. A version that was active before returns without canary steps.",
 	"rollback":  "Returns to a version that was active before, with its configuration and without canary steps. The group is pinned to it.",
-	"pause":     "Stops what starts automatically: new releases, steps and promotions. Rollbacks, and the decisions Adopt and Deprecate, still work.",
+	"pause":     "Stops everything that starts automatically: new releases, steps and promotions. Rollbacks, and the decisions Adopt and Deprecate, still work.",
 	"resume":    "Ends the pause: releases start and continue again.",
 	"freeze":    "No new release starts and no canary gets more traffic until the freeze ends. Rollbacks still work.",
-	"thaw":      "Ends the freeze. Everything that waits for it to end continues.",
+	"thaw":      "Ends the freeze. Everything that is waiting for it to end continues.",
 }
 
 // pin is a pin of a service, with the version.

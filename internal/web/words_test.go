@@ -42,7 +42,8 @@ func TestActsExplainThemselves(t *testing.T) {
 	}
 }
 
-// TestPinsAndProblemsAppearOnce checks that the page of a service shows each pin once and by version, each problem once, and the name before the buttons.
+// TestPinsAndProblemsAppearOnce checks that the page of a service shows each pin only once and by version, each problem only once, and the name of
+// the service before the buttons.
 func TestPinsAndProblemsAppearOnce(t *testing.T) {
 	t.Parallel()
 	b := story(t, "pinned")

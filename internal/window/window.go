@@ -76,7 +76,8 @@ func (s span) on(day time.Weekday) bool {
 	return len(s.days) == 0 || slices.Contains(s.days, v1alpha1.Weekday(day.String()))
 }
 
-// edge returns the next time at which the window may open or close: a local time of from, to or midnight, or a change of the clocks.
+// edge returns the next time at which the window may open or close: when the local time reaches s.from, s.to or midnight, or when
+// the clocks change.
 func (s span) edge(t time.Time) time.Time {
 	at := t.Hour()*60 + t.Minute()
 	wait := dayInMinutes - at

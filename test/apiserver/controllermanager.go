@@ -45,15 +45,15 @@ func startControllerManager(ctx context.Context, env *Env) (*controllerManager, 
 	// Admission policies recognize kube-controller-manager by this user name.
 	user, err := env.environment.AddUser(envtest.User{Name: "system:kube-controller-manager", Groups: []string{"system:masters"}}, nil)
 	if err != nil {
-		return nil, fmt.Errorf("add user of kube-controller-manager: %w", err)
+		return nil, fmt.Errorf("add user for kube-controller-manager: %w", err)
 	}
 	config, err := user.KubeConfig()
 	if err != nil {
-		return nil, fmt.Errorf("make kubeconfig of kube-controller-manager: %w", err)
+		return nil, fmt.Errorf("create kubeconfig for kube-controller-manager: %w", err)
 	}
 	kubeconfig := filepath.Join(env.dir, "kube-controller-manager.kubeconfig")
 	if err := os.WriteFile(kubeconfig, config, 0o600); err != nil {
-		return nil, fmt.Errorf("write kubeconfig of kube-controller-manager: %w", err)
+		return nil, fmt.Errorf("write kubeconfig for kube-controller-manager: %w", err)
 	}
 	log, err := os.Create(filepath.Join(env.dir, "kube-controller-manager.log"))
 	if err != nil {

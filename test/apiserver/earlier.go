@@ -2,8 +2,8 @@ package apiserver
 
 import "github.com/heighliner/heighliner/apis/v1alpha1"
 
-// EarlierStatus converts a status to the fields of versions before status.internal. It is the inverse of
-// MicroserviceStatus.Convert.
+// EarlierStatus converts a status to the fields that were used before status.internal existed. It is the
+// inverse of MicroserviceStatus.Convert.
 func EarlierStatus(s *v1alpha1.MicroserviceStatus) {
 	s.DeprecatedSequence, s.Internal = s.Sequence(), nil
 	for i := range s.ReleaseGroups {

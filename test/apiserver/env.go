@@ -60,7 +60,7 @@ import (
 	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// partTimeout limits the start and the end of each part.
+// partTimeout limits how long each part may take to start or to stop.
 const partTimeout = time.Minute
 
 // gcPercent is the garbage collection target percentage of the tests, the API server, etcd, and the
@@ -122,7 +122,7 @@ func Run(m *testing.M, o Options, env **Env) int {
 }
 
 // Start starts an API server and the parts that the options select. KUBEBUILDER_ASSETS is the folder with the binaries. If Start
-// fails, it ends everything that it started.
+// fails, it stops everything that it started.
 func Start(o Options) (_ *Env, err error) {
 	assets := os.Getenv("KUBEBUILDER_ASSETS")
 	if assets == "" {
@@ -169,7 +169,8 @@ func Start(o Options) (_ *Env, err error) {
 		return nil, err
 	}
 	env.Config.QPS = -1
-	// The server would verify a client certificate in each request, but finds a token in a map.
+	// Use a token instead of a client certificate: the server would have to verify a certificate on
+	// each request, but only looks up a token in a map.
 	env.Config.CertData, env.Config.KeyData, env.Config.BearerToken = nil, nil, token
 	if env.Client, err = newClient(env.Config); err != nil {
 		return nil, err
@@ -215,7 +216,7 @@ func (o Options) definitions() (root string, folders []string, err error) {
 }
 
 // folders creates the environment's folder, in which etcd and the API server store their files. If this
-// process exits without Stop, both are ended and the folder is deleted.
+// process exits without calling Stop, both of them are stopped and the folder is deleted.
 func (e *Env) folders() (err error) {
 	if e.dir, err = os.MkdirTemp("", "heighliner-apiserver-"); err != nil {
 		return fmt.Errorf("make folder: %w", err)
@@ -273,7 +274,7 @@ rules:
 - level: None
 `
 
-// audit makes the API server write the file of AuditLog.
+// audit makes the API server write audit events to the file whose path AuditLog returns.
 func (e *Env) audit() error {
 	policy := filepath.Join(e.dir, "audit.yaml")
 	if err := os.WriteFile(policy, []byte(auditPolicy), 0o600); err != nil {
@@ -283,7 +284,8 @@ func (e *Env) audit() error {
 	return nil
 }
 
-// AuditLog returns the path of the file with the events of Options.Audit. Each line is an audit.k8s.io/v1 Event as JSON.
+// AuditLog returns the path of the file with the events that Options.Audit records. Each line is an audit.k8s.io/v1
+// Event as JSON.
 func (e *Env) AuditLog() string { return filepath.Join(e.dir, "audit.log") }
 
 // Stop stops all parts.

@@ -112,8 +112,8 @@ func installPolicies(ctx context.Context, env *Env, dir string) error {
 	return nil
 }
 
-// GatewayAPI returns the folder with the CRDs of a version of the Gateway API, for the channel "standard" or
-// "experimental", in the module cache. It downloads the module if necessary.
+// GatewayAPI returns the folder in the module cache that contains the CRDs of the given version and
+// channel ("standard" or "experimental") of the Gateway API. It downloads the module if necessary.
 func GatewayAPI(version, channel string) (string, error) {
 	dir, err := module("sigs.k8s.io/gateway-api", version)
 	return filepath.Join(dir, "config", "crd", channel), err

@@ -22,11 +22,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 )
 
-// metricsVersion is the API version from which autoscalers read the usage of pods.
+// metricsVersion is the API version from which autoscalers read pod usage.
 const metricsVersion = "metrics.k8s.io/v1beta1"
 
 // InstallPodMetrics replaces a metrics server: the API server stores the usage of pods under the path from which
-// autoscalers read the usage. PlayLoad writes the usage. Autoscalers read nothing else, so a CRD is sufficient.
+// autoscalers read it. PlayLoad writes the usage. Autoscalers read nothing else, so a CRD is sufficient.
 func (e *Env) InstallPodMetrics(_ context.Context) error {
 	definition := &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{
@@ -78,7 +78,7 @@ func (e *Env) PlayLoad(t testing.TB, namespace string, labels client.MatchingLab
 	})
 }
 
-// spread orders pods by descending usage, before a load is distributed among them. Pods without a usage come
+// spread orders pods by descending usage, before a load is distributed among them. Pods without usage come
 // last. With this order, an autoscaler that reads between two writes never sees more than the larger of the
 // current and the previous load. With another order, the autoscaler could request too many pods.
 func spread(pods []string, usage map[string]int64) []string {

@@ -21,12 +21,12 @@ import (
 )
 
 // nodeName is the name of the Node to which PlayKubelet binds Pods. The Node exists only if a controller-manager
-// runs.
+// is running.
 const nodeName = "test"
 
 // A stand-in acts playDelay after a change to the watched objects, so that it handles several changes
 // together. If there is no change, it acts again after playInterval, because its result may depend on more
-// than the objects.
+// than the watched objects.
 const (
 	playDelay    = 10 * time.Millisecond
 	playInterval = 250 * time.Millisecond
@@ -288,8 +288,8 @@ func accepted(route *gatewayv1.HTTPRoute) bool {
 	return true
 }
 
-// play runs a stand-in for the objects of a kind in a namespace until the test ends. After a conflict or a missing
-// object, the stand-in tries again in its next turn.
+// play runs a stand-in for the objects of a kind in a namespace until the test ends. If a turn fails because of a
+// conflict or a missing object, the stand-in tries again in its next turn.
 func (e *Env) play(t testing.TB, name, namespace string, kind client.ObjectList, turn func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

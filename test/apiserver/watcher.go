@@ -14,8 +14,8 @@ import (
 // process with an API server uses a different value.
 const marker = "HEIGHLINER_TEST_RUN"
 
-// watcherScript reads the paths of the folders of API servers until the process that writes these paths has
-// ended for any reason. It then ends the processes that the ended process started and that are still running,
+// watcherScript reads the paths of the folders of API servers until the process that writes these paths ends,
+// for whatever reason. It then ends the processes that the ended process started and that are still running,
 // and deletes the folders.
 const watcherScript = `
 folders=()

@@ -29,7 +29,7 @@ func waitToBeKilled() {
 }
 
 // TestKilled checks that no process remains and the folder is deleted when a process with an API server is
-// killed together with its process group, for example because of a time limit or by Ctrl-C.
+// killed together with its process group, for example because of a time limit or Ctrl-C.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	cmd := exec.Command(os.Args[0])

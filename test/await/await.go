@@ -33,7 +33,7 @@ func Nil(t testing.TB, check func(context.Context) error) {
 }
 
 // Until waits until ok returns true. If this takes too long, the test fails, and the message
-// describes the expected state with the text in what, such as "all slots to be taken".
+// describes the expected state with the what parameter, such as "all slots to be taken".
 func Until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	missing := errors.New("not observed")
@@ -49,7 +49,7 @@ func Until(t testing.TB, what string, ok func() bool) {
 }
 
 // Receive returns the next value of a channel, or the zero value if the channel is closed. If this
-// takes too long, the test fails, and the message describes the value with the text in what.
+// takes too long, the test fails with a message that contains what, a description of the value.
 func Receive[T any](t testing.TB, what string, from <-chan T) T {
 	t.Helper()
 	limit := time.NewTimer(Limit)

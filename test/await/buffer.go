@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// Buffer stores the output of a program, which a test reads while the program writes it. Buffer is safe for
-// concurrent use by a writer and a reader.
+// Buffer stores the output of a program, which a test reads while the program is writing it. Buffer is safe
+// for concurrent use by a writer and a reader.
 type Buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	os.Exit(apiserver.Run(m, apiserver.Options{}, &env))
 }
 
-// TestManifests applies each document of the group hlnr.io with a dry run, and with strict validation of unknown and
+// TestManifests applies each document of the hlnr.io group in a dry run, with strict validation of unknown and
 // duplicate fields.
 func TestManifests(t *testing.T) {
 	t.Parallel()
@@ -72,8 +72,8 @@ func TestFragments(t *testing.T) {
 	}
 }
 
-// TestFragmentsFit checks that the server accepts a fragment of a kind of hlnr.io that is inserted into the
-// smallest object of that kind.
+// TestFragmentsFit checks that the server accepts a fragment of an hlnr.io object after the fragment is
+// inserted into the smallest object of its kind.
 func TestFragmentsFit(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
@@ -183,7 +183,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// TestStrict checks the assumption of the other tests that the server rejects invalid objects.
+// TestStrict checks the other tests' assumption that the server rejects invalid objects.
 func TestStrict(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
@@ -289,7 +289,8 @@ func pages(t *testing.T) []page {
 	return found
 }
 
-// files returns the files with an extension below a folder. It returns no files if the folder does not exist.
+// files returns the files with the given extension below a folder. It returns no files if the folder does not
+// exist.
 func files(t *testing.T, dir, ext string) []page {
 	t.Helper()
 	var found []page
@@ -371,11 +372,13 @@ var (
 	linkText   = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 	notAnchor  = regexp.MustCompile(`[^\p{L}\p{N}_\- ]`)
 	scheme     = regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9+.-]*:`)
-	// machinePath matches an absolute path on a machine that is not part of a URL or of a longer path.
+	// machinePath matches an absolute path on a machine, unless the path is part of a URL or of a
+	// longer path.
 	machinePath = regexp.MustCompile(`(?:^|[^A-Za-z0-9_./}-])/(?:work|root|home|tmp)(?:$|[^A-Za-z0-9_-])`)
 )
 
-// links returns the links on a page, in their order. Reference-style links come last.
+// links returns the links on a page, in the order in which they appear. Reference-style links come
+// last.
 func links(text string) []string {
 	text = codeSpan.ReplaceAllString(prose(text), "")
 	var found []string

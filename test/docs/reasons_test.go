@@ -18,7 +18,7 @@ import (
 // camelCase matches a word in the style of conditions, events, and failures.
 var camelCase = regexp.MustCompile(`^[A-Z][a-z]+[A-Za-z]*$`)
 
-// wordSections are the sections of a page about a kind in which words in code font are conditions and reasons.
+// wordSections are those sections of a page about a kind whose words in code font are conditions and reasons.
 var wordSections = []string{"Conditions", "Events", "Failures"}
 
 // TestReasonsExist checks that the code contains each condition, reason, and failure on a page about a kind.
@@ -64,7 +64,7 @@ func TestReasonsOfText(t *testing.T) {
 	}
 }
 
-// reasons returns the CamelCase words in code font in the sections of wordSections.
+// reasons returns the CamelCase words in code font in the sections that wordSections lists.
 func reasons(text string) []string {
 	var found []string
 	in := false

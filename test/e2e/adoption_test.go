@@ -22,8 +22,8 @@ import (
 )
 
 // TestAdoption adopts a Deployment with its Service and HTTPRoute under load, releases a version, and then
-// removes Heighliner's objects. Then either the previous Deployment serves again, or the last release keeps
-// serving. No request fails.
+// removes Heighliner's objects. After that, either the previous Deployment serves again, or the last
+// release keeps serving. No request fails.
 func TestAdoption(t *testing.T) {
 	for _, test := range []struct {
 		policy v1alpha1.DeletionPolicy
@@ -129,7 +129,8 @@ func (u *userOwned) load() *harness.Load {
 	return l
 }
 
-// scaled waits until the user's Deployment has a number of replicas, all of which are ready.
+// scaled waits until the user's Deployment has the given number of replicas, all of which are
+// ready.
 func (u *userOwned) scaled(want int32) {
 	u.s.t.Helper()
 	wait(u.s.t, fmt.Sprintf("the user's Deployment to have %d replicas", want), func(ctx context.Context) (bool, string, error) {

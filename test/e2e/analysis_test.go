@@ -48,7 +48,7 @@ func (s *service) versioned(ctx context.Context, version string) (*v1alpha1.Vers
 	return vsvc, err
 }
 
-// analysis waits for a phase of a version's analysis.
+// analysis waits until the analysis of a version is in the given phase.
 func (s *service) analysis(version string, want v1alpha1.AnalysisPhase) *v1alpha1.ReleaseAnalysis {
 	s.t.Helper()
 	s.until(version+" to be created", func(ms *v1alpha1.Microservice) (bool, string) { return row(ms, version) != nil, "" })
@@ -64,7 +64,8 @@ func (s *service) analysis(version string, want v1alpha1.AnalysisPhase) *v1alpha
 	return got
 }
 
-// weights waits until a version has a status, and returns the weights that it had until then.
+// weights waits until a version has the given status, and returns the weights that it had until
+// then.
 func (s *service) weights(version string, want v1alpha1.ReleaseStatus) (weights []int32, last v1alpha1.Release) {
 	s.t.Helper()
 	s.until(fmt.Sprintf("%s to be %s", version, want), func(ms *v1alpha1.Microservice) (bool, string) {
@@ -222,7 +223,8 @@ func TestAnalysisNoTraffic(t *testing.T) {
 	})
 }
 
-// holds waits until a canary waits for traffic, and checks that it is still waiting three rounds later.
+// holds waits until a canary is waiting for traffic, and checks that it is still waiting three rounds
+// later.
 func (s *service) holds(version string) {
 	s.t.Helper()
 	first := s.analysis(version, v1alpha1.AnalysisNoTraffic)

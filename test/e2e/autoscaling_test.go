@@ -64,7 +64,7 @@ func (s *service) autoscaler(version string) *autoscalingv2.HorizontalPodAutosca
 	return hpa
 }
 
-// scaled waits until a version has a number of replicas, all of which are ready.
+// scaled waits until a version has the given number of replicas, all of which are ready.
 func (s *service) scaled(version string, want int32) {
 	s.t.Helper()
 	wait(s.t, fmt.Sprintf("%s to have %d replicas", version, want), func(ctx context.Context) (bool, string, error) {

@@ -273,7 +273,8 @@ func closedGateway(t *testing.T) {
 	})
 }
 
-// faultyRegistry runs a pod with a registry that responds to all requests with 429, and returns an image reference in this registry.
+// faultyRegistry runs a pod with a registry that responds to all requests with 429, and returns a reference to an image in this
+// registry.
 func faultyRegistry(t *testing.T, s *service) string {
 	t.Helper()
 	binary := t.TempDir() + "/faultyregistry"

@@ -316,7 +316,7 @@ func (r *reader) post(path string, form url.Values, own bool) (code int, page st
 	return r.send(req)
 }
 
-// shows waits until a page contains a text.
+// shows waits until a page contains the given text.
 func (r *reader) shows(path, text string) {
 	r.Helper()
 	within(r.T, patience, path+" to show "+text+" to "+r.user, func(ctx context.Context) (bool, string, error) {

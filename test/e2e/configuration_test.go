@@ -102,7 +102,7 @@ func (s *service) rows() []string {
 	return names
 }
 
-// answersWith waits until twenty consecutive answers contain a text.
+// answersWith waits until twenty consecutive answers contain the given text.
 func (s *service) answersWith(want string) {
 	s.t.Helper()
 	dialer := &net.Dialer{Timeout: time.Second}

@@ -1,6 +1,7 @@
 // Package e2e contains the end-to-end tests: real images, pods, requests, and faults on the local cluster,
-// with Heighliner installed as a user would install it. The tests are built only with the tag e2e. "make e2e"
-// runs them one after the other, because they measure times on one machine and stop parts of the cluster.
+// with Heighliner installed as a user would install it. The tests are built only with the e2e build tag.
+// "make e2e" runs them one after the other, because they measure times on one machine and stop parts of the
+// cluster.
 //
 // Each test is in one of the groups in groups.go. "make e2e GROUP=traffic" runs the tests of one group.
 //

@@ -181,7 +181,7 @@ func openSocket(ctx context.Context, host, version string) (io.ReadWriteCloser, 
 	return socket, echo(socket)
 }
 
-// echo sends a text in a frame, and reads it back. The key consists of zeros, so it does not change the text.
+// echo sends text in a frame, and reads it back. The key consists of zeros, so it does not change the text.
 func echo(socket io.ReadWriteCloser) error {
 	const text = "hello"
 	late := time.AfterFunc(5*time.Second, func() { _ = socket.Close() })

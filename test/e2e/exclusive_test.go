@@ -87,8 +87,9 @@ func alone(t *testing.T, all []shift) {
 
 // TestExclusiveWorkers uses a worker of which only one version may run at a time, and whose pods need three
 // seconds to terminate. The active version is replaced with the next version. A version that never becomes ready
-// is replaced with the previous version. A canary is aborted in its step. A user returns to the first version.
-// Then versions are replaced while the manager is killed. Pods of two releases never run at the same time.
+// is replaced with the previous version. A canary is aborted during its step. A user returns to the first
+// version. Then versions are replaced while the manager is killed. Pods of two releases never run at the same
+// time.
 func TestExclusiveWorkers(t *testing.T) {
 	q := startQueue(t)
 	s := newService(t, "exclusive").worker(q, 2)
@@ -167,7 +168,7 @@ func TestExclusiveWorkers(t *testing.T) {
 	})
 }
 
-// readyReason returns the reason of the condition Ready.
+// readyReason returns the reason of the Ready condition.
 func readyReason(ms *v1alpha1.Microservice) string {
 	for _, c := range ms.Status.Conditions {
 		if c.Type == v1alpha1.ConditionReady {

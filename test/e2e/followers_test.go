@@ -43,8 +43,8 @@ func (r *runs) of(name string) string {
 }
 
 // TestFollowers tests that a CronJob that follows a Microservice runs nothing before a release is active. From
-// then on, the CronJob runs with the image and the configuration of the active release, also after a promotion
-// and after a rollback. The image in the CronJob's manifest does not exist.
+// then on, the CronJob runs with the image and the configuration of the active release, including after a
+// promotion and after a rollback. The image in the CronJob's manifest does not exist.
 func TestFollowers(t *testing.T) {
 	r := &runs{last: map[string]string{}}
 	url := serveInside(t, r)

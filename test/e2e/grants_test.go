@@ -61,7 +61,7 @@ func TestSecretsByNamespace(t *testing.T) {
 	verdict(t, l)
 }
 
-// byNamespace applies the roles with the component secrets-by-namespace. After the test, it applies the roles of
+// byNamespace applies the roles with the secrets-by-namespace component. After the test, it applies the roles of
 // config/default again.
 func byNamespace(t *testing.T) {
 	t.Helper()

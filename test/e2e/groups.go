@@ -16,7 +16,7 @@ var groups = map[string][]string{
 		"TestConfigurationRollback", "TestSecretRollback", "TestSecretsByNamespace",
 		"TestFullClusterWaitsForTheNewest", "TestQuotaWaitsForTheNewest", "TestWebhookThatIsDownWaitsForTheNewest",
 	},
-	// Measurements that decide about a canary.
+	// Measurements that decide the outcome of a canary.
 	"analysis": {"TestAnalysis", "TestAnalysisNoTraffic", "TestAnalysisSurvivesRestarts", "TestAnalysisBaseline"},
 	// Metrics from other sources, and analyses that services share.
 	"metrics": {"TestAnalysisWeb", "TestSharedAnalysis"},
@@ -49,7 +49,7 @@ var groups = map[string][]string{
 	"measurements": {"TestLatencies", "TestSteadyState", "TestWeightLatency"},
 }
 
-// pattern returns the argument of -run for a group.
+// pattern returns the value of the -run flag for a group.
 func pattern(group string) (string, error) {
 	tests, ok := groups[group]
 	if !ok {

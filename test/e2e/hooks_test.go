@@ -136,7 +136,7 @@ func TestHooks(t *testing.T) {
 	verdict(t, l)
 }
 
-// hooked waits until a hook has a phase in a release's status.
+// hooked waits until a hook has the given phase in a release's status.
 func (s *service) hooked(t *testing.T, version, name string, want v1alpha1.HookPhase) {
 	t.Helper()
 	wait(t, fmt.Sprintf("hook %s of %s to be %s", name, version, want), func(ctx context.Context) (bool, string, error) {
@@ -153,7 +153,7 @@ func (s *service) hooked(t *testing.T, version, name string, want v1alpha1.HookP
 	})
 }
 
-// await waits until a hook has been called a number of times for a version.
+// await waits until a hook has been called the given number of times for a version.
 func (r *receiver) await(t *testing.T, hook, version string, times int) {
 	t.Helper()
 	within(t, time.Minute, fmt.Sprintf("%d calls of hook %s for %s", times, hook, version), func(context.Context) (bool, string, error) {

@@ -178,7 +178,8 @@ func (s *service) halved(l *harness.Load, version string) {
 	})
 }
 
-// ingresses waits until the service's policy has a number of Ingresses, each with an address from the class that serves it.
+// ingresses waits until the service's policy has the given number of Ingresses, each with an address from the class that
+// serves it.
 func (s *service) ingresses(want int) {
 	s.t.Helper()
 	wait(s.t, fmt.Sprintf("%d Ingresses with an address", want), func(ctx context.Context) (bool, string, error) {

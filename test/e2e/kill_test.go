@@ -28,8 +28,8 @@ var (
 )
 
 // TestDemoSurvivesKills runs the demo repeatedly while the manager's process is killed with SIGKILL, until the
-// number of kills is reached. The times of the kills follow from a seed, and are at least 15 s apart. Each demo
-// must end with PASSED, which means that no request failed.
+// number of kills is reached. The times of the kills are derived from a seed, and are at least 15 s apart. Each
+// demo must end with PASSED, which means that no request failed.
 func TestDemoSurvivesKills(t *testing.T) { survivesKills(t, "main", *kills) }
 
 // TestPreviewsSurviveKills does the same with the previews demo. A result of PASSED also means that each
@@ -118,7 +118,7 @@ func managerProcess(ctx context.Context) (*corev1.Pod, int, error) {
 	return nil, 0, fmt.Errorf("find the manager: no container runs")
 }
 
-// pidOf returns the process ID of a container from containerd.
+// pidOf returns the process ID of a container, as reported by containerd.
 func pidOf(ctx context.Context, container string) (int, error) {
 	out, err := exec.CommandContext(ctx, "ctr", "-n", "k8s.io", "--address", filepath.Join(runDir(), "containerd.sock"), "tasks", "ls").Output()
 	if err != nil {

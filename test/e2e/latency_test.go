@@ -15,8 +15,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestLatencies measures the time from the push of a tag to its first pod, and from ready canary pods to their first
-// answer through the gateway.
+// TestLatencies measures the time from the push of a tag until the first pod of its version, and from when canary
+// pods are ready until their first answer through the gateway.
 func TestLatencies(t *testing.T) {
 	const (
 		samples   = 8

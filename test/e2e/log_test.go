@@ -53,10 +53,10 @@ var explained = []struct {
 	{regexp.MustCompile(`because it is being terminated|Server rejected event .*namespaces \\"[^"]+" not found`), "a test deletes a namespace while a release is in progress"},
 }
 
-// rolesUnread explains denied requests.
+// rolesUnread is the explanation of denied requests.
 const rolesUnread = "an API server that has just started has not read the roles yet"
 
-// refusal matches a denied request of the manager, and stamp matches the time in a line.
+// refusal matches a denied request from the manager, and stamp matches the time in a line.
 var (
 	refusal = regexp.MustCompile(`is forbidden: User \\?"system:serviceaccount:heighliner-system:`)
 	stamp   = regexp.MustCompile(`"ts":"([^"]+)"`)
@@ -137,8 +137,8 @@ func (l *managerLog) follow(ctx context.Context, pod, container string) {
 	}
 }
 
-// unexplained returns the suspicious lines that no fault in the tests explains, and the other suspicious lines
-// by their explanation.
+// unexplained returns the suspicious lines that no fault in the tests explains, and the other suspicious
+// lines, grouped by their explanation.
 func (l *managerLog) unexplained() (lines []string, others map[string][]string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -173,7 +173,7 @@ func (l *managerLog) explanation(line string) string {
 	if found := stamp.FindStringSubmatch(line); found != nil && refusal.MatchString(line) {
 		at, err := time.Parse(time.RFC3339, found[1])
 		for _, r := range l.restarts {
-			// The log contains no fractions of seconds.
+			// Timestamps in the log have no fractional seconds.
 			if err == nil && !at.Before(r.from.Truncate(time.Second)) && at.Before(r.to.Add(10*time.Second)) {
 				return rolesUnread
 			}

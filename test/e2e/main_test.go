@@ -40,7 +40,7 @@ type environment struct {
 	root string
 	// kubectl is the kubectl binary, with which tests act as a user would.
 	kubectl string
-	// user is the name of the user of this client.
+	// user is the user name of this client.
 	user string
 	// log contains the logs of all managers during the tests.
 	log *managerLog
@@ -114,7 +114,7 @@ func sampleApp() string { return filepath.Join(env.root, "bin", "sampleapp") }
 // runDir returns the run folder of the local cluster.
 func runDir() string { return filepath.Dir(env.Kubeconfig) }
 
-// localcluster runs a command of the program bin/localcluster.
+// localcluster runs a command of the bin/localcluster program.
 func localcluster(t *testing.T, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(env.root, "bin", "localcluster"), args...)
@@ -128,7 +128,7 @@ func localcluster(t *testing.T, args ...string) {
 	}
 }
 
-// kubectl runs kubectl with an optional input.
+// kubectl runs kubectl with optional input.
 func kubectl(t *testing.T, input string, args ...string) string {
 	t.Helper()
 	out, err := kubectlCommand(t.Context(), input, args...).CombinedOutput()
@@ -138,7 +138,7 @@ func kubectl(t *testing.T, input string, args ...string) string {
 	return string(out)
 }
 
-// kubectlCommand returns a kubectl command with an optional input.
+// kubectlCommand returns a kubectl command with optional input.
 func kubectlCommand(ctx context.Context, input string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, env.kubectl, args...)
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+env.Kubeconfig)

@@ -69,7 +69,7 @@ func (n *simulatedNode) register(ctx context.Context) error {
 	return env.Client.Status().Patch(ctx, node, client.MergeFrom(before)) // Other clients also write to new nodes.
 }
 
-// renew renews the node's Lease, with which the control plane detects that the node is alive.
+// renew renews the node's Lease, which the control plane uses to detect that the node is alive.
 func (n *simulatedNode) renew(ctx context.Context) {
 	seconds := int32(40)
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: corev1.NamespaceNodeLease, Name: n.name}}

@@ -89,10 +89,10 @@ func (h *hub) deliver(d githubtest.Delivery) {
 	}
 }
 
-// TestPreviews tests the previews of a pull request with a webhook. The pull request is opened before its
+// TestPreviews uses a webhook to test the previews of a pull request. The pull request is opened before its
 // image exists, gets three pushes, one of them while the manager is killed, and is closed during an outage of
-// GitHub. The polling interval is ten minutes, so the changes are known in time only because of deliveries.
-// An outage of GitHub removes no preview.
+// GitHub. The polling interval is ten minutes, so the manager learns of the changes in time only through the
+// deliveries. An outage of GitHub does not cause any preview to be removed.
 func TestPreviews(t *testing.T) {
 	s := newService(t, "previews")
 	hook := fmt.Sprintf("http://%s/github/%s/%s", hooksHost, s.namespace, appName)

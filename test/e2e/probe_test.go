@@ -19,17 +19,17 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// TestProbe runs canaries with a gateway that loads routes every 2 s, under continuous requests. With
+// TestProbe runs canaries under continuous requests, with a gateway that loads routes every 2 s. With
 // confirm: Probe, no revision is confirmed before the canary responds, or while the previous release still
 // responds. The test measures the time from the write of a weight until the weight is served, and from then
 // until it is confirmed. With confirm: Status, for comparison, the weight is confirmed earlier.
 func TestProbe(t *testing.T) {
 	const (
 		samples = 4
-		// early is the maximum time by which the manager may detect a served weight before this test detects it.
-		// The test sends a request every 5 ms, and half of the requests go to the canary.
+		// early is the maximum time by which the manager may be ahead of this test in detecting that a weight is
+		// served. The test sends a request every 5 ms, and half of the requests go to the canary.
 		early = 250 * time.Millisecond
-		// late is the maximum time from when a weight is served until a probe confirms it, because there are
+		// late is the maximum time from when a weight is served until a probe confirms it. It allows for the
 		// pauses between probes.
 		late = 3 * time.Second
 	)

@@ -118,7 +118,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	fmt.Fprintf(w, "%s says %d\n", c.Name, status)
 }
 
-// signature returns the signature of a request with a body.
+// signature returns the signature of a request with the given body.
 func (r *receiver) signature(req *http.Request, body []byte) string {
 	mac := hmac.New(sha256.New, r.key)
 	mac.Write([]byte(req.Header.Get("X-Heighliner-Timestamp") + "."))

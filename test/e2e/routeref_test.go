@@ -125,7 +125,7 @@ func backends(rules []gatewayv1.HTTPRouteRule) map[string][]string {
 	return out
 }
 
-// share waits until a version has a weight and clients see approximately this share.
+// share waits until a version has the given weight and clients see approximately this share.
 func (s *service) share(l *harness.Load, version string, weight int32) {
 	s.t.Helper()
 	s.weight(version, weight)

@@ -49,7 +49,7 @@ type service struct {
 	network    *v1alpha1.NetworkPolicy
 }
 
-// newService describes a service, and removes the remains of an earlier test. start creates the service.
+// newService describes a service, and cleans up after an earlier test. start creates the service.
 func newService(t *testing.T, name string) *service {
 	t.Helper()
 	s := describe(t, name, "e2e-"+name, appName)
@@ -282,7 +282,7 @@ func (s *service) release(version string) v1alpha1.Release {
 	return *r
 }
 
-// status waits until a version has a status.
+// status waits until a version has the given status.
 func (s *service) status(version string, want v1alpha1.ReleaseStatus) v1alpha1.Release {
 	s.t.Helper()
 	var got v1alpha1.Release
@@ -310,7 +310,7 @@ func (s *service) active(version string) {
 	s.confirmed()
 }
 
-// weight waits until a version has a weight and the routes are programmed with this weight.
+// weight waits until a version has the given weight and the routes are programmed with this weight.
 func (s *service) weight(version string, want int32) {
 	s.t.Helper()
 	s.until(fmt.Sprintf("%s to get %d%%", version, want), func(ms *v1alpha1.Microservice) (bool, string) {
@@ -345,7 +345,7 @@ func (s *service) confirmed() {
 	})
 }
 
-// decide makes a decision about a release, as a user would.
+// decide records a decision about a release, as a user would.
 func (s *service) decide(version string, action v1alpha1.DecisionAction, step string) {
 	s.t.Helper()
 	id := fmt.Sprintf("%s-%d", action, time.Now().UnixNano())

@@ -103,7 +103,8 @@ func (s *service) signAsReferrer(key cosigntest.Key, digest string) {
 	s.write(subject.Context().Digest(own.String()), referrer)
 }
 
-// localRepository returns the repository with the registry's address for this process.
+// localRepository returns the repository, with the address at which this process reaches the
+// registry.
 func (s *service) localRepository() string { return env.Registry + "/" + s.repository }
 
 func (s *service) write(to name.Reference, image v1.Image) {

@@ -97,7 +97,7 @@ func (s *service) routes() []gatewayv1.HTTPRoute {
 	return list.Items
 }
 
-// conforms checks the same properties of a route as the test HTTPRouteWeight in the Gateway API's conformance
+// conforms checks the same properties of a route as the HTTPRouteWeight test in the Gateway API's conformance
 // tests. Each parent has accepted the route with resolved references. Of 500 requests, sent ten at a time
 // after a random pause or with a random header, each backend gets its share within 5 percentage points, and
 // other backends get no requests. There are ten attempts.
@@ -149,7 +149,7 @@ func (s *service) conforms(want map[string]float64) {
 	}
 }
 
-// askWithEntropy sends a request after a pause of up to a second, with a random header, or both.
+// askWithEntropy sends a request after a pause of up to a second, or with a random header, or both.
 func askWithEntropy(ctx context.Context, host string) (version string, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+"/", nil)
 	if err != nil {

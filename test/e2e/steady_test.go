@@ -21,8 +21,8 @@ const heighlinerAgent = "heighliner/"
 
 // TestSteadyState creates 167 Microservices with three releases each on a simulated node. Their registry is
 // polled once a minute. The test then counts the manager's writes in the API server's audit log for five
-// minutes: only writes to its Lease are allowed. Finally, the test restarts the manager as another build. This
-// restart must change nothing. With -short, the test uses 10 Microservices and 90 seconds.
+// minutes: only writes to its Lease are allowed. Finally, the test restarts the manager with a different
+// build. This restart must change nothing. With -short, the test uses 10 Microservices and 90 seconds.
 func TestSteadyState(t *testing.T) {
 	services, window := 167, 5*time.Minute
 	if testing.Short() {
@@ -57,7 +57,7 @@ func TestSteadyState(t *testing.T) {
 	fleet.upgrade()
 }
 
-// managerWrites returns the manager's writes since a time, except writes to its Lease.
+// managerWrites returns the manager's writes since the given time, except writes to its Lease.
 func managerWrites(t *testing.T, since time.Time) []harness.Writes {
 	t.Helper()
 	writes, err := harness.AuditWrites(env.AuditLog, harness.AuditFilter{Since: since, UserAgentPrefix: heighlinerAgent, IgnoreResources: []string{harness.Leases}})
@@ -67,7 +67,7 @@ func managerWrites(t *testing.T, since time.Time) []harness.Writes {
 	return writes
 }
 
-// quiet waits until the manager has not written for a time.
+// quiet waits until the manager has not written for the given time.
 func quiet(t *testing.T, d time.Duration) {
 	t.Helper()
 	wait(t, fmt.Sprintf("%s without a write", d), func(context.Context) (bool, string, error) {

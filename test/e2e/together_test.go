@@ -12,8 +12,8 @@ import (
 )
 
 // TestTogether rolls out three services together. No service passes its first step, or becomes active, before
-// all services have reached the same point. If a version fails in one service, a service with Hold waits and
-// a service with RollBack is rolled back. The next version becomes active in all services.
+// all services have reached the same point. If a version fails in one service, a service that uses Hold
+// waits, and a service that uses RollBack is rolled back. The next version becomes active in all services.
 func TestTogether(t *testing.T) {
 	app := newService(t, "together")
 	cart, stock := app.sibling("cart"), app.sibling("stock")

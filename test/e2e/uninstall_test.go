@@ -20,7 +20,7 @@ import (
 const mostDeletion = 30 * time.Second
 
 // TestUninstall removes the manager, and checks that running releases keep serving. Namespaces with a canary in
-// progress are deleted in time, both with the manager and without it.
+// progress are deleted in time, whether or not the manager is installed.
 func TestUninstall(t *testing.T) {
 	s := newService(t, "uninstall").steps(pausing(20, 10*time.Minute))
 	s.start("1.0.0")

@@ -29,7 +29,7 @@ var earlier = flag.String("upgrade.from", "77076c6609f8", "commit from which Tes
 // installation is a build of the manager with the manifests of its commit.
 type installation struct {
 	name, root string
-	// image is the name with which pods pull the image, including the tag.
+	// image is the name that pods use to pull the image, including the tag.
 	image string
 }
 
@@ -123,8 +123,8 @@ func checkout(t *testing.T, commit string) installation {
 	return installation{"the build of " + commit, dir, pushManager(t, dir, "v0.0.0-e2e."+commit)}
 }
 
-// pushManager builds the manager of a checkout with a version, pushes its image, and returns the name with which
-// pods pull the image.
+// pushManager builds the manager of a checkout with a version, pushes its image, and returns the name that pods
+// use to pull the image.
 func pushManager(t *testing.T, root, version string) (image string) {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "heighliner")
@@ -183,7 +183,8 @@ func anotherBuild(t *testing.T) {
 	})
 }
 
-// upgrade restarts the manager as another build while the fleet is stable. No release, pod or object may change.
+// upgrade restarts the manager with a different build while the fleet is stable. No release, pod or object may
+// change.
 func (f *fleet) upgrade() {
 	t := f.base.t
 	t.Helper()

@@ -67,7 +67,8 @@ func (e *scores) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 }
 
 // TestAnalysisBaseline compares the canary with the active release. An equally slow canary passes, although
-// an absolute limit, which is only a dry run, would have rolled it back. A slower canary does not pass.
+// an absolute limit, which is only in dry-run mode, would have rolled it back. A slower canary does not
+// pass.
 func TestAnalysisBaseline(t *testing.T) {
 	t.Parallel()
 	s := newService(t, "baseline").steps(v1alpha1.CanaryStep{Weight: 50}).measured(v1alpha1.SourceTraefik, 2, v1alpha1.NoTrafficWait)
@@ -99,7 +100,8 @@ func TestAnalysisBaseline(t *testing.T) {
 	verdict(t, l)
 }
 
-// results checks that at least the given number of measurements have a result, and that all others have the result NoTraffic.
+// results checks that at least the given number of measurements have the given result, and that all others have the result
+// NoTraffic.
 func results(t *testing.T, all []v1alpha1.Measurement, want v1alpha1.MeasurementResult, least int) {
 	t.Helper()
 	n := 0

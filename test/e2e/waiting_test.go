@@ -65,7 +65,8 @@ func TestQuotaWaitsForTheNewest(t *testing.T) {
 	})
 }
 
-// TestWebhookThatIsDownWaitsForTheNewest does the same with an admission webhook for pods that does not respond.
+// TestWebhookThatIsDownWaitsForTheNewest does the same with an admission webhook for pods that is not
+// responding.
 func TestWebhookThatIsDownWaitsForTheNewest(t *testing.T) {
 	s := waitingService(t, "webhook")
 	fail, none, all := admissionregistrationv1.Fail, admissionregistrationv1.SideEffectClassNone, admissionregistrationv1.NamespacedScope
@@ -96,7 +97,8 @@ func TestWebhookThatIsDownWaitsForTheNewest(t *testing.T) {
 	})
 }
 
-// waitingService returns a service with versions in its registry, of which the newest must be installed.
+// waitingService returns a service with several versions in its registry, the newest of which must be
+// installed.
 func waitingService(t *testing.T, name string) *service {
 	s := newService(t, name)
 	s.ms.Spec.UpdateStrategy.ProgressDeadlineSeconds = 15
@@ -131,8 +133,9 @@ func (s *service) filler(cpu resource.Quantity) *appsv1.Deployment {
 	return d
 }
 
-// staysBlocked checks that the newest version is blocked by a cause for more than three deadlines, that a
-// condition, an event, and a column report the cause, and that no other version is started.
+// staysBlocked checks that the newest version is blocked by the given cause for more than three
+// deadlines, that a condition, an event, and a column report the cause, and that no other version is
+// started.
 func (s *service) staysBlocked(cause string) {
 	s.t.Helper()
 	s.until("7.0.0 to wait for "+cause, func(ms *v1alpha1.Microservice) (bool, string) {
@@ -170,7 +173,7 @@ func (s *service) staysBlocked(cause string) {
 	}
 }
 
-// continues removes the cause, and checks that 7.0.0 is active soon.
+// continues removes the cause, and checks that 7.0.0 soon becomes active.
 func (s *service) continues(end func()) {
 	s.t.Helper()
 	end()

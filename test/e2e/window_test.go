@@ -14,9 +14,9 @@ import (
 )
 
 // TestWindow runs a canary up to a step whose deploy window opens within two minutes, in a time zone that no
-// test machine uses. The canary waits with the traffic of the previous step, even if the manager is killed,
-// and does not continue before the window opens. An aborted release is rolled back even while the window is
-// closed.
+// test machine uses. While it is waiting, the canary keeps the traffic of the previous step, even if the
+// manager is killed, and it does not continue before the window opens. An aborted release is rolled back
+// even while the window is closed.
 func TestWindow(t *testing.T) {
 	s := newService(t, "window").steps(v1alpha1.CanaryStep{Name: "tenth", Weight: 10}, v1alpha1.CanaryStep{Name: "half", Weight: 50, Pause: &v1alpha1.CanaryPause{Duration: "2s"}})
 	s.start("1.0.0")
@@ -69,8 +69,8 @@ func TestWindow(t *testing.T) {
 	verdict(t, l)
 }
 
-// waits waits until a canary has a weight, and until the condition Progressing shows why the canary waits: the condition
-// has the given reason, and its message contains a word.
+// waits waits until a canary has the given weight and the Progressing condition shows why the canary is waiting: the
+// condition has the given reason, and its message contains the given word.
 func (s *service) waits(version string, weight int32, reason, word string) {
 	s.t.Helper()
 	s.until(version+" to wait: "+reason, func(ms *v1alpha1.Microservice) (bool, string) {

@@ -36,7 +36,7 @@ func startQueue(t *testing.T) queue {
 	return queue{q}
 }
 
-// number returns the result of a query to the queue, and fails the test after an error.
+// number returns the result of a query to the queue, and fails the test if the query fails.
 func (q queue) number(t *testing.T, n int, err error) int {
 	t.Helper()
 	if err != nil {
@@ -68,7 +68,8 @@ func (s *service) worker(q queue, replicas int32) *service {
 	return s
 }
 
-// available waits for numbers of available pods. The arguments are pairs of a version, which begins with "1.", and a number.
+// available waits until versions have the given numbers of available pods. The arguments are pairs of a version, which
+// begins with "1.", and a number.
 func (s *service) available(when string, want ...any) {
 	s.t.Helper()
 	wait(s.t, fmt.Sprintf("the pods %s: %v", when, want), func(ctx context.Context) (bool, string, error) {

@@ -19,7 +19,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// TestDeveloperDoesNotLeaveAFreeze checks that a user with the role heighliner-edit, which has no permissions
+// TestDeveloperDoesNotLeaveAFreeze checks that a user with the heighliner-edit role, which has no permissions
 // for Freezes, cannot remove the label by which a Freeze selects a Microservice.
 func TestDeveloperDoesNotLeaveAFreeze(t *testing.T) {
 	t.Parallel()
@@ -71,8 +71,8 @@ func TestDeveloperDoesNotLeaveAFreeze(t *testing.T) {
 	if err := person.Delete(t.Context(), freeze.DeepCopy()); !apierrors.IsForbidden(err) {
 		t.Fatalf("delete the Freeze: %v", err)
 	}
-	// The developer cannot remove the label. The API server starts reading the kinds of the policies'
-	// parameters only a few seconds after the policies are installed.
+	// The developer cannot remove the label. The API server starts to read the objects of the
+	// policies' parameter kinds only a few seconds after the policies are installed.
 	await.Nil(t, func(ctx context.Context) error {
 		err := person.Patch(ctx, managed(t, namespace), label("null"), client.DryRunAll)
 		if err == nil || !strings.Contains(err.Error(), "freeze-selectors.hlnr.io") {

@@ -61,7 +61,8 @@ var tools = map[string]func(t *testing.T, namespace string){
 			t.Fatalf("%v: %s", err, out)
 		}
 	},
-	// Before Flux applies the manifests, it takes over the fields that kubectl manages. It therefore reverts changes by kubectl.
+	// Before Flux applies the manifests, it takes over the fields that kubectl manages. It therefore reverts changes that are
+	// made with kubectl.
 	"flux": func(t *testing.T, namespace string) {
 		t.Helper()
 		for _, o := range []client.Object{&v1alpha1.ImagePolicy{}, &v1alpha1.Microservice{}} {
@@ -180,7 +181,7 @@ func managed(t *testing.T, namespace string) *v1alpha1.Microservice {
 	return &ms
 }
 
-// decide makes a decision about a release, as hlnr does.
+// decide records a decision about a release, as hlnr does.
 func decide(t *testing.T, o *v1alpha1.VersionedMicroservice, action string) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:"admin"}},"spec":{"decision":{"action":%q,"id":"1","step":"1"}}}`, v1alpha1.AnnotationDecidedBy, action)

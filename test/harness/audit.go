@@ -17,7 +17,8 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// maxAuditLine is the maximum size of one event; at the Metadata level, events have at most a few kilobytes.
+// maxAuditLine is the maximum size of one event; at the Metadata level, an event is at most a few kilobytes
+// in size.
 const maxAuditLine = 1 << 20
 
 // Leases is the resource of leader election, for AuditFilter.IgnoreResources.

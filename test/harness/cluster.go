@@ -65,7 +65,7 @@ func AddressesFrom(getenv func(string) string) Addresses {
 // Network returns the path of the local cluster's network namespace, which is isolated.
 func (a Addresses) Network() string { return filepath.Join(filepath.Dir(a.Kubeconfig), "netns") }
 
-// URL returns the URL with which a browser reaches a domain behind the gateway. Names under localhost resolve to loopback.
+// URL returns the URL at which a browser reaches a domain behind the gateway. Names under localhost resolve to loopback.
 func (a Addresses) URL(domain string) string {
 	_, port, err := net.SplitHostPort(a.Gateway)
 	if err != nil || port == "80" {
@@ -83,8 +83,8 @@ type Cluster struct {
 	Client client.WithWatch
 }
 
-// OpenCluster creates a client for the kinds of scheme. It does not connect: only a request shows whether the API server
-// responds.
+// OpenCluster creates a client for the kinds in scheme. It does not connect: only a request shows whether the API server
+// is responding.
 func OpenCluster(scheme *runtime.Scheme, addresses Addresses) (*Cluster, error) {
 	config, err := clientcmd.BuildConfigFromFlags("", addresses.Kubeconfig)
 	if err != nil {

@@ -121,7 +121,7 @@ func (d *Database) Schemas(ctx context.Context) ([]string, error) {
 	return strings.Fields(text), err
 }
 
-// Visits returns the number of rows in a schema's table visits.
+// Visits returns the number of rows in the visits table of a schema.
 func (d *Database) Visits(ctx context.Context, schema string) (int, error) {
 	text, err := d.query(ctx, fmt.Sprintf("SELECT count(*) FROM %q.visits", schema))
 	if err != nil {

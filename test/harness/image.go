@@ -20,7 +20,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 )
 
-// imageUser is the user of the images. It is not root, as required by the restricted Pod Security Standard.
+// imageUser is the user that containers of the images run as. It is not root, as required by the restricted
+// Pod Security Standard.
 const imageUser = "65532:65532"
 
 // Image describes an image to push: a tag, and a static binary with a version's environment. Identical images have
@@ -36,7 +37,7 @@ type Image struct {
 	Binary string
 	// Env is the environment of the image. VERSION defaults to the tag; EXIT_AFTER and FAIL_READINESS break a version.
 	Env map[string]string
-	// Architecture is the architecture of the image. Defaults to the architecture of this machine. The node cannot run images with another architecture.
+	// Architecture is the architecture of the image. Defaults to the architecture of this machine. The node cannot run images for another architecture.
 	Architecture string
 	// Username and Password are the credentials for a registry that requires them.
 	Username, Password string

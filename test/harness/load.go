@@ -128,8 +128,8 @@ type Load struct {
 }
 
 // StartLoad starts sending requests. The load ends after its count or its duration, when ctx ends, or when Stop
-// is called, whichever comes first. Requests in progress still get their responses. An error contains the name
-// of the invalid field of config.
+// is called, whichever comes first. Requests in progress still get their responses. If config is invalid, the
+// error contains the name of the invalid field.
 func StartLoad(ctx context.Context, config LoadConfig) (*Load, error) {
 	config = config.withDefaults()
 	if err := config.validate(); err != nil {
@@ -152,14 +152,15 @@ func StartLoad(ctx context.Context, config LoadConfig) (*Load, error) {
 	return l, nil
 }
 
-// Mark begins a phase, to which all requests that are sent from now on belong. If the name was used before, Mark continues that
+// Mark begins a phase. All requests that are sent from now on belong to it. If the name was used before, Mark continues that
 // phase.
 func (l *Load) Mark(phase string) { l.tally.Mark(phase, time.Now()) }
 
 // Split returns the shares of versions in the successful answers of a phase, or nil for an unknown phase.
 func (l *Load) Split(phase string) Split { return l.tally.Split(phase) }
 
-// Recent returns the counts of the whole seconds that ended within the given time before now, 1s to 59s.
+// Recent returns the counts of the whole seconds that ended within the given time before now. A time
+// below 1 s counts as 1 s, and a time above 59 s counts as 59 s.
 func (l *Load) Recent(within time.Duration) Counts { return l.tally.Recent(time.Now(), within) }
 
 // Report returns all counts so far.

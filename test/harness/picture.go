@@ -20,7 +20,7 @@ const (
 	// replace the picture if the output is not a terminal.
 	frameEvery = 250 * time.Millisecond
 	plainEvery = 5 * time.Second
-	// frameWindow is the period for which a picture shows the split and the rate.
+	// frameWindow is the period over which a picture shows the split and the rate.
 	frameWindow = 5 * time.Second
 	// plainWidth is the maximum width of a line if the output is not a terminal.
 	plainWidth = 120
@@ -79,7 +79,7 @@ func (f Frame) line(cells int) string {
 	return strings.Join(parts, "  ")
 }
 
-// bar fills a part of the cells. A share above 0 fills at least one cell.
+// bar fills part of the cells. A share above 0 fills at least one cell.
 func bar(fraction float64, cells int) string {
 	full := int(math.Round(fraction * float64(cells)))
 	if fraction > 0 {
@@ -119,8 +119,8 @@ func widthOf(out io.Writer) (int, bool) {
 	return width - 1, true // Some terminals wrap after a full last column.
 }
 
-// Show draws the frames that source returns from now on. For example, source is the method Frame of a load. If source
-// is nil, the picture shows nothing.
+// Show draws the frames that source returns from now on. For example, source can be the Frame method of a load. If
+// source is nil, the picture shows nothing.
 func (p *Picture) Show(source func() Frame) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -83,7 +83,7 @@ func (q *Queue) DoneBy(ctx context.Context, version string) (int, error) {
 	return q.number(ctx, "HGET", queueStream+":versions", version)
 }
 
-// Taken returns the number of jobs that were taken but are not completed.
+// Taken returns the number of jobs that have been taken but not completed.
 func (q *Queue) Taken(ctx context.Context) (int, error) {
 	answer, err := q.command(ctx, "XPENDING", queueStream, "workers")
 	if err != nil {

@@ -7,7 +7,8 @@ import (
 	"github.com/Masterminds/semver/v3"
 )
 
-// Split contains the shares of versions. Semantic versions come first, in their order, followed by other names.
+// Split contains the shares of versions. Semantic versions come first, sorted by version, followed by other
+// names.
 type Split []Share
 
 // Share is the share of a version in the successful answers.

@@ -36,9 +36,10 @@ type Ticket struct {
 
 // Outcome is the result of a request.
 type Outcome struct {
-	// Version is the value of the X-Version header. It is empty without an answer or without the header.
+	// Version is the value of the X-Version header. It is empty if there is no answer, or if the answer
+	// does not have the header.
 	Version string
-	// Status is the HTTP status. It is 0 without an answer.
+	// Status is the HTTP status. It is 0 if there is no answer.
 	Status int
 	// Failure is the reason why the request counts as failed. It is empty if the request succeeded.
 	Failure string
@@ -59,8 +60,8 @@ type second struct {
 	counts Counts
 }
 
-// NewTally begins the first phase at now. It keeps the details of no more than keep failures, but counts all
-// failures.
+// NewTally begins the first phase at now. It keeps the details of at most as many failures as keep
+// specifies, but counts all failures.
 func NewTally(firstPhase string, now time.Time, keep int) *Tally {
 	l := &Tally{keep: keep}
 	l.Mark(firstPhase, now)
@@ -119,8 +120,9 @@ func (l *Tally) Split(phaseName string) Split {
 	return nil
 }
 
-// Recent returns the counts of the whole seconds that ended within the given time before now, 1 to 59 seconds. Sent counts
-// requests by the time at which they were sent; Answered and Failed count them by the time at which they ended.
+// Recent returns the counts of the whole seconds that ended within the given time before now. A time below 1 s counts as
+// 1 s, and a time above 59 s counts as 59 s. Sent counts requests by the time at which they were sent; Answered and
+// Failed count them by the time at which they ended.
 func (l *Tally) Recent(now time.Time, within time.Duration) Counts {
 	seconds := min(max(int64(within/time.Second), 1), recentSeconds-1)
 	l.mu.Lock()
@@ -262,8 +264,8 @@ func (c Counts) clone() Counts {
 	return c
 }
 
-// Latency contains percentiles of the latencies of successful answers, within one percent. Latencies are measured from the time
-// at which the request was due.
+// Latency contains percentiles of the latencies of successful answers, accurate to within one percent. Latencies are measured
+// from the time at which the request was due.
 type Latency struct {
 	P50, P90, P99, Max time.Duration
 }

@@ -30,7 +30,8 @@ func WaitFor(ctx context.Context, what string, poll Poll) error {
 }
 
 // For calls poll immediately and then repeatedly, until poll is done, its error is permanent, or ctx ends. If
-// ctx has no deadline, the wait ends after two minutes. The error contains the text what and the last detail.
+// ctx has no deadline, the wait ends after two minutes. The error contains the value of the what parameter
+// and the last detail.
 func (w Waiter) For(ctx context.Context, what string, poll Poll) error {
 	if _, limited := ctx.Deadline(); !limited {
 		var cancel context.CancelFunc
@@ -79,7 +80,8 @@ type permanentError struct{ cause error }
 func (e *permanentError) Error() string { return e.cause.Error() }
 func (e *permanentError) Unwrap() error { return e.cause }
 
-// Permanent marks an error with which a Poll ends the wait immediately. It returns nil for nil.
+// Permanent marks an error so that the wait ends immediately if a Poll returns it. It returns nil
+// for nil.
 func Permanent(err error) error {
 	if err == nil {
 		return nil

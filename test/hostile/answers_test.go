@@ -25,7 +25,7 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// These are the limits of concurrent work: calls and queries for one namespace, and deliveries. Each case
+// These are the limits on concurrent work: calls and queries for one namespace, and deliveries. Each case
 // reaches its limit.
 const (
 	manyCalls      = 16
@@ -57,7 +57,7 @@ func hosts(t testing.TB, answer http.HandlerFunc, calls int) (urls []string) {
 	return urls
 }
 
-// call makes the maximum number of concurrent hook calls of a namespace.
+// call makes the maximum number of concurrent hook calls for a namespace.
 func call(ctx context.Context, t testing.TB, answer http.HandlerFunc) error {
 	t.Helper()
 	pool, err := hook.NewPool(hook.Options{Policy: loopback(t), Wait: func(int) time.Duration { return time.Hour }})
@@ -106,7 +106,7 @@ const (
 	sample = `{"metric":{"a":""},"value":[0,"1"]}`
 )
 
-// measure makes the maximum number of concurrent measurements of a namespace.
+// measure makes the maximum number of concurrent measurements for a namespace.
 func measure(ctx context.Context, t testing.TB, of func(string) v1alpha1.CanaryAnalysis, answer http.HandlerFunc) error {
 	t.Helper()
 	notified := make(chan types.NamespacedName, manyQuestions)

@@ -35,13 +35,13 @@ import (
 const (
 	// playing is the environment variable that contains the name of the case that a process runs.
 	playing = "HEIGHLINER_TEST_HOSTILE"
-	// limit is the maximum peak of the heap of the process that runs a case. It is 256 MiB without the race detector. The
+	// limit is the maximum peak heap size of the process that runs a case. It is 256 MiB without the race detector. The
 	// race detector delays the release of memory: see raceFactor.
 	limit = 256 << 20 * raceFactor / 2
-	// collected is the memory limit of the garbage collector. The manager also has such a limit, which
-	// follows from the memory limit of its container. Without such a limit, the peak would depend on the load of
-	// the machine. Memory in use can still exceed this limit, and on a busy machine the garbage collector is
-	// late, so there is a margin.
+	// collected is the memory limit of the garbage collector. The manager also has such a limit, which is
+	// derived from the memory limit of its container. Without such a limit, the peak would depend on the load of
+	// the machine. Memory in use can still exceed this limit, and on a busy machine the garbage collector falls
+	// behind, so there is a margin.
 	collected = limit / 16 * 12
 	// secret is the maximum size of a Secret in the API server.
 	secret = 1 << 20
@@ -207,8 +207,8 @@ func scan(ctx context.Context, t testing.TB, answer http.HandlerFunc) (registry.
 }
 
 // measureAll makes the manager's maximum number of concurrent measurements, for hosts and namespaces that
-// share the manager's workers. It returns the error of the last measurement, or nil if a measurement has no
-// error.
+// share the manager's workers. It returns the error of the last measurement, or nil if at least one
+// measurement ends without an error.
 func measureAll(ctx context.Context, t testing.TB, text string) error {
 	t.Helper()
 	const hosts, each = 4, 8
@@ -255,7 +255,7 @@ func measureAll(ctx context.Context, t testing.TB, text string) error {
 	return err
 }
 
-// packed returns a handler that responds with a text of 15 MiB, compressed to a few kilobytes.
+// packed returns a handler that responds with 15 MiB of text, compressed to a few kilobytes.
 func packed(first, element, last string) http.HandlerFunc {
 	var text bytes.Buffer
 	z := gzip.NewWriter(&text)
@@ -315,7 +315,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestPlay runs the case in the environment variable, if there is one.
+// TestPlay runs the case that the environment variable specifies, if there is one.
 func TestPlay(t *testing.T) {
 	play := cases[os.Getenv(playing)]
 	if play == nil {

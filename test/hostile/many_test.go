@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
 
-// These are the limits of concurrent work: GitHub polls, registry scans, and scans of one registry for one
+// These are the limits on concurrent work: GitHub polls, registry scans, and scans of one registry for one
 // namespace.
 const (
 	manyPolls = 16

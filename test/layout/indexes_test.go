@@ -70,7 +70,8 @@ func TestIndexListsWithoutNamespace(t *testing.T) {
 	}
 }
 
-// indexesOfAllNamespaces returns the names of the fields of all indexes with AllNamespaces, as other packages refer to them.
+// indexesOfAllNamespaces returns the field names of all indexes with AllNamespaces, in the form in which other packages
+// refer to them.
 func indexesOfAllNamespaces(t *testing.T) []string {
 	t.Helper()
 	var names []string
@@ -108,7 +109,7 @@ func indexesOfAllNamespaces(t *testing.T) []string {
 	return names
 }
 
-// indexLists counts the list options of a file that select by an index. It describes each such option that is not
+// indexLists counts the list options in a file that select by an index. It describes each such option that is not
 // accompanied by an option with a namespace, although the index requires a namespace.
 func indexLists(files *token.FileSet, file *ast.File, everywhere []string) (found int, wrong []string) {
 	is := func(e ast.Expr, name string) bool { return types.ExprString(e) == name }

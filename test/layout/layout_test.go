@@ -51,7 +51,7 @@ func TestPackageComments(t *testing.T) {
 	}
 }
 
-// TestPure checks that the packages in the list PURE of the Makefile cannot have races: they start no goroutines, and
+// TestPure checks that the packages in the PURE list of the Makefile cannot have races: they start no goroutines, and
 // do not share state between goroutines of their callers.
 func TestPure(t *testing.T) {
 	t.Parallel()

@@ -141,7 +141,7 @@ func (c *Cluster) playPod(ctx context.Context, d *appsv1.Deployment) {
 	if broken {
 		mark = c.MarkDeploymentUnavailable
 	}
-	// After a conflict, the next round tries again.
+	// After a conflict, playPods tries again in the next round.
 	if c.readyPods(ctx, d, int(available)) == nil {
 		_ = mark(ctx, client.ObjectKeyFromObject(d))
 	}
@@ -229,7 +229,7 @@ func (c *Cluster) Offer(t testing.TB, namespace, name string, versions ...string
 	})
 }
 
-// Await waits until a version has a status, and returns its release.
+// Await waits until a version has the given status, and returns its release.
 func (c *Cluster) Await(t testing.TB, namespace, name, version string, want v1alpha1.ReleaseStatus) *v1alpha1.VersionedMicroservice {
 	t.Helper()
 	found := &v1alpha1.VersionedMicroservice{}

@@ -16,15 +16,15 @@ import (
 	"time"
 )
 
-// Histories selects the histories of a test with flags.
+// Histories selects the histories that a test runs, based on flags.
 type Histories struct {
 	flags string
 	count *int
 	seed  *uint64
 }
 
-// Flags defines the flags NAME.histories and NAME.seed of a test. Assign its result to a
-// variable of the test's package.
+// Flags defines the NAME.histories and NAME.seed flags of a test. Assign its result to a variable
+// of the test's package.
 func Flags(name, test string) Histories {
 	return Histories{
 		flags: name,
@@ -154,14 +154,15 @@ func format(counts []Count) string {
 	return strings.Join(parts, ", ")
 }
 
-// progress returns a line about the progress since a time.
+// progress returns a line about the progress made so far. since is the time that has passed since
+// the start.
 func progress(played, n int, since time.Duration) string {
 	rate := float64(played) / since.Seconds()
 	left := time.Duration(math.Ceil(float64(n-played)/rate)) * time.Second
 	return fmt.Sprintf("%d of %d histories, %.0f a second, %s remain", played, n, rate, left)
 }
 
-// Shorten removes the parts of a failing history without which it still fails.
+// Shorten removes those parts of a failing history that are not needed for the failure.
 func Shorten[T any](history []T, fails func([]T) bool) []T {
 	for size := len(history) / 2; size > 0; size /= 2 {
 		for i := 0; i+size <= len(history); {

@@ -41,7 +41,7 @@ func (s *Stage) Play() {
 	}
 }
 
-// dump prints the state after a failed part of the scenario.
+// dump prints the state after a part of the scenario has failed.
 func (s *Stage) dump() {
 	for _, args := range [][]string{{"tree", s.Name, "--pods", "--all"}, {"why", s.Name}, {"doctor"}} {
 		r := s.call("", args...)
@@ -62,7 +62,7 @@ func (s *Stage) wait(code cli.Code, version string, parts []string, args ...stri
 	s.want(code, parts, append([]string{"wait", s.Name, version, "--timeout", s.Limit.String()}, args...)...)
 }
 
-// decide makes a decision, and checks that it is applied.
+// decide records a decision, and checks that it is applied.
 func (s *Stage) decide(action v1alpha1.DecisionAction, args ...string) {
 	s.Helper()
 	r := s.want(cli.ExitYes, []string{"applied"}, append(args, "--timeout", s.Limit.String())...)
@@ -132,8 +132,8 @@ func (s *Stage) canary() {
 	}
 }
 
-// follow runs tree --watch without a terminal. The returned function waits until tree --watch has printed last, ends
-// it, and returns its output.
+// follow runs tree --watch without a terminal. The returned function waits until tree --watch has printed the text
+// in last, ends tree --watch, and returns its output.
 func (s *Stage) follow() (stop func(last string) string) {
 	s.Helper()
 	ctx, cancel := context.WithCancel(s.Context())
@@ -200,7 +200,7 @@ func (s *Stage) pins() {
 	s.status()
 }
 
-// abort makes 1.2.0 fail with a decision, and makes it active after a retry.
+// abort makes 1.2.0 fail through a decision, and makes it active after a retry.
 func (s *Stage) abort() {
 	s.publish("1.2.0", false)
 	s.wait(cli.ExitYes, "1.2.0", nil, "--for", "approval")

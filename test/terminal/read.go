@@ -13,7 +13,8 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// readAll runs all read-only commands while a canary waits for approval at 10%, next to an active release.
+// readAll runs all read-only commands while a canary is waiting for approval at 10%, next to an active
+// release.
 func (s *Stage) readAll(active, canary string) {
 	s.Helper()
 	s.status()
@@ -113,7 +114,8 @@ func (s *Stage) why(code cli.Code, parts []string, args ...string) {
 	s.eventually(code, nil, args...)
 }
 
-// whyHost runs hlnr why for the host of a group with two releases, given as a URL and as a host name.
+// whyHost runs hlnr why for the host of a group with two releases. The host is given as a URL and as
+// a host name.
 func (s *Stage) whyHost(active, canary string) {
 	s.Helper()
 	g, _ := row(s.microservice(), active)

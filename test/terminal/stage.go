@@ -55,7 +55,7 @@ type Stage struct {
 	Limit time.Duration
 }
 
-// Steps returns the canary steps of the Microservice: a step that requires an approval, and a step that takes an hour.
+// Steps returns the canary steps of the Microservice: a step that requires approval, and a step that takes an hour.
 func Steps() []v1alpha1.CanaryStep {
 	return []v1alpha1.CanaryStep{
 		{Name: "tenth", Weight: 10, Approval: &v1alpha1.CanaryApproval{}},
@@ -69,7 +69,7 @@ type Result struct {
 	Stdout, Stderr string
 }
 
-// call runs the program in the scenario's namespace, with an input.
+// call runs the program in the scenario's namespace, with the given input.
 func (s *Stage) call(input string, args ...string) Result {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), s.Limit+time.Minute)
@@ -91,8 +91,8 @@ func (s *Stage) call(input string, args ...string) Result {
 	return Result{cli.Code(cmd.ProcessState.ExitCode()), out.String(), errOut.String()}
 }
 
-// want runs the program, and checks its exit code and that its output contains parts on standard output or standard
-// error.
+// want runs the program, checks its exit code, and checks that each of the given parts appears on its standard
+// output or standard error.
 func (s *Stage) want(code cli.Code, parts []string, args ...string) Result {
 	s.Helper()
 	return s.wantOf("", code, parts, args...)
@@ -126,7 +126,7 @@ func (s *Stage) eventually(code cli.Code, parts []string, args ...string) {
 	s.until("hlnr "+strings.Join(args, " "), func() string { return s.call("", args...).fault(code, parts) })
 }
 
-// until polls until fault returns an empty text.
+// until polls until fault returns an empty string.
 func (s *Stage) until(what string, fault func() string) {
 	s.Helper()
 	end := time.Now().Add(s.Limit)

@@ -3,8 +3,8 @@ package words
 // banned are the words and phrases that this tree must not use, with their replacements.
 //
 // A phrase is matched word by word, in lower case, within a sentence. "a/b" matches either word, "~" matches
-// up to one word of any kind, and "!a/b" excludes these words before or after the phrase. A colon is part of
-// its word.
+// at most one word of any kind, and "!a/b" excludes these words before or after the phrase. A colon is part
+// of the word that it follows.
 var banned = []struct{ phrase, write string }{
 	// Concepts.
 	{"comer/comers", "release, incoming group"},

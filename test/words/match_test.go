@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// token is a word of a text in lower case, with its position. joined reports whether the word is preceded
-// only by space or by the start of a comment line.
+// token is a word of a text, in lower case, with its position. joined reports whether the word is
+// preceded only by space or by the start of a comment line.
 type token struct {
 	word   string
 	joined bool
@@ -70,7 +70,7 @@ type matcher struct{ byFirst map[string][]pattern }
 type pattern struct {
 	phrase, write string
 	before, after []string
-	// steps are the alternatives for each word. nil matches up to one word.
+	// steps are the alternatives for each word. nil matches at most one word.
 	steps [][]string
 	colon bool
 }

@@ -33,7 +33,8 @@ var (
 	update = flag.Bool("words.update", false, "write the numbers of hits to "+countsFile)
 )
 
-// root is the root of the repository, and countsFile is the file with the numbers, relative to this package.
+// root is the path of the root of the repository, and countsFile is the path of the file with the numbers,
+// both relative to this package.
 const (
 	root       = "../.."
 	countsFile = "counts.txt"
@@ -86,7 +87,7 @@ type hit struct {
 
 func (h hit) key() key { return key{folder(h.path), h.phrase} }
 
-// key identifies a number of hits.
+// key identifies a count of hits.
 type key struct{ folder, phrase string }
 
 func compareKeys(a, b key) int {

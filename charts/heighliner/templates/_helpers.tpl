@@ -24,8 +24,8 @@ app.kubernetes.io/component: manager
 {{- end }}
 
 {{/*
-The objects in a file in the folder files, with the labels of the chart, and with the namespace of the release instead of heighliner-system.
-The argument is a dictionary with the keys root, the root context, and file, the path of the file. Optional keys are kind, to include only
+The objects in a file in the files folder, with the labels of the chart, and with the namespace of the release instead of heighliner-system.
+The argument is a dictionary with the keys root (the root context) and file (the path of the file). Optional keys are kind, to include only
 objects of that kind; namespace, the namespace to set on each object; leases, a list that replaces the names of the Leases; and change, a
 dictionary that is merged into each object.
 */}}

@@ -60,13 +60,13 @@ type Options struct {
 // addFlags adds the flags. The flags for a provider and a proxy have the same names as the flags of kube-apiserver.
 func (o *Options) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.url, "url", "", "URL at which users open the board, such as https://board.example.com; required")
-	f.StringVar(&o.title, "title", "cluster", "name of the cluster that the board shows")
-	f.StringVar(&o.bindAddress, "bind-address", ":8080", "address of the board")
+	f.StringVar(&o.title, "title", "cluster", "cluster name that the board shows")
+	f.StringVar(&o.bindAddress, "bind-address", ":8080", "address at which the board is served")
 	f.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
 	f.StringVar(&o.certFile, "tls-cert-file", "", "file with the certificate of the board; the file is read again when it changes. Without this flag, the board is served over HTTP, and a Gateway must terminate TLS")
-	f.StringVar(&o.keyFile, "tls-private-key-file", "", "file with the key of the certificate")
-	f.BoolVar(&o.readOnly, "read-only", false, "show no actions, and reject them; the permission to impersonate is not required")
-	f.StringSliceVar(&o.groups, "groups", nil, "groups, with their prefix, that the board uses for the permissions of its users; other groups are ignored; defaults to all")
+	f.StringVar(&o.keyFile, "tls-private-key-file", "", "file with the private key for the certificate")
+	f.BoolVar(&o.readOnly, "read-only", false, "hide all actions, and reject them; the permission to impersonate is not required")
+	f.StringSliceVar(&o.groups, "groups", nil, "groups, with their prefix, from which the board determines the permissions of its users; other groups are ignored; defaults to all")
 
 	f.StringVar(&o.issuer, "oidc-issuer-url", "", "URL of the identity provider, with https://")
 	f.StringVar(&o.clientID, "oidc-client-id", "", "client ID of the board at the identity provider; the redirect URL is --url, followed by /login/callback")
@@ -77,8 +77,8 @@ func (o *Options) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.userPrefix, "oidc-username-prefix", "oidc:", "prefix of user names; - means no prefix. Use the prefix that the API server uses, so that users have the same permissions here")
 	f.StringVar(&o.groupsClaim, "oidc-groups-claim", "groups", "claim with the groups, as a list of strings; empty means no groups")
 	f.StringVar(&o.gPrefix, "oidc-groups-prefix", "oidc:", "prefix of groups; - means no prefix")
-	f.DurationVar(&o.session, "session-duration", time.Hour, "maximum duration of a session; it also ends when the token of the identity provider expires")
-	f.StringVar(&o.sessionKeyFile, "session-key-file", "", "file with the session key, 32 bytes, base64-encoded; defaults to a random key, so that sessions end when the server stops")
+	f.DurationVar(&o.session, "session-duration", time.Hour, "maximum duration of a session; a session also ends when the identity provider's token expires")
+	f.StringVar(&o.sessionKeyFile, "session-key-file", "", "file with the session key, 32 bytes, base64-encoded; defaults to a random key, and sessions then end when the server stops")
 
 	f.StringVar(&o.proxyCAFile, "requestheader-client-ca-file", "", "file with the certificate of the CA that signs the client certificate of an authenticating proxy; requires --tls-cert-file")
 	f.StringSliceVar(&o.proxyNames, "requestheader-allowed-names", nil, "common names of the allowed client certificates; defaults to all certificates that the CA signed")
@@ -87,7 +87,7 @@ func (o *Options) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.proxySeparator, "requestheader-group-separator", ",", "separator of groups within a header; empty if each header contains one group")
 }
 
-// validate returns an error for flags with which the server cannot run.
+// validate returns an error if the server cannot run with the flags.
 func (o *Options) validate() error {
 	u, err := url.Parse(o.url)
 	switch {
@@ -122,7 +122,7 @@ func (o *Options) hosts() []string {
 	return []string{host}
 }
 
-// identity returns how readers are identified.
+// identity returns the web.Identity that identifies readers.
 func (o *Options) identity() (web.Identity, error) {
 	if o.proxyCAFile != "" {
 		return &identity.Proxy{
@@ -193,8 +193,8 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// fileText returns the text of the file that a flag sets, without surrounding space. It is empty if the flag is not
-// set.
+// fileText returns the text of the file that a flag refers to, without surrounding space. It is empty if the flag
+// is not set.
 func fileText(file, name string) (string, error) {
 	if file == "" {
 		return "", nil
@@ -210,7 +210,7 @@ func fileText(file, name string) (string, error) {
 	return text, nil
 }
 
-// poolOf returns the certificates of a file.
+// poolOf returns the certificates in a file.
 func poolOf(file string) (*x509.CertPool, error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {

@@ -28,7 +28,7 @@ import (
 // readPause is the time between attempts to read the objects for the first time.
 const readPause = 2 * time.Second
 
-// readTimeout is the timeout of probes.
+// readTimeout is the timeout for probe requests.
 const readTimeout = 5 * time.Second
 
 // server serves the board.
@@ -60,7 +60,7 @@ func Run(ctx context.Context, o Options) error {
 	return g.Wait()
 }
 
-// listen opens the address of the board, with TLS if a certificate is set.
+// listen listens on the address of the board, with TLS if a certificate is set.
 func (s *server) listen(ctx context.Context) (net.Listener, error) {
 	l, err := s.Listener, error(nil)
 	if l == nil {
@@ -185,7 +185,7 @@ func (s *server) follow(ctx context.Context, config *rest.Config, store *cluster
 	return cluster.Watch(ctx, cluster.Options{Config: config, Scheme: scheme, Clock: s.Clock, Changed: store.Set}, seen)
 }
 
-// impersonate returns a client that impersonates the user of a context, for RBAC, admission and the audit log.
+// impersonate returns a client that impersonates the user in a context, for RBAC, admission and the audit log.
 func (s *server) impersonate(ctx context.Context) (client.WithWatch, error) {
 	reader := web.ReaderOf(ctx)
 	if reader.User == "" || strings.HasPrefix(reader.User, "system:") {

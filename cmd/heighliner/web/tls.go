@@ -10,8 +10,8 @@ import (
 )
 
 // certificates returns a configuration that reads the files for each connection, so that certificates can be renewed
-// while the server runs. If clientCAFile is set, the server refuses connections without a client certificate that an
-// authority in this file signed.
+// while the server is running. If clientCAFile is set, the server refuses connections without a client certificate
+// that an authority in this file signed.
 func certificates(certFile, keyFile, clientCAFile string) (*tls.Config, error) {
 	load := func() (*tls.Config, error) {
 		pair, err := pairOf(certFile, keyFile)

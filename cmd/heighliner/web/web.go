@@ -23,7 +23,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
-// NewCommand returns the command web.
+// NewCommand returns the web command.
 func NewCommand(version string) *cobra.Command {
 	var o Options
 	cmd := &cobra.Command{
@@ -32,7 +32,7 @@ func NewCommand(version string) *cobra.Command {
 		Long: `heighliner web serves the board in the cluster. Users log in with an identity provider
 (OpenID Connect), or through a proxy that authenticates them and presents a client certificate; there is no
 anonymous access. Users see the objects that access reviews allow them to list. The server
-impersonates them for actions, so that RBAC, admission policies and the audit log see the user.
+impersonates the user who performs an action, so that RBAC, admission policies and the audit log see that user.
 
 config/components/web contains the Deployment and the roles of the board. "hlnr web" serves the same board to one
 user, with their kubeconfig.`,

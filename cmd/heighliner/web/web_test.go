@@ -298,7 +298,7 @@ func bind(t *testing.T, namespace, role, kind, name string) *rbacv1.RoleBinding 
 	return b
 }
 
-// canary creates a service whose version 1.1.0 waits for an approval, and returns that release.
+// canary creates a service whose version 1.1.0 is waiting for approval, and returns that release.
 func canary(t *testing.T, namespace, name string) *v1alpha1.VersionedMicroservice {
 	t.Helper()
 	kube.Microservice(t, namespace, name, v1alpha1.CanaryStep{Name: "tenth", Weight: 10, Approval: &v1alpha1.CanaryApproval{}})
@@ -592,7 +592,7 @@ func TestAccount(t *testing.T) {
 	}
 }
 
-// TestPod tests that the Pod Security Standard "restricted" allows the pod of the component.
+// TestPod tests that the "restricted" Pod Security Standard allows the pod of the component.
 func TestPod(t *testing.T) {
 	t.Parallel()
 	install(t)
@@ -634,7 +634,7 @@ func TestAPIServerAway(t *testing.T) {
 	erin.want(path, "waits for approval")
 	l.Set(true)
 	erin.want(path, "the API server is not available")
-	if status, page := erin.get(path); status != http.StatusOK || !strings.Contains(page, "Data since") || !strings.Contains(page, "waits for approval") {
+	if status, page := erin.get(path); status != http.StatusOK || !strings.Contains(page, "Data as of") || !strings.Contains(page, "waits for approval") {
 		t.Errorf("%d %s", status, page)
 	}
 	if status, page := erin.post(path+"/acts/pause", url.Values{}); status < 500 || strings.Contains(page, "kubeconfig") {

@@ -1,6 +1,6 @@
-// Package act contains the commands of hlnr that change something. They make decisions about releases, set and
-// remove pins, pauses and freezes, end groups, and request scans. Each command checks whether the action makes sense, writes once, with the field
-// manager hlnr, and reports the result.
+// Package act contains the hlnr commands that change something. They make decisions about releases, set and remove pins, pauses and freezes, end
+// groups, and request scans. Each command checks whether the action makes sense, writes once, with hlnr as the field manager, and reports the
+// result.
 //
 //	act.go        the list of commands, their results, and access to the cluster
 //	decide.go     continue, adopt, deprecate, retry and promote
@@ -35,7 +35,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view/text"
 )
 
-// Commands are all commands of this package.
+// Commands are all commands in this package.
 var Commands = []cli.NewCommand{
 	newContinueCommand, newAdoptCommand, newDeprecateCommand, newRetryCommand, newPromoteCommand,
 	newRollbackCommand, newPinCommand, newUnpinCommand,
@@ -51,7 +51,7 @@ type Done struct {
 	// Action is the name of the action. For decisions, it is the name in the API: Continue, Adopt, Deprecate or Retry.
 	// The other actions are Pin, Unpin, Pause, Resume, EndGroup, Freeze, Thaw and Scan.
 	Action string `json:"action"`
-	// Object is the object that was written, as resource and name.
+	// Object is the object that was written, in the form resource/name.
 	Object       string `json:"object"`
 	Namespace    string `json:"namespace"`
 	Microservice string `json:"microservice,omitempty"`
@@ -63,11 +63,12 @@ type Done struct {
 	Reason string `json:"reason,omitempty"`
 	// Until is the end of a pin or a freeze, in RFC 3339.
 	Until string `json:"until,omitempty"`
-	// DryRun reports whether nothing was written.
+	// DryRun is true if nothing was written.
 	DryRun bool `json:"dryRun,omitempty"`
 	// Next is the command that waits until the change has taken effect. It is empty if nothing changes.
 	Next string `json:"next,omitempty"`
-	// Frozen describes the freeze that prevents the start of the selected release, with its end and reason. It is empty without a freeze.
+	// Frozen describes the freeze that prevents the start of the selected release, with its end and reason. It is empty if there is no
+	// such freeze.
 	Frozen string `json:"frozen,omitempty"`
 	// Outcome is the outcome of a decision or a scan. It is empty until the manager has recorded an outcome. In a dry run, it is
 	// the predicted outcome of a decision.

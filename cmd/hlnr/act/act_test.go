@@ -100,7 +100,8 @@ func (p *person) offer(versions ...string) {
 	p.Offer(p, p.namespace, "shop", versions...)
 }
 
-// shop returns a user with a Microservice shop that runs 1.0.0. Its steps are a step that requires approval, and a step that takes an hour.
+// shop returns a user with a Microservice shop that runs 1.0.0. The Microservice has two steps: one that requires approval, and one that
+// takes an hour.
 func shop(t *testing.T) *person {
 	t.Helper()
 	p := begin(t)

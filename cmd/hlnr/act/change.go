@@ -16,7 +16,8 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/forecast"
 )
 
-// change is a change to the specification of a Microservice, with the flags of all commands that make such a change.
+// change is a change to the specification of a Microservice, with the flags that all commands that make such changes
+// share.
 type change struct {
 	dryRun     bool
 	printPatch bool
@@ -38,16 +39,16 @@ func (c *change) addFlags(cmd *cobra.Command) {
 type edit struct {
 	// field is the path of the field in the specification.
 	field []string
-	// apply makes the change for the user with the name by. The name is empty in a patch for Git, because the history in Git shows the
-	// author.
+	// apply makes the change on behalf of a user, whose name is by. The name is empty in a patch for Git, because the history in Git
+	// shows the author.
 	apply func(spec *v1alpha1.MicroserviceSpec, by string)
 	// done is the result to report.
 	done Done
 	// awaits is the version or the release that is active after the change. moves reports whether the active release changes.
 	awaits string
 	moves  bool
-	// starts reports whether a freeze delays the selected release. A freeze delays each release, except a retained release to which
-	// a pin returns.
+	// starts reports whether a freeze delays the selected release. A freeze delays every release, except a retained release that a
+	// pin returns to.
 	starts bool
 }
 
@@ -87,7 +88,7 @@ func (c *change) run(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e
 	return nil
 }
 
-// after returns a copy of the object with the change by a user.
+// after returns a copy of the object with the change, made by the given user.
 func (e edit) after(ms *v1alpha1.Microservice, by string) *v1alpha1.Microservice {
 	after := ms.DeepCopy()
 	e.apply(&after.Spec, by)
@@ -140,11 +141,12 @@ func unplayed(ctx context.Context, s *scope, err error, lenient bool) (string, e
 	return s.Explain(ctx, err).Error(), nil
 }
 
-// maxWrites is the maximum number of attempts to write a change while others write the same object.
+// maxWrites is the maximum number of attempts to write a change while other clients write the same
+// object.
 const maxWrites = 10
 
 // write applies the change to the object as it was read. The manager often writes the status of the object, so write tries again after a
-// conflict. If the specification has changed, write returns the conflict.
+// conflict. If the specification has changed, write returns the conflict error.
 func (s *scope) write(ctx context.Context, ms *v1alpha1.Microservice, apply func(*v1alpha1.MicroserviceSpec), options ...client.PatchOption) error {
 	ctx, cancel := whole(ctx)
 	defer cancel()

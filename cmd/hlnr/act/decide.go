@@ -22,7 +22,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// verbs are the verbs of the actions in messages.
+// verbs contains the verb that messages use for each action.
 var verbs = map[v1alpha1.DecisionAction]string{
 	v1alpha1.DecisionContinue: "continue", v1alpha1.DecisionAdopt: "adopt", v1alpha1.DecisionDeprecate: "deprecate", v1alpha1.DecisionRetry: "retry",
 }
@@ -45,13 +45,13 @@ func newContinueCommand(f *cli.Factory) *cobra.Command {
 	d := &decision{action: v1alpha1.DecisionContinue}
 	cmd := d.command(f, "continue", "Complete the current step of a canary: approve it, or end its pause",
 		`continue completes the current step of a canary: it approves the step, or ends its pause. It also skips
-the rest of the analysis of the step. If a step needs the approvals of several users, the command adds yours,
+the rest of the step's analysis. If a step needs approvals from several users, the command adds yours,
 and the step is complete when it has all of them. The command sets spec.decision.action to Continue.`)
 	cmd.Flags().StringVar(&d.step, "step", "", "name or number of the step, where 1 is the first step; the command fails if the canary is in another step")
 	cmd.Example = `  # The only canary of shop
   hlnr continue shop --reason "checked the logs"
 
-  # One version, and only in its step "half"
+  # Continue a specific version, and only if it is in the step "half"
   hlnr continue shop 1.2.0 --step half`
 	return cmd
 }
@@ -68,7 +68,7 @@ pods are available. It sets spec.decision.action to Adopt.`)
 func newDeprecateCommand(f *cli.Factory) *cobra.Command {
 	d := &decision{action: v1alpha1.DecisionDeprecate}
 	cmd := d.command(f, "deprecate", "Abort a rollout: the active release receives all traffic",
-		`deprecate aborts the rollout of a pending or canary release: its status becomes error, and
+		`deprecate aborts the rollout of a pending or canary release: the release's status becomes error, and
 the active release receives all traffic. It sets spec.decision.action to Deprecate. To replace
 an active release, use rollback.`)
 	cmd.Aliases = []string{"abort"}
@@ -79,7 +79,7 @@ an active release, use rollback.`)
 func newRetryCommand(f *cli.Factory) *cobra.Command {
 	d := &decision{action: v1alpha1.DecisionRetry}
 	cmd := d.command(f, "retry", "Start a failed release again",
-		`retry starts a release with status error again, from the beginning. It sets
+		`retry restarts a release that has the status error, from the beginning. It sets
 spec.decision.action to Retry.`)
 	cmd.Example = `  hlnr retry shop 1.1.1 --reason "database is back"`
 	return cmd
@@ -90,7 +90,7 @@ func newPromoteCommand(f *cli.Factory) *cobra.Command {
 	d := &decision{action: v1alpha1.DecisionContinue}
 	full := false
 	cmd := d.command(f, "promote", "Same as continue; with --full, same as adopt",
-		`promote is named after the command of Argo Rollouts. It completes the current step, as continue
+		`promote is named after the Argo Rollouts command. It completes the current step, as continue
 does. With --full, it skips all remaining steps, as adopt does.`)
 	cmd.Flags().BoolVar(&full, "full", false, "skip all remaining steps, as adopt does")
 	decide := cmd.RunE
@@ -114,16 +114,16 @@ func (d *decision) command(f *cli.Factory, name, short, long string) *cobra.Comm
 		Long: long + `
 
 RELEASE is the name of a VersionedMicroservice. If you name only a Microservice, the command
-uses the only release for which the decision is possible. The API server records who decided.`,
+uses the only release for which the decision is possible. The API server records who made the decision.`,
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: f.CompleteNames(1, func() client.ObjectList { return &v1alpha1.MicroserviceList{} }),
 		RunE:              func(cmd *cobra.Command, args []string) error { return d.run(cmd, f, args) },
 	}
 	flags := cmd.Flags()
 	addReason(flags, &d.reason, 256, "reason for the decision, shown to other users")
-	flags.StringVar(&d.id, "id", "", "ID of the decision; a release handles each ID only once, so that a pipeline can run again; defaults to a new ID")
+	flags.StringVar(&d.id, "id", "", "ID of the decision; a release handles each ID only once, so that a pipeline can be run again; defaults to a new ID")
 	flags.BoolVar(&d.dryRun, "dry-run", false, "show what would happen, without deciding anything")
-	flags.DurationVar(&d.timeout, "timeout", 10*time.Second, "how long to wait until the manager has handled the decision; 0 means no wait")
+	flags.DurationVar(&d.timeout, "timeout", 10*time.Second, "how long to wait for the manager to handle the decision; 0 means no wait")
 	d.output = cli.AddOutput(cmd, formats...)
 	return cmd
 }
@@ -214,7 +214,7 @@ func (d *decision) report(ctx context.Context, s *scope, t target, done *Done, a
 		if err := done.print(s.Out, d.output); err != nil {
 			return err
 		}
-		return cli.TimedOut(fmt.Errorf("the manager did not handle the decision within %s; it handles the decision when it runs: to check the manager, run %q", d.timeout, s.Command(s.namespace, "doctor")))
+		return cli.TimedOut(fmt.Errorf("the manager did not handle the decision within %s; it handles the decision when it is running: to check the manager, run %q", d.timeout, s.Command(s.namespace, "doctor")))
 	case handled == nil:
 		done.text = about + ": recorded"
 		return done.print(s.Out, d.output)
@@ -229,7 +229,7 @@ func (d *decision) report(ctx context.Context, s *scope, t target, done *Done, a
 	return done.print(s.Out, d.output)
 }
 
-// firstOf returns the error of the output if there is one, and otherwise the error of the answer.
+// firstOf returns the output error if there is one, and otherwise the answer error.
 func firstOf(output, answer error) error {
 	if output != nil {
 		return output
@@ -333,8 +333,8 @@ func (t target) step() int {
 	return int(t.group.Rollout.Step)
 }
 
-// approverGroups returns the groups of a user that the current step of the rollout or a following step accepts for approval.
-// The parameter step is the number of the current step, where 1 is the first step.
+// approverGroups returns the user's groups from which the current step of the rollout or a later step accepts approval. The
+// step parameter is the number of the current step, where 1 is the first step.
 func approverGroups(ms *v1alpha1.Microservice, step int, groups []string) []string {
 	var out []string
 	if c := ms.Spec.UpdateStrategy.Canary; c != nil {
@@ -384,7 +384,8 @@ func (d *decision) handled(ctx context.Context, s *scope, t target) (*v1alpha1.H
 	return nil, nil
 }
 
-// recorded returns the last decision about a release in the status of the Microservice, or nil.
+// recorded returns the last decision that the status of the Microservice contains for a release, or
+// nil.
 func recorded(ms *v1alpha1.Microservice, release string) *v1alpha1.HandledDecision {
 	for i := range ms.Status.ReleaseGroups {
 		for j := range ms.Status.ReleaseGroups[i].Releases {

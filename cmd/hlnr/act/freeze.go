@@ -40,7 +40,7 @@ func newFreezeCommand(f *cli.Factory) *cobra.Command {
 	o := &freezeOptions{}
 	cmd := &cobra.Command{
 		Use:     "freeze [NAMESPACE]",
-		Short:   "Keep the releases of a namespace, or of the cluster, from starting and from getting more traffic",
+		Short:   "Prevent the releases in a namespace, or in the cluster, from starting and from getting more traffic",
 		GroupID: cli.GroupAct,
 		Long: `freeze creates a Freeze or, with --all-namespaces, a ClusterFreeze. Until the freeze ends, no new release starts,
 and no canary gets more traffic. Rollbacks, pins to retained releases, and the decision Deprecate still work. When the freeze
@@ -67,7 +67,7 @@ ends, releases continue automatically.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.name, "name", defaultFreeze, "name of the Freeze or ClusterFreeze")
-	flags.StringVar(&o.until, "until", "", `end: 4h, 3d, Mon, "Mon 08:00", 18:00, a date or RFC 3339`)
+	flags.StringVar(&o.until, "until", "", `end: 4h, 3d, Mon, "Mon 08:00", 18:00, a date or an RFC 3339 time`)
 	flags.BoolVar(&o.indefinite, "indefinite", false, "freeze until you run hlnr thaw; an alternative to --until")
 	addReason(flags, &o.reason, 128, "reason, shown with each waiting release; required")
 	flags.StringVarP(&o.selector, "selector", "l", "", "selector of the Microservices to freeze, such as tier=web; defaults to all")
@@ -83,7 +83,7 @@ func newThawCommand(f *cli.Factory) *cobra.Command {
 		Short:   "End a freeze",
 		GroupID: cli.GroupAct,
 		Long: `thaw deletes the Freeze that applies to a namespace or, with --all-namespaces, the ClusterFreeze. Waiting releases
-continue immediately. If several freezes apply, or if the freeze has spec.periods, name the freeze with --name.`,
+continue immediately. If several freezes apply, or if the freeze has spec.periods, specify the freeze with --name.`,
 		Example: `  hlnr thaw shop
 
   hlnr thaw --all-namespaces --name upgrade`,
@@ -126,7 +126,7 @@ func (o *freezeOptions) scope(f *cli.Factory, args []string) (*scope, error) {
 	return s, nil
 }
 
-// rules returns the rules of a freeze that the flags describe.
+// rules returns the rules of the freeze that the flags describe.
 func (o *freezeOptions) rules(now time.Time) (v1alpha1.FreezeRules, error) {
 	rules := v1alpha1.FreezeRules{Reason: strings.TrimSpace(o.reason), Indefinite: o.indefinite}
 	switch {
@@ -149,7 +149,7 @@ func (o *freezeOptions) rules(now time.Time) (v1alpha1.FreezeRules, error) {
 	return rules, nil
 }
 
-// selectorOf parses a label selector as kubectl does. It returns nil, which selects all objects, for an empty text.
+// selectorOf parses a label selector as kubectl does. For an empty text, it returns nil, which selects all objects.
 func selectorOf(flag, text string) (*metav1.LabelSelector, error) {
 	if text == "" {
 		return nil, nil
@@ -339,7 +339,7 @@ func (o *freezeOptions) done(s *scope, obj client.Object, action, by string) *Do
 	return &Done{Action: action, Object: resource + obj.GetName(), Namespace: s.namespace, By: by, DryRun: o.dryRun}
 }
 
-// thaw deletes the freeze that applies now, or the freeze of --name.
+// thaw deletes the freeze that applies now, or the freeze that --name specifies.
 func (o *freezeOptions) thaw(ctx context.Context, s *scope) (*Done, error) {
 	obj, err := o.find(ctx, s)
 	if err != nil {

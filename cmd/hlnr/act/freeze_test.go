@@ -13,7 +13,7 @@ import (
 )
 
 // TestFreezeAndThaw checks that freeze creates a Freeze with a reason, an end and an author. During the freeze, decisions that add
-// traffic are rejected with the reason, and an abort applies. After thaw, releases continue.
+// traffic are rejected with the reason, and an abort takes effect. After thaw, releases continue.
 func TestFreezeAndThaw(t *testing.T) {
 	t.Parallel()
 	p := shop(t)
@@ -68,7 +68,7 @@ func TestFreezeAndThaw(t *testing.T) {
 }
 
 // TestThawChooses checks that thaw without --name does not end a freeze with spec.periods, and ends no freeze if there are several freezes.
-// Without --force, thaw does not end a freeze of a GitOps tool. The name of an ended freeze can be used again.
+// Without --force, thaw does not end a freeze that a GitOps tool manages. The name of an ended freeze can be used again.
 func TestThawChooses(t *testing.T) {
 	t.Parallel()
 	p := begin(t)

@@ -26,8 +26,8 @@ func upgraded(t *testing.T) *person {
 	return p
 }
 
-// TestUnpinToARetainedReleaseDuringAFreeze checks that a freeze stops the return to a retained release without a pin, and that unpin reports the
-// freeze, as "hlnr wait" does.
+// TestUnpinToARetainedReleaseDuringAFreeze checks that a freeze prevents a group without a pin from returning to a retained release, and that
+// unpin reports the freeze, as "hlnr wait" does.
 func TestUnpinToARetainedReleaseDuringAFreeze(t *testing.T) {
 	t.Parallel()
 	p := upgraded(t)

@@ -35,7 +35,7 @@ var pinField = []string{"updateStrategy", "manual"}
 // maxAuthor is the maximum length of the author's name in a pin. A longer name is omitted.
 const maxAuthor = 253
 
-// addWaitFlags adds the flags --wait and --timeout, and the flags of all changes.
+// addWaitFlags adds the --wait and --timeout flags, and the flags of all changes.
 func (o *pinOptions) addWaitFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.BoolVar(&o.wait, "wait", false, "wait until the version is active, with the exit codes of \"hlnr wait\"")
@@ -47,7 +47,7 @@ func (o *pinOptions) addWaitFlags(cmd *cobra.Command) {
 func (o *pinOptions) valid(cmd *cobra.Command) error {
 	switch {
 	case o.wait && (o.dryRun || o.printPatch):
-		return cli.Usage(errors.New("--wait: nothing is written with --dry-run or --print-patch, and nothing changes"))
+		return cli.Usage(errors.New("--wait: nothing is written with --dry-run or --print-patch, so there is nothing to wait for"))
 	case !o.wait && cmd.Flags().Changed("timeout"):
 		return cli.Usage(errors.New("--timeout is how long --wait waits: set --wait too"))
 	case o.timeout <= 0:
@@ -59,7 +59,7 @@ func (o *pinOptions) valid(cmd *cobra.Command) error {
 func (o *pinOptions) addPinFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&o.group, "group", "", "name of the release group, such as 1.x; by default the group that has the version, or the only group")
-	flags.StringVar(&o.until, "until", "", "end of the pin: 4h, 3d, Mon, \"Mon 08:00\", 2026-12-24 or RFC 3339; by default the pin applies until it is removed")
+	flags.StringVar(&o.until, "until", "", "end of the pin: 4h, 3d, Mon, \"Mon 08:00\", 2026-12-24 or an RFC 3339 time; by default the pin applies until it is removed")
 	addReason(flags, &o.reason, 128, "reason for the pin, shown to other users")
 	o.addWaitFlags(cmd)
 }
@@ -76,7 +76,7 @@ func newPinCommand(f *cli.Factory) *cobra.Command {
 		GroupID: cli.GroupAct,
 		Long: `pin sets spec.updateStrategy.manual: the group runs the version, and newer versions wait. A version
 that was active and is retained returns with its configuration and without canary steps. RELEASE is
-the name of a VersionedMicroservice; a pin to a release selects exactly its configuration. The pin
+the name of a VersionedMicroservice; a pin to a release selects exactly the configuration of that release. The pin
 records your name, unless it is printed as a patch for Git.`,
 		Example: `  hlnr pin shop 1.1.0 --until "Mon 08:00" --reason "sessions lost"
 
@@ -111,7 +111,7 @@ func newRollbackCommand(f *cli.Factory) *cobra.Command {
 		GroupID: cli.GroupAct,
 		Long: `rollback pins a group to an earlier release, with its configuration. Without --to, this is the most
 recently active of the retained releases that have a lower version than the active release, or the
-same version with another configuration. Denied versions are omitted. A retained release skips the canary steps. The group stays at that release until the pin ends or is
+same version with another configuration. Denied versions are excluded. A retained release skips the canary steps. The group stays at that release until the pin ends or is
 removed with unpin. To stop a canary, use deprecate. The pin records your name, unless it is
 printed as a patch for Git.`,
 		Example: `  # Return to the previous release, until Monday morning
@@ -257,9 +257,9 @@ func previous(g *v1alpha1.ReleaseGroup, policy *v1alpha1.ImagePolicy) *v1alpha1.
 	return last
 }
 
-// rollingOut returns the release that a group is rolling out, or nil. It omits a release that was active before, and a release whose
-// version is not higher than the version of the active release. A user stops the rollout of the returned release with deprecate instead
-// of rollback.
+// rollingOut returns the release that a group is rolling out, or nil. It omits a release that was previously active, and a release
+// whose version is not higher than the version of the active release. A user stops the rollout of the returned release with deprecate
+// instead of rollback.
 func rollingOut(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	for i := range g.Releases {
 		switch r := &g.Releases[i]; {
@@ -366,7 +366,7 @@ func (o *pinOptions) follow(ctx context.Context, s *scope, ms *v1alpha1.Microser
 		return err
 	}
 	if e.awaits == "" {
-		return cli.No(fmt.Errorf("nothing to wait for: group %s of %s has no offered version that has not failed", e.done.Group, ms.Name))
+		return cli.No(fmt.Errorf("nothing to wait for: in group %s of %s, no version is offered, or all offered versions failed", e.done.Group, ms.Name))
 	}
 	return wait.Until(ctx, s.Factory, ms.Name, e.awaits, o.timeout, o.output)
 }
@@ -450,11 +450,11 @@ func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microser
 }
 
 // upcoming returns the name of the release that runs a version with the Microservice's current configuration. The name
-// is empty if the name is not known, or if nothing would start.
+// is empty if it is not known, or if nothing would start.
 func (o *pinOptions) upcoming(ctx context.Context, s *scope, ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, version string) (string, error) {
 	facts, err := forecast.Read(ctx, s.client, ms, s.Now())
 	if err != nil && (o.wait || !apierrors.IsForbidden(err)) {
-		return "", fmt.Errorf("find the release of the current configuration: %w", err)
+		return "", fmt.Errorf("find the release with the current configuration: %w", err)
 	}
 	if err == nil {
 		for _, c := range facts.Candidates {
@@ -466,7 +466,7 @@ func (o *pinOptions) upcoming(ctx context.Context, s *scope, ms *v1alpha1.Micros
 	return "", nil
 }
 
-// rowOf returns the release with a name in a group, or nil.
+// rowOf returns the release with the given name in a group, or nil.
 func rowOf(g *v1alpha1.ReleaseGroup, name string) *v1alpha1.Release {
 	for i := range g.Releases {
 		if g.Releases[i].VersionedMicroservice == name {

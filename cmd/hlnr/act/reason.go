@@ -7,13 +7,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// reasonFlag is the flag --reason of a command. The schema of the field limits the length of the reason.
+// reasonFlag is the --reason flag of a command. The schema of the field limits the length of the reason.
 type reasonFlag struct {
 	text *string
 	max  int // maximum number of characters
 }
 
-// addReason adds the flag --reason. A reason that is longer than the limit ends the command before it sends a request.
+// addReason adds the --reason flag. If the reason is longer than the limit, the command fails before it sends a
+// request.
 func addReason(flags *pflag.FlagSet, text *string, limit int, usage string) {
 	flags.Var(reasonFlag{text, limit}, "reason", fmt.Sprintf("%s; at most %d characters", usage, limit))
 }

@@ -39,8 +39,8 @@ var decides = map[string]v1alpha1.DecisionAction{
 	"continue": v1alpha1.DecisionContinue, "adopt": v1alpha1.DecisionAdopt, "deprecate": v1alpha1.DecisionDeprecate, "retry": v1alpha1.DecisionRetry,
 }
 
-// Do executes the action with a client, as the command of the verb does, and returns the result. It does not wait for
-// the manager.
+// Do executes the action with a client, in the same way as the command for the verb, and returns the result. It does
+// not wait for the manager.
 func (r Request) Do(ctx context.Context, f *cli.Factory, c client.WithWatch) (*Done, error) {
 	s := &scope{f, c, r.Namespace}
 	if action, is := decides[r.Verb]; is {
@@ -86,7 +86,7 @@ func (r Request) edit(ctx context.Context, s *scope, ms *v1alpha1.Microservice) 
 		return o.pinned(ctx, s, ms, to)
 	case "pin":
 		if r.Target == "" {
-			return edit{}, cli.Usage(fmt.Errorf("choose the version for the pin of %s", ms.Name))
+			return edit{}, cli.Usage(fmt.Errorf("choose the version to pin %s to", ms.Name))
 		}
 		return o.pinned(ctx, s, ms, r.Target)
 	}
@@ -96,9 +96,10 @@ func (r Request) edit(ctx context.Context, s *scope, ms *v1alpha1.Microservice) 
 // FreezeRequest is a freeze or a thaw that does not come from a command line. Its fields correspond to the flags of
 // the commands.
 type FreezeRequest struct {
-	// Thaw selects the command thaw instead of freeze.
+	// Thaw selects the thaw command instead of the freeze command.
 	Thaw bool
-	// Namespace is the namespace to freeze or to thaw. If it is empty, the request is about the cluster.
+	// Namespace is the namespace to freeze or to thaw. If it is empty, the request applies to the
+	// cluster.
 	Namespace string
 	// Name is the name of the Freeze or ClusterFreeze. If it is empty, the default of the command is used.
 	Name string
@@ -118,7 +119,7 @@ func (r FreezeRequest) Do(ctx context.Context, f *cli.Factory, c client.WithWatc
 		all: r.Namespace == "", dryRun: r.DryRun,
 	}
 	if !o.all && o.namespaces != "" {
-		return nil, cli.Usage(fmt.Errorf("a selector of namespaces requires a freeze of the cluster"))
+		return nil, cli.Usage(fmt.Errorf("a namespace selector requires a freeze of the cluster"))
 	}
 	s := &scope{f, c, r.Namespace}
 	if r.Thaw {

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestWhyOfAReturnDuringAPause checks that hlnr why, like hlnr wait, reports a pause that stops the return to a retained release, and does not
-// suggest a rollback to the same release.
+// TestWhyOfAReturnDuringAPause checks that hlnr why, like hlnr wait, reports a pause that prevents the return to a retained release, and does
+// not suggest a rollback to the same release.
 func TestWhyOfAReturnDuringAPause(t *testing.T) {
 	t.Parallel()
 	p := upgraded(t)

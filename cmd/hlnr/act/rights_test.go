@@ -16,9 +16,9 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// TestPinOfTheCurrentConfigurationWithoutConfigMaps checks a pin to the current configuration by a user who has only the role heighliner-owner,
-// and may not read the objects from which the name of the next release is derived. The pin must not report that the version is
-// active while another release of the version starts.
+// TestPinOfTheCurrentConfigurationWithoutConfigMaps checks a pin to the current configuration by a user who has only the heighliner-owner role,
+// and may not read the objects from which the name of the next release is derived. The pin must not report that the version is active while
+// another release of the version is starting.
 func TestPinOfTheCurrentConfigurationWithoutConfigMaps(t *testing.T) {
 	t.Parallel()
 	p := begin(t)

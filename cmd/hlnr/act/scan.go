@@ -30,7 +30,7 @@ func newScanCommand(f *cli.Factory) *cobra.Command {
 		Use:     "scan MICROSERVICE | ImagePolicy/NAME | GitHubRepository/NAME",
 		Short:   "Scan the registry or GitHub for new versions now",
 		GroupID: cli.GroupAct,
-		Long: `scan sets the annotation hlnr.io/requestedAt on the ImagePolicy of a Microservice, or on the object
+		Long: `scan sets the hlnr.io/requestedAt annotation on the ImagePolicy of a Microservice, or on the object
 that you name, and waits until the manager has scanned the registry or GitHub.
 
 Exit codes: 0 the scan succeeded; 3 the scan failed, or spec.suspend is set; 4 the timeout expired.`,
@@ -120,7 +120,7 @@ func (o *scan) run(ctx context.Context, f *cli.Factory, arg string) error {
 	if err := done.print(s.Out, o.output); err != nil {
 		return err
 	}
-	return cli.TimedOut(fmt.Errorf("the manager did not scan within %s; \"hlnr doctor\" checks that it runs and watches the namespace", o.timeout))
+	return cli.TimedOut(fmt.Errorf("the manager did not scan within %s; \"hlnr doctor\" checks that it is running and watches the namespace", o.timeout))
 }
 
 // scannable returns the resource of an object, or an error if spec.suspend of the object is set.

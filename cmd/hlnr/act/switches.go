@@ -18,7 +18,7 @@ the decisions Adopt and Deprecate still work. Continue and Retry take effect aft
 
 func newResumeCommand(f *cli.Factory) *cobra.Command {
 	return pauseCommand(f, false, "resume", "Let releases start and continue again after a pause",
-		`resume removes spec.paused of a Microservice.`, `  hlnr resume shop`)
+		`resume removes spec.paused from a Microservice.`, `  hlnr resume shop`)
 }
 
 func pauseCommand(f *cli.Factory, paused bool, name, short, long, example string) *cobra.Command {

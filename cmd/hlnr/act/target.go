@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// target is the release of a decision, with its group and its Microservice.
+// target is the release that a decision applies to, with its group and its Microservice.
 type target struct {
 	ms    *v1alpha1.Microservice
 	group *v1alpha1.ReleaseGroup
@@ -28,8 +28,9 @@ func (t target) inProgress() bool {
 	return t.group.Rollout != nil && t.group.Rollout.Release == t.row.VersionedMicroservice
 }
 
-// target finds the release of a decision. The arguments are the name of a VersionedMicroservice, or a Microservice and a
-// version. The version can be omitted if the action is possible for only one release of the Microservice.
+// target finds the release that a decision applies to. The arguments are the name of a VersionedMicroservice, or a
+// Microservice and a version. The version can be omitted if the action is possible for only one release of the
+// Microservice.
 func (s *scope) target(ctx context.Context, action v1alpha1.DecisionAction, args []string) (target, error) {
 	if len(args) == 2 {
 		ms, err := s.microservice(ctx, args[0])

@@ -113,8 +113,8 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestLintTakesDocuments checks that lint accepts each object of Heighliner in docs. The tests in test/docs check that
-// an API server accepts these objects.
+// TestLintTakesDocuments checks that lint accepts each Heighliner object in docs. The tests in test/docs check that an
+// API server accepts these objects.
 func TestLintTakesDocuments(t *testing.T) {
 	t.Parallel()
 	block := regexp.MustCompile("(?ms)^ *```yaml\n(.*?)^ *```$")

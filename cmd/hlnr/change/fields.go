@@ -25,8 +25,8 @@ var secret = regexp.MustCompile(`(?i)(pass(word|wd)?|secret|token|credential|api
 // hidden replaces a value that might be secret.
 const hidden = "(not shown)"
 
-// fields returns the fields below a path that differ. It identifies the items of a list by their names if all items have
-// a name, and otherwise by their indexes.
+// fields returns the differing fields below a path. It identifies the items of a list by their names if all items have a
+// name, and otherwise by their indexes.
 func fields(path string, before, after any) []Field {
 	if reflect.DeepEqual(before, after) {
 		return nil

@@ -18,7 +18,7 @@ import (
 // maxInput is the maximum number of bytes that are read from a file.
 const maxInput = 32 << 20
 
-// files are the values of the flag --filename.
+// files are the values of the --filename flag.
 type files []string
 
 func (f *files) addFlag(cmd *cobra.Command) {
@@ -31,7 +31,7 @@ type document struct {
 	object manifest.Object
 }
 
-// byFlag rejects arguments, because files are set with a flag.
+// byFlag rejects arguments, because files are specified with a flag.
 func byFlag(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

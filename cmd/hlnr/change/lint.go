@@ -1,5 +1,5 @@
-// Package change contains the commands of hlnr about manifests that are not applied yet. They check manifests, and show
-// the changes and the releases that the manifests would cause.
+// Package change contains the hlnr commands for manifests that have not been applied yet. They check manifests, and
+// show the changes and the releases that the manifests would cause.
 //
 //	lint.go      the command lint, which checks manifests without a cluster
 //	files.go     the flag --filename
@@ -32,10 +32,10 @@ import (
 	"github.com/heighliner/heighliner/internal/view/text"
 )
 
-// Commands are all commands of this package.
+// Commands are all commands in this package.
 var Commands = []cli.NewCommand{newLintCommand, newPlanCommand, newDiffCommand}
 
-// Finding is one fault of a manifest. Its JSON fields are an interface for scripts.
+// Finding is one fault in a manifest. Its JSON fields are an interface for scripts.
 type Finding struct {
 	File string `json:"file"`
 	// Object is the kind and the name of the object.
@@ -212,7 +212,7 @@ func sharedAnalysis(ms *v1alpha1.Microservice, objects []runtime.Object) string 
 	return ""
 }
 
-// templateFault returns the faults of a shared analysis.
+// templateFault returns the faults in a shared analysis.
 func templateFault(t *analysistemplate.Template) []string {
 	if err := analysistemplate.Check(t); err != nil {
 		return []string{err.Message}
@@ -242,7 +242,7 @@ func semantics(o runtime.Object) (faults []string) {
 				continue
 			}
 			if _, err := time.LoadLocation(st.Window.TimeZone); err != nil {
-				faults = append(faults, fmt.Sprintf("spec.updateStrategy.canary.steps[%d].window.timeZone: there is no time zone %q; use a name of the IANA time zone database, such as Europe/Zurich", i, st.Window.TimeZone))
+				faults = append(faults, fmt.Sprintf("spec.updateStrategy.canary.steps[%d].window.timeZone: there is no time zone %q; use a name from the IANA time zone database, such as Europe/Zurich", i, st.Window.TimeZone))
 			}
 		}
 	case *v1alpha1.NotificationPolicy:

@@ -47,13 +47,13 @@ type Object struct {
 	Fields []Field `json:"fields,omitempty"`
 	// NewRelease reports whether the configuration of releases changes, so that every selected version starts again.
 	NewRelease bool `json:"newRelease,omitempty"`
-	// Forecast is the forecast of a Microservice. It contains only the events that the change causes.
+	// Forecast is the forecast for a Microservice. It contains only the events that the change causes.
 	Forecast *forecast.Forecast `json:"forecast,omitempty"`
 	// Hosts describes the changes to the hosts of a NetworkPolicy.
 	Hosts []string `json:"hosts,omitempty"`
 	// Versions describes the versions that an ImagePolicy would additionally offer, or no longer offer.
 	Versions []string `json:"versions,omitempty"`
-	// Notes contains further notes for users.
+	// Notes contains additional notes for users.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -68,10 +68,10 @@ func newPlanCommand(f *cli.Factory) *cobra.Command {
 	return command(f, &cobra.Command{
 		Use:   "plan -f FILE",
 		Short: "Show what would start if you applied the manifests: releases, steps, times, pods and hosts",
-		Long: `plan compares manifests with the stored objects, and simulates the change with the planner of the manager.
-It shows which releases would start, their steps with the shortest times, the number of additional pods,
-the hosts that would move, and the recorded versions that an ImagePolicy would additionally offer, or no
-longer offer. The simulation assumes that pods become available immediately, and that hooks and measurements
+		Long: `plan compares manifests with the stored objects, and simulates the change with the manager's planner.
+It shows which releases would start, their steps with the shortest possible times, the number of additional pods,
+the hosts that would move, and the recorded versions that an ImagePolicy would start or stop
+offering. The simulation assumes that pods become available immediately, and that hooks and measurements
 pass. A field that a manifest does not set counts as removed. The exceptions are pins, pauses and ended groups
 that were set with hlnr, kubectl edit or kubectl patch, and labels and annotations that were not set by the last
 "kubectl apply". The command writes nothing to the cluster.
@@ -94,7 +94,7 @@ Exit codes: 0 the manifests can be applied, 2 a file cannot be read, 3 a change 
 	}, func(r *Report) func(io.Writer) error { return r.writeDiff })
 }
 
-// command completes the command plan or diff. The parameter text writes the text output.
+// command completes the plan or diff command. The text parameter writes the text output.
 func command(f *cli.Factory, cmd *cobra.Command, text func(*Report) func(io.Writer) error) *cobra.Command {
 	var in files
 	var output *cli.Output
@@ -567,7 +567,7 @@ func (r *Report) writeDiff(out io.Writer) error {
 	return b.write(out)
 }
 
-// page collects the lines of an output.
+// page collects lines of output.
 type page struct{ b strings.Builder }
 
 // line adds one line. It removes line breaks and control characters, which text from objects and files can contain.

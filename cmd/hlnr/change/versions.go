@@ -9,7 +9,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/imagepolicy"
 )
 
-// maxVersions is the maximum number of versions of each kind in a plan.
+// maxVersions is the maximum number of versions in each list of versions in a plan.
 const maxVersions = 5
 
 // versions describes how a change to an ImagePolicy affects the versions that the last scan recorded. Tags that the scan

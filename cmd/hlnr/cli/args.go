@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// explainArgs makes the errors of a command about its arguments more precise. The errors name the missing or unexpected argument,
-// and contain an example.
+// explainArgs makes a command's errors about its arguments more precise. The errors name the missing or unexpected argument, and
+// contain an example.
 func explainArgs(cmd *cobra.Command) {
 	check := cmd.Args
 	if check == nil {

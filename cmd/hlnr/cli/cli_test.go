@@ -197,7 +197,8 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// TestCommandToCopy checks that a command to copy includes the namespace, unless it is the namespace of the context.
+// TestCommandToCopy checks that a command for users to copy includes the namespace, unless it is the namespace of
+// the context.
 func TestCommandToCopy(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{"": "hlnr why web", "-n shop": "hlnr why web", "-n other": "hlnr why -n other web"} {

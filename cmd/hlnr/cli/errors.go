@@ -23,7 +23,7 @@ import (
 // installHint describes how to install the CRDs that this version of the command needs.
 const installHint = "install Heighliner with \"kubectl apply -k\" and your overlay, or with \"make install IMG=...\" in the repository of Heighliner; this requires the permissions of a cluster administrator"
 
-// Explain converts an error of a command to an [Exit] with an exit code, and with a message about the cause and the fix. It
+// Explain converts an error from a command to an [Exit] with an exit code and a message about the cause and the fix. It
 // returns an [Exit] unchanged.
 func (f *Factory) Explain(ctx context.Context, err error) error {
 	var e *Exit
@@ -81,10 +81,11 @@ func (f *Factory) explainKubeconfig(err error) error {
 	return nil
 }
 
-// unloaded matches the message about a file that cannot be loaded as a kubeconfig. The second group can be an error of a JSON parser.
+// unloaded matches the message about a file that cannot be loaded as a kubeconfig. The second group can be an error from a JSON
+// parser.
 var unloaded = regexp.MustCompile(`(?s)error loading config file "([^"]*)": (.*)`)
 
-// explainConnection converts errors of requests without a response.
+// explainConnection converts the errors of requests that received no response.
 func explainConnection(err error) error {
 	var (
 		lookup  *net.DNSError
@@ -130,10 +131,10 @@ func explainKind(err error) error {
 	return nil
 }
 
-// refused matches the message about a request for which the user lacks the permission.
+// refused matches the message about a request that the user lacks permission for.
 var refused = regexp.MustCompile(`User "([^"]*)" cannot (\w+) resource "([^"]*)" in API group "([^"]*)"(?: in the namespace "([^"]*)"| at the cluster scope)?`)
 
-// explainStatus converts error responses of the API server.
+// explainStatus converts error responses from the API server.
 func (f *Factory) explainStatus(err error) error {
 	var s apierrors.APIStatus
 	if !errors.As(err, &s) {
@@ -162,7 +163,7 @@ func (f *Factory) explainStatus(err error) error {
 	return nil
 }
 
-// strictPrefix precedes the unknown fields in the message of the API server.
+// strictPrefix precedes the unknown fields in the API server's message.
 const strictPrefix = "strict decoding error: "
 
 func resource(plural, group string) string {
@@ -197,7 +198,7 @@ func Forbidden(r Permission) string {
 	return fmt.Sprintf("%s cannot %s %s %s%s", user, r.Verb, r.Resource, scope, r.remedy())
 }
 
-// remedy describes the role with the permission, and how the user gets this role.
+// remedy describes the role that contains the permission, and how the user can get this role.
 func (r Permission) remedy() string {
 	write := r.Verb == "patch" || r.Verb == "update" || r.Verb == "create" || r.Verb == "delete"
 	var role, who string

@@ -18,9 +18,9 @@ const (
 	ExitUsage Code = 2
 	// ExitNo means that the answer is negative, or the action is not possible in the current state.
 	ExitNo Code = 3
-	// ExitTimeout means that the timeout of a flag expired before there was an answer.
+	// ExitTimeout means that the timeout set by a flag expired before there was an answer.
 	ExitTimeout Code = 4
-	// ExitWaits means that the release waits for a user.
+	// ExitWaits means that the release is waiting for a user.
 	ExitWaits Code = 5
 	// ExitInterrupted means that a signal ended the command.
 	ExitInterrupted Code = 130
@@ -36,7 +36,7 @@ var Codes = []struct {
 	{ExitUsage, "invalid input: a flag, an argument, a name that does not exist, or a file"},
 	{ExitNo, "the answer is negative, or the action is not possible in the current state"},
 	{ExitTimeout, "the timeout expired"},
-	{ExitWaits, "the release waits for a user or for the end of a freeze"},
+	{ExitWaits, "the release is waiting for a user or for the end of a freeze"},
 	{ExitInterrupted, "a signal interrupted the command"},
 }
 

@@ -27,7 +27,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// FieldManager is the field manager of all writes of the command.
+// FieldManager is the field manager for all writes by the command.
 const FieldManager = "hlnr"
 
 // The rate limits of requests, which are the same as in kubectl.
@@ -62,7 +62,7 @@ func New(program, version string, streams genericiooptions.IOStreams) *Factory {
 // begin with this name.
 func (f *Factory) Program() string { return f.program }
 
-// addFlags adds the flags of kubectl for the connection to the cluster.
+// addFlags adds kubectl's flags for the connection to the cluster.
 func (f *Factory) addFlags(flags *pflag.FlagSet) { f.flags.AddFlags(flags) }
 
 // Config returns the configuration of the connection to the cluster, from the kubeconfig and the flags.
@@ -148,8 +148,8 @@ func (f *Factory) Namespace() (string, error) {
 	return namespace, err
 }
 
-// Home returns the namespace of a command without --namespace: the namespace of the context, or "default". Suggested commands
-// include a namespace that differs from this namespace, so that a user can copy the commands.
+// Home returns the namespace that a command uses without --namespace: the namespace of the context, or "default". Suggested
+// commands include a namespace that differs from this namespace, so that a user can copy the commands.
 func (f *Factory) Home() (string, error) {
 	raw, err := f.Kubeconfig().RawConfig()
 	if err != nil {
@@ -162,8 +162,8 @@ func (f *Factory) Home() (string, error) {
 	return metav1.NamespaceDefault, nil
 }
 
-// Command returns a command of hlnr about an object in a namespace, for users to copy. The command includes the namespace if it is
-// not [Factory.Home].
+// Command returns an hlnr command for an object in a namespace, for users to copy. The command includes the namespace if it is not
+// [Factory.Home].
 func (f *Factory) Command(namespace, verb string, args ...string) string {
 	home, err := f.Home()
 	if err != nil {
@@ -182,14 +182,14 @@ type Scope struct {
 	selector      string
 }
 
-// AddScope adds the flags --all-namespaces and --selector.
+// AddScope adds the --all-namespaces and --selector flags.
 func AddScope(cmd *cobra.Command) *Scope {
 	s := AddAllNamespaces(cmd)
 	cmd.Flags().StringVarP(&s.selector, "selector", "l", "", "read only the Microservices with these labels, such as team=web,tier!=test")
 	return s
 }
 
-// AddAllNamespaces adds the flag --all-namespaces. The returned scope selects all Microservices.
+// AddAllNamespaces adds the --all-namespaces flag. The returned scope selects all Microservices.
 func AddAllNamespaces(cmd *cobra.Command) *Scope {
 	var s Scope
 	cmd.Flags().BoolVarP(&s.allNamespaces, "all-namespaces", "A", false, "read the objects of all namespaces, regardless of --namespace")
@@ -211,7 +211,7 @@ func (s *Scope) AllNamespaces() bool { return s.allNamespaces }
 func (s *Scope) Selector() (labels.Selector, error) {
 	selector, err := labels.Parse(s.selector)
 	if err != nil {
-		return nil, Usage(fmt.Errorf("--selector: %w: write label=value, label!=value or label, separated by commas", err))
+		return nil, Usage(fmt.Errorf("--selector: %w: write a comma-separated list of label=value, label!=value or label", err))
 	}
 	return selector, nil
 }

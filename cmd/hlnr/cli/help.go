@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// usage is the template of help texts. It does not contain the global flags, which are flags of kubectl: the command
-// "options" lists them.
+// usage is the template of help texts. It does not contain the global flags, which are flags of kubectl: the
+// "options" command lists them.
 const usage = `Usage:{{if .Runnable}}
   {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}
   {{.CommandPath}} [command]{{end}}{{if gt (len .Aliases) 0}}
@@ -32,7 +32,7 @@ Flags:
 {{.LocalFlags.FlagUsages | trimTrailingWhitespaces}}{{end}}{{if .HasAvailableSubCommands}}
 
 Use "{{.CommandPath}} [command] --help" for more information about a command.{{end}}
-Use "{{.Root.CommandPath}} options" to list the flags for the connection to the cluster, which all commands have.
+Use "{{.Root.CommandPath}} options" to list the cluster connection flags, which all commands accept.
 `
 
 // The groups of commands in the help text.
@@ -45,7 +45,7 @@ const (
 	GroupCheck = "check"
 )
 
-// setHelp sets the usage texts, with the name with which the user called the program.
+// setHelp sets the usage texts, which contain the name with which the user called the program.
 func setHelp(root *cobra.Command, f *Factory) {
 	root.SetUsageTemplate(usage)
 	root.AddGroup(
@@ -61,7 +61,8 @@ func setHelp(root *cobra.Command, f *Factory) {
 	}
 }
 
-// called replaces the program in examples with the name with which the user called it.
+// called replaces the program name in examples with the name with which the user called the
+// program.
 func called(cmd *cobra.Command, program string) {
 	replacer := strings.NewReplacer("  "+name+" ", "  "+program+" ", "| "+name+" ", "| "+program+" ", "\""+name+" ", "\""+program+" ", "& "+name+" ", "& "+program+" ")
 	cmd.Example, cmd.Long = replacer.Replace(cmd.Example), replacer.Replace(cmd.Long)
@@ -73,10 +74,10 @@ func called(cmd *cobra.Command, program string) {
 func newOptionsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "options",
-		Short: "List the flags for the connection to the cluster, which all commands have",
+		Short: "List the cluster connection flags, which all commands accept",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return write(cmd.OutOrStdout(), []byte("Each command has these flags of kubectl:\n\n"+cmd.InheritedFlags().FlagUsages()))
+			return write(cmd.OutOrStdout(), []byte("Each command accepts these kubectl flags:\n\n"+cmd.InheritedFlags().FlagUsages()))
 		},
 	}
 }

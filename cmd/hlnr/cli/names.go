@@ -15,7 +15,7 @@ const maxNamed = 8
 const maxNear = 3
 
 // Unknown returns the error for a name that does not exist, with the nearest existing names. The
-// parameter what describes the object and its location in the singular, such as "Microservice in
+// what parameter is a singular description of the object and its location, such as "Microservice in
 // namespace shop". The exit code is [ExitUsage].
 func Unknown(what, name string, names []string) error {
 	text := fmt.Sprintf("there is no %s with the name %q", what, name)

@@ -20,7 +20,7 @@ const (
 	FormatTable = "table"
 	// FormatWide is the text with additional columns and absolute times.
 	FormatWide = "wide"
-	// FormatJSON is JSON that is stable within an API version. Times are in RFC 3339.
+	// FormatJSON is JSON that is stable within an API version. Times are in RFC 3339 format.
 	FormatJSON = "json"
 	// FormatYAML is the content of FormatJSON as YAML.
 	FormatYAML = "yaml"
@@ -31,16 +31,16 @@ const (
 // Formats are the formats of most commands.
 var Formats = []string{FormatJSON, FormatYAML, FormatWide, FormatName}
 
-// Output is the flag --output of one command.
+// Output is the --output flag of a command.
 type Output struct {
-	// Format is the format that the user selected, or [FormatText] without the flag.
+	// Format is the format that the user selected, or [FormatText] if the flag is not set.
 	Format string
 
 	formats []string
 }
 
-// AddOutput adds the flag --output with the formats of the command, which default to [Formats]. Another value ends the
-// command with [ExitUsage].
+// AddOutput adds the --output flag with the formats of the command, which default to [Formats]. Any other value ends
+// the command with [ExitUsage].
 func AddOutput(cmd *cobra.Command, formats ...string) *Output {
 	if len(formats) == 0 {
 		formats = Formats
@@ -97,7 +97,7 @@ func (o *Output) Print(out io.Writer, value any, text func(io.Writer) error, nam
 	return text(out)
 }
 
-// JSON returns value as indented JSON. Control characters in its texts are escaped.
+// JSON returns value as indented JSON. Control characters in its strings are escaped.
 func JSON(value any) ([]byte, error) {
 	raw, err := json.MarshalIndent(value, "", "  ")
 	if err != nil {
@@ -115,13 +115,13 @@ func JSONLine(value any) ([]byte, error) {
 	return append(escape(raw), '\n'), nil
 }
 
-// YAML returns value as YAML. Control characters in its texts are escaped.
+// YAML returns value as YAML. Control characters in its strings are escaped.
 func YAML(value any) ([]byte, error) {
 	raw, err := json.Marshal(value)
 	if err != nil {
 		return nil, fmt.Errorf("write YAML: %w", err)
 	}
-	// JSONToYAML parses JSON as YAML, which does not allow these characters without an escape.
+	// JSONToYAML parses JSON as YAML, and YAML does not allow these characters without an escape.
 	if raw, err = yaml.JSONToYAML(escape(raw)); err != nil {
 		return nil, fmt.Errorf("write YAML: %w", err)
 	}

@@ -42,8 +42,8 @@ const (
 	completionBin = "kubectl_complete-hlnr"
 )
 
-// Program returns the name with which the user called the command, and the arguments. For a plugin of kubectl, the name
-// in usage texts and messages is "kubectl hlnr". If the binary is called kubectl_complete-hlnr, it completes arguments.
+// Program returns the name with which the user called the command, and the arguments. For a kubectl plugin, the name in
+// usage texts and messages is "kubectl hlnr". If the binary is called kubectl_complete-hlnr, it completes arguments.
 func Program(argv []string) (program string, args []string) {
 	if len(argv) == 0 {
 		return name, nil
@@ -129,7 +129,7 @@ func NewRoot(f *Factory, commands ...NewCommand) *cobra.Command {
 	return root
 }
 
-// knownCommand rejects arguments of the root command, because they are unknown commands.
+// knownCommand rejects arguments to the root command, because they are unknown commands.
 func knownCommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -173,11 +173,11 @@ func newVersionCommand(f *Factory) *cobra.Command {
 
 // kubectlCompletion is the program with which kubectl completes the arguments of the plugin. kubectl searches PATH for it.
 const kubectlCompletion = `#!/bin/sh
-# Save this as kubectl_complete-hlnr in a folder of your PATH, and make it executable.
+# Save this as kubectl_complete-hlnr in a folder on your PATH, and make it executable.
 exec kubectl hlnr __complete "$@"
 `
 
-// addCompletion adds the command completion of cobra, and the variant for kubectl. They use the current streams of the root
+// addCompletion adds cobra's completion command, and the variant for kubectl. They use the current streams of the root
 // command.
 func addCompletion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
@@ -189,8 +189,8 @@ func addCompletion(root *cobra.Command) {
 			Use:   "kubectl",
 			Short: "Generate the program that completes the arguments of \"kubectl hlnr\"",
 			Long: `Generate the program with which kubectl completes the arguments of "kubectl hlnr". Save the
-program as kubectl_complete-hlnr in a folder of your PATH, where kubectl finds it. Alternatively, you
-can create a link with this name to the binary of hlnr.`,
+program as kubectl_complete-hlnr in a folder on your PATH, where kubectl finds it. Alternatively, you
+can create a link with this name to the hlnr binary.`,
 			Example: `  hlnr completion kubectl > ~/bin/kubectl_complete-hlnr && chmod +x ~/bin/kubectl_complete-hlnr`,
 			Args:    cobra.NoArgs,
 			RunE: func(cmd *cobra.Command, _ []string) error {

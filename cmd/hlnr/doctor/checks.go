@@ -31,7 +31,7 @@ import (
 	"github.com/heighliner/heighliner/internal/watches"
 )
 
-// The limits of a correct installation.
+// The limits within which an installation counts as correct.
 const (
 	minMinor = 33 // minimum minor version of Kubernetes, whose CEL library the CRDs need
 	maxSkew  = 5 * time.Second
@@ -104,7 +104,7 @@ func (d *doctor) checkServer(ctx context.Context) error {
 		d.add(Unknown, "Clock", "", "the API server does not send its time")
 		return nil
 	}
-	// The header contains whole seconds, and the request took some time.
+	// The time in the header is in whole seconds, and the request took some time.
 	skew := max(before.Sub(at.Add(time.Second)), at.Sub(after), 0)
 	if skew > maxSkew {
 		d.add(Warning, "Clock", "synchronize the clock of this machine or of the API server (NTP)", "the clocks of this machine and the API server differ by %s: times such as --until are wrong by this difference", skew.Round(time.Second))
@@ -292,8 +292,9 @@ func (d *doctor) checkManager(ctx context.Context) {
 	d.add(OK, "Prometheus", "", "the manager queries %s", address)
 }
 
-// checkWatched checks that the manager has its permissions in the cluster, and in the namespaces that it should watch. The manager does not
-// watch a namespace in which it may not list and watch all kinds. For a user who may not create SubjectAccessReviews, there is no finding.
+// checkWatched checks that the manager has the permissions that it needs in the cluster, and in the namespaces that it should watch. The
+// manager does not watch a namespace unless it may list and watch all kinds there. There is no finding if the user may not create
+// SubjectAccessReviews.
 func (d *doctor) checkWatched(ctx context.Context, m *appsv1.Deployment) {
 	missing, _, err := d.lacking(ctx, m, "", watches.ClusterKinds())
 	if err == nil && len(d.watched) == 0 {
@@ -401,7 +402,8 @@ func (d *doctor) checkLeader(ctx context.Context) {
 	}
 }
 
-// unheld returns the reason why a Lease has no valid holder, or an empty string if it has one.
+// unheld returns the reason why a Lease has no valid holder, or an empty string if the Lease has a
+// valid holder.
 func (d *doctor) unheld(lease *coordinationv1.Lease) string {
 	switch {
 	case ptr.Deref(lease.Spec.HolderIdentity, "") == "":

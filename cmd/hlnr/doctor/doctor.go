@@ -1,4 +1,4 @@
-// Package doctor implements the command "hlnr doctor", which checks the installation and the objects of hlnr.io for known
+// Package doctor implements the "hlnr doctor" command, which checks the installation and the objects of hlnr.io for known
 // problems, and writes a report without secrets.
 //
 //	doctor.go   the command, and its findings
@@ -46,8 +46,8 @@ var marks = map[Level]string{OK: "âœ”", Unknown: "?", Warning: "!", Problem: "âœ
 // Finding is the result of one check. Its JSON fields are an interface for scripts.
 type Finding struct {
 	Level Level `json:"level"`
-	// Check is the checked area: Kubernetes, CRDs, Permissions, Admission, Manager, Clock, Gateway API, Gateway, Credentials,
-	// Prometheus, or the kind of an object.
+	// Check is the area that was checked: Kubernetes, CRDs, Permissions, Admission, Manager, Clock, Gateway API, Gateway,
+	// Credentials, Prometheus, or the kind of an object.
 	Check string `json:"check"`
 	Text  string `json:"text"`
 	// Fix describes how to fix the problem. It is empty if there is no problem or no known fix.
@@ -62,7 +62,7 @@ type Result struct {
 	Findings   []Finding `json:"findings"`
 }
 
-// count returns the number of findings with a level.
+// count returns the number of findings with the given level.
 func (r *Result) count(level Level) (n int) {
 	for _, f := range r.Findings {
 		if f.Level == level {
@@ -97,15 +97,15 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 		Use:     "doctor",
 		Short:   "Check the installation and all objects for known problems",
 		GroupID: cli.GroupCheck,
-		Long: `doctor checks the version of Kubernetes, the CRDs, your permissions, the admission policies, the manager, the
-clock, the kinds of the Gateway API, the Secrets to which objects refer, and each object of hlnr.io. It also checks
+		Long: `doctor checks the Kubernetes version, the CRDs, your permissions, the admission policies, the manager, the
+clock, the Gateway API kinds, the Secrets that objects refer to, and each hlnr.io object. It also checks
 whether the Gateways have listeners for the hosts of NetworkPolicies, and whether the Prometheus servers of analyses
 respond to this machine. Checks for which you lack permissions are shown as unknown, and counted in the last line.
-The command writes nothing to the cluster. It checks that Secrets exist, and does not read their content.
+The command writes nothing to the cluster. It checks that Secrets exist, but does not read their content.
 
 --report writes an archive with the findings and the objects, without secrets, to share with others. The values of
-environment variables, arguments and headers, the values of annotations of other tools, and all texts that look
-like tokens are removed. Read the archive before you send it.
+environment variables, arguments and headers, the values of other tools' annotations, and all text that looks
+like a token are removed. Read the archive before you send it.
 
 Exit codes: 0 no problem was found; 1 the cluster cannot be reached, or no problem was found but some checks need
 permissions that you do not have; 3 problems were found.`,
@@ -175,8 +175,8 @@ func (d *doctor) add(level Level, check, fix, format string, args ...any) {
 	d.result.Findings = append(d.result.Findings, Finding{level, check, fmt.Sprintf(format, args...), fix})
 }
 
-// unknown adds a finding about an object that cannot be read. For each check, there is only one finding about all objects that the user may
-// not read.
+// unknown adds a finding about an object that cannot be read. Each check has only one such finding for all objects that the user may not
+// read.
 func (d *doctor) unknown(check, what string, err error) {
 	if apierrors.IsForbidden(err) {
 		d.refused = true
@@ -193,7 +193,8 @@ func (d *doctor) unknown(check, what string, err error) {
 	d.add(Unknown, check, "", "%s cannot be read: %v", what, err)
 }
 
-// write writes one line for each finding and, if there is a fix, a second line. It removes control characters and line breaks from the texts.
+// write writes one line for each finding and, if there is a fix, a second line. It removes control characters and line breaks from the text
+// of the findings.
 func (r *Result) write(out io.Writer) error {
 	var b strings.Builder
 	ascii := !utf8Locale()

@@ -311,7 +311,7 @@ func TestJudgements(t *testing.T) {
 }
 
 // TestActiveReleaseWithoutPods checks that an active release without ready pods is a problem after some time, and that a release
-// with too few ready pods is a warning. The suggested commands contain the namespace, and suggest a rollback only if there is a
+// with too few ready pods is a warning. The suggested commands contain the namespace, and include a rollback only if there is a
 // retained release.
 func TestActiveReleaseWithoutPods(t *testing.T) {
 	t.Parallel()
@@ -353,8 +353,8 @@ func TestActiveReleaseWithoutPods(t *testing.T) {
 	}
 }
 
-// TestRoleOfAnEarlierVersion checks that doctor reports a namespace that the manager does not watch, because the Role of an earlier version in the
-// namespace lacks a kind.
+// TestRoleOfAnEarlierVersion checks that doctor reports a namespace that the manager does not watch because the namespace's Role, which is from
+// an earlier version, lacks a kind.
 func TestRoleOfAnEarlierVersion(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -387,8 +387,8 @@ func TestRoleOfAnEarlierVersion(t *testing.T) {
 	}
 }
 
-// TestClusterRoleOfAnEarlierVersion checks that doctor reports a manager that starts no controller, because the ClusterRole of an earlier version
-// lacks a kind. This applies to managers that watch some namespaces, and to managers that watch all namespaces.
+// TestClusterRoleOfAnEarlierVersion checks that doctor reports a manager that starts no controller because the ClusterRole, which is from an
+// earlier version, lacks a kind. This applies to managers that watch some namespaces, and to managers that watch all namespaces.
 func TestClusterRoleOfAnEarlierVersion(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -419,8 +419,8 @@ func TestClusterRoleOfAnEarlierVersion(t *testing.T) {
 	}
 }
 
-// TestEndedFreeze checks that doctor reports a freeze that has ended if its status, which no manager updates, still reports that the
-// freeze applies.
+// TestEndedFreeze checks that doctor reports a freeze that has ended but whose status, which no manager is updating, still
+// reports that the freeze applies.
 func TestEndedFreeze(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -636,7 +636,7 @@ type leases struct {
 
 func newLeases(t *testing.T) leases { return leases{t, env.Namespace(t), time.Now()} }
 
-// lease writes a Lease whose last renewal has the given age.
+// lease writes a Lease that was last renewed the given time ago.
 func (l leases) lease(name, holder string, age time.Duration) {
 	l.Helper()
 	o := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: l.namespace, Name: name}}

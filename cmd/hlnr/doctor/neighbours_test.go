@@ -45,7 +45,7 @@ func TestSecretsOfASharedAnalysis(t *testing.T) {
 }
 
 // TestPreviewWithoutPods checks that doctor also reports a preview whose active release has no ready pod, although the
-// Microservice's condition Ready does not depend on previews.
+// Microservice's Ready condition does not depend on previews.
 func TestPreviewWithoutPods(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

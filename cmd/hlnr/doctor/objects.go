@@ -20,7 +20,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// settle is the maximum time for which the status of an object can be older than its specification.
+// settle is the maximum time by which the status of an object may lag behind its specification.
 const settle = time.Minute
 
 // checkObjects checks each object of hlnr.io, and returns the objects that it read.
@@ -92,7 +92,7 @@ func objectsOf(list client.ObjectList) (out []client.Object, err error) {
 	return out, err
 }
 
-// addTo adds the objects in a list to the input of a view.
+// addTo adds the objects in a list to the input for a view.
 func addTo(in *view.Input, list client.ObjectList) {
 	switch l := list.(type) {
 	case *v1alpha1.ImagePolicyList:
@@ -112,8 +112,8 @@ func addTo(in *view.Input, list client.ObjectList) {
 	}
 }
 
-// judgeActive returns the findings about active releases of a Microservice that have lacked ready pods for longer than pods need to move to other
-// nodes. A release without a ready pod is a problem, and a release with too few ready pods is a warning.
+// judgeActive returns the findings about active releases of a Microservice that have lacked ready pods for longer than it takes to move pods to
+// other nodes. A release without a ready pod is a problem, and a release with too few ready pods is a warning.
 func judgeActive(in view.Input, ms *v1alpha1.Microservice, now time.Time) (found []Finding) {
 	ms = ms.DeepCopy()
 	ms.Status.Convert()
@@ -144,7 +144,7 @@ func judgeActive(in view.Input, ms *v1alpha1.Microservice, now time.Time) (found
 	return found
 }
 
-// unavailableSince returns the time since which a release has lacked ready pods, according to the condition of the release or, if the
+// unavailableSince returns the time when a release began to lack ready pods, according to the condition of the release or, if the
 // release does not have this condition, according to the condition of its Microservice.
 func unavailableSince(in view.Input, ms *v1alpha1.Microservice, release string) time.Time {
 	for i := range in.Releases {
@@ -183,7 +183,8 @@ func statusOf(o client.Object) (conditions []metav1.Condition, observed int64) {
 	return nil, 0
 }
 
-// endOf returns the end of a freeze that applies according to its status, or zero for all other objects.
+// endOf returns the end of a freeze whose status reports that the freeze applies, or the zero time for
+// all other objects.
 func endOf(o client.Object) time.Time {
 	s := v1alpha1.FreezeStatus{}
 	switch o := o.(type) {
@@ -215,10 +216,10 @@ func judgeObject(kind string, o client.Object, now time.Time) []Finding {
 		return nil
 	}
 	if observed != o.GetGeneration() && now.Sub(changed(o)) > settle {
-		return finding(Problem, "check that the manager runs and watches the namespace: namespaces of the Helm chart, or --namespace of the manager", "the manager has not observed the last change: generation %d, observed generation %d", o.GetGeneration(), observed)
+		return finding(Problem, "check that the manager is running and watches the namespace: namespaces of the Helm chart, or --namespace of the manager", "the manager has not observed the last change: generation %d, observed generation %d", o.GetGeneration(), observed)
 	}
 	if end := endOf(o); !end.IsZero() && now.Sub(end) > settle {
-		return finding(Problem, "check that the manager runs and watches the namespace, or delete the freeze", "the status reports that the freeze applies, but the freeze ended at %s: it still prevents changes to labels", end.UTC().Format(time.RFC3339))
+		return finding(Problem, "check that the manager is running and watches the namespace, or delete the freeze", "the status reports that the freeze applies, but the freeze ended at %s: it still prevents changes to labels", end.UTC().Format(time.RFC3339))
 	}
 	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue {
 		return finding(Problem, "", "%s: %s", c.Reason, c.Message)
@@ -271,7 +272,8 @@ func templateOf(o client.Object) *analysistemplate.Template {
 	return nil
 }
 
-// frozen returns a warning about a freeze that applies now. The freeze is intended, but explains why no new release starts.
+// frozen returns a warning about a freeze that applies now. The freeze is intentional, but explains why no new release
+// starts.
 func frozen(o client.Object, now time.Time, finding func(level Level, fix, format string, args ...any) []Finding) []Finding {
 	var f freeze.Freeze
 	var services int32
@@ -294,7 +296,7 @@ func frozen(o client.Object, now time.Time, finding func(level Level, fix, forma
 	return finding(Warning, "", "applies %s; no new release starts in %s: %s", end, cli.Count(int(services), "Microservice"), state.Reason)
 }
 
-// changed returns the time of the last known write of the specification.
+// changed returns the time of the last known write to the specification.
 func changed(o client.Object) time.Time {
 	last := o.GetCreationTimestamp().Time
 	for _, e := range o.GetManagedFields() {
@@ -305,7 +307,7 @@ func changed(o client.Object) time.Time {
 	return last
 }
 
-// secretsOf returns the names of the Secrets with credentials to which an object refers.
+// secretsOf returns the names of the credential Secrets that an object refers to.
 func secretsOf(o client.Object) (names []string) {
 	switch o := o.(type) {
 	case *v1alpha1.ImagePolicy:

@@ -6,17 +6,17 @@ import (
 	"sync"
 )
 
-// removed replaces values that are removed from a report.
+// removed is the text that replaces values that are removed from a report.
 const removed = "(removed)"
 
-// secret is a pattern of secrets in texts, and its replacement.
+// secret is a pattern that matches secrets in text, and the replacement for each match.
 type secret struct {
 	form *regexp.Regexp
 	with string
 }
 
 // The parts of the patterns for keys with values. Quotes and separators can be escaped, as in JSON within JSON or in
-// addresses. A truncated text can lack the last quote.
+// addresses. A truncated text can lack the closing quote.
 const (
 	quote     = `(?:\\*["']|%(?:25)*2[27])?`
 	separator = `\s*(?:=>|[:=]+|%(?:25)*3[ad])\s*`
@@ -24,8 +24,8 @@ const (
 	value     = `(?:` + quoted + `|\S+)`
 )
 
-// secrets returns the patterns of secrets in texts. They are compiled on first use, because compiling them would delay the start
-// of all commands by milliseconds.
+// secrets returns the patterns that match secrets in text. They are compiled on first use, because compiling them would delay
+// the start of all commands by milliseconds.
 var secrets = sync.OnceValue(func() []secret {
 	return []secret{
 		{regexp.MustCompile(`-----BEGIN [A-Z ]*-----[\s\S]*?(-----END [A-Z ]*-----|$)`), removed},
@@ -39,7 +39,7 @@ var secrets = sync.OnceValue(func() []secret {
 		{regexp.MustCompile(`(?i)(\b(?:authorization|(?:set-)?cookie)` + quote + separator + `)(?:` + quoted + `|[^\r\n]+)`), "${1}" + removed},                                                         // headers
 		{regexp.MustCompile(`(?i)([a-z0-9_.-]*(?:password|passwd|passphrase|pwd|secret|token|credential|api[_-]?key|private[_-]?key)[a-z0-9_.-]*` + quote + separator + `)` + value), "${1}" + removed}, // key=value
 		{regexp.MustCompile(`(?i)(\b(?:[a-z0-9_.-]*[_.-])?(?:pass|dsn)` + quote + separator + `)` + value), "${1}" + removed},
-		// Ordinary words are keys only before an equals sign, or in quotes.
+		// Ordinary words count as keys only before an equals sign, or in quotes.
 		{regexp.MustCompile(`(?i)((?:\b(?:[a-z0-9_.-]*[_.-])?o?(?:auth|key|sig)|[a-z0-9_.-]*(?:access[_-]?key|signature|(?-i:[a-z0-9](?:Key|Auth))))(?:[_-]?[0-9])?` + quote + `\s*(?:=+|%(?:25)*3d)\s*)` + value), "${1}" + removed},
 		{regexp.MustCompile(`(?i)(["'](?:[a-z0-9_.-]*[_.-])?(?:auth|key|sig|access[_-]?key|signature)\\*["']\s*:\s*)` + value), "${1}" + removed},
 		{regexp.MustCompile(`(?i)(--[a-z0-9-]*(?:token|secret|password|passwd|-key)\s+)` + value), "${1}" + removed}, // flags
@@ -52,15 +52,17 @@ var secrets = sync.OnceValue(func() []secret {
 // address matches an absolute address. Its groups are the scheme and the rest of the address.
 var address = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*://)(\S+)`) })
 
-// digest matches the digest of an image. An "@" before a digest does not end a user and a password.
+// digest matches the digest of an image. An "@" before a digest does not mark the end of a user
+// name and password.
 var digest = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^sha(256|384|512):[0-9a-f]{32,}`) })
 
-// spoken matches a word for a secret in a sentence, and the word that follows.
+// spoken matches a word such as "password" in a sentence, and the word that follows it.
 var spoken = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)\b((?:password|passwd|passphrase|pwd|bearer|basic)\s+(?:(?:is|was)\s+)?)(` + value + `)`)
 })
 
-// ordinary contains words that often follow a word for a secret in sentences, and that are not secrets.
+// ordinary contains words that often follow a word such as "password" in a sentence, and that are not
+// secrets.
 var ordinary = func() map[string]bool {
 	m := map[string]bool{}
 	for _, word := range strings.Fields(`a about accepted access and are as at auth authentication authorization because but by cannot changed
@@ -104,7 +106,7 @@ var dropped = map[string]bool{"managedFields": true, "kubectl.kubernetes.io/last
 var valued = map[string]bool{"env": true, "headers": true, "httpHeaders": true, "volumeAttributes": true, "body": true, "data": true, "stringData": true, "binaryData": true, "args": true, "command": true, "webhookSecret": true, "caBundle": true}
 
 // clean removes secrets from a decoded object: the values of environment variables, headers, arguments and data,
-// the values of annotations of other tools, and all parts of texts that look like secrets.
+// the values of other tools' annotations, and all parts of texts that look like secrets.
 func clean(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

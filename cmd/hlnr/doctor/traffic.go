@@ -65,7 +65,7 @@ func namesOf(policies []*v1alpha1.NetworkPolicy) string {
 	return text
 }
 
-// judgeGateway returns findings about problems that a Gateway causes for its policies.
+// judgeGateway returns findings about problems that a Gateway causes for the policies that use it.
 func judgeGateway(g *gatewayv1.Gateway, policies []*v1alpha1.NetworkPolicy) (found []Finding) {
 	name := g.Namespace + "/" + g.Name
 	for _, kind := range []gatewayv1.GatewayConditionType{gatewayv1.GatewayConditionAccepted, gatewayv1.GatewayConditionProgrammed} {
@@ -194,7 +194,7 @@ func judgeServer(address string, services int, took time.Duration, err error) Fi
 	case err != nil:
 		return Finding{Unknown, "Prometheus", address + " does not respond to this machine, but the manager might be able to reach it: " + cleanText(err.Error()), ""}
 	case took > slowAnswer:
-		return Finding{Warning, "Prometheus", address + " responds in " + took.Round(100*time.Millisecond).String() + ": the analyses of " + cli.Count(services, "service") + " might time out", "check the load of the server, or increase provider.timeout of the analyses"}
+		return Finding{Warning, "Prometheus", address + " responds in " + took.Round(100*time.Millisecond).String() + ": the analyses of " + cli.Count(services, "service") + " might time out", "check the load on the server, or increase provider.timeout of the analyses"}
 	}
 	return Finding{OK, "Prometheus", address + " responds", ""}
 }

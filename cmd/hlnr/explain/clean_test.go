@@ -7,7 +7,8 @@ import (
 	"unicode"
 )
 
-// hostile is a text from the API that would control a terminal, begin a new line and reverse the following text.
+// hostile is text from the API that would control a terminal, begin a new line and reverse the text that
+// follows.
 const hostile = "a\x1b[2J\u009b31m\r\nb\tc\u202e"
 
 // TestHostileStatus checks that text in the status of a policy can neither control the terminal nor add lines or columns.

@@ -1,4 +1,4 @@
-// Package explain implements the command "hlnr explain", which shows the tags that an ImagePolicy offers. The ImagePolicy is in a manifest
+// Package explain implements the "hlnr explain" command, which shows the tags that an ImagePolicy offers. The ImagePolicy is in a manifest
 // or in the cluster.
 //
 //	explain.go   the command and its flags
@@ -60,17 +60,17 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 		Use:     "explain (IMAGEPOLICY | MICROSERVICE | -f POLICY) [--tags FILE]",
 		Short:   "Show which tags an ImagePolicy offers, and why it rejects the others",
 		Long: `explain prints for each tag whether an ImagePolicy offers the tag, or why it rejects the tag. The output is
-in the order of selection: the newest version first, and tags that are not versions last.
+in selection order: the newest version first, and tags that are not versions last.
 
-For the name of an ImagePolicy or a Microservice in the cluster, the command prints the contents of the policy's
+Given the name of an ImagePolicy or a Microservice in the cluster, the command prints the contents of the policy's
 status: all offered versions, and the newest rejected tags, ten by default and twenty with --all. With --scan, or with
 credentials or certificates, the command scans the registry from this machine instead. With a file of tags (--tags), the command
-evaluates these tags.
+evaluates the tags in the file.
 
-For a manifest (-f), the command runs a first scan without a cluster. The manifest is validated as an API
-server validates it. The tags come from the registry or from a file. With a file, the command does not use
+Given a manifest (-f), the command runs a first scan without a cluster. The manifest is validated as an API
+server would validate it. The tags come from the registry or from a file. With a file, the command does not use
 the registry, and every tag counts as an image for all platforms. During a long scan, the command writes
-its progress to standard error every few seconds. It ignores the state of a cluster: the versions that a
+its progress to standard error every few seconds. The command ignores any cluster state: the versions that a
 Microservice uses, and the times at which versions were first seen.
 
 Exit codes: 0 at least one version is offered, 1 the command failed, 2 the command line or the input is
@@ -105,8 +105,8 @@ invalid, 3 no version is offered, 4 the timeout expired.`,
 	flags.BoolVar(&o.scan, "scan", false, "scan the registry from this machine for an ImagePolicy in the cluster, instead of reading its status")
 	flags.StringVar(&o.tags, "tags", "", "file with tags, one per line, to use instead of the registry; - is standard input; lines that begin with # are ignored")
 	flags.StringVar(&o.dockerConfig, "docker-config", "", "docker configuration with the credentials for the registry; by default access is anonymous")
-	flags.StringVar(&o.ca, "ca-file", "", "PEM file with certificate authorities, trusted in addition to those of the system, like ca.crt of spec.certSecretRef")
-	flags.StringVar(&o.cert, "cert-file", "", "PEM file with the client certificate, like tls.crt of spec.certSecretRef; requires --key-file")
+	flags.StringVar(&o.ca, "ca-file", "", "PEM file with certificate authorities to trust in addition to those of the system, like ca.crt in the Secret that spec.certSecretRef refers to")
+	flags.StringVar(&o.cert, "cert-file", "", "PEM file with the client certificate, like tls.crt in the Secret that spec.certSecretRef refers to; requires --key-file")
 	flags.StringVar(&o.key, "key-file", "", "PEM file with the private key for the certificate in --cert-file")
 	flags.StringVar(&o.platform, "platform", "linux/"+goruntime.GOARCH, "platform that an image must support if spec.platforms is not set")
 	flags.BoolVar(&o.all, "all", false, "print every tag; for an ImagePolicy in the cluster without --scan, print every tag in its status")
@@ -158,7 +158,7 @@ func (o options) run(ctx context.Context, f *cli.Factory, stdin io.Reader, stdou
 	return nil
 }
 
-// ofStatus reports whether the status of a policy in the cluster is printed, without a scan.
+// ofStatus reports whether to print the status of a policy in the cluster, without a scan.
 func (o options) ofStatus() bool {
 	return o.stored != "" && !o.scan && o.tags+o.dockerConfig+o.ca+o.cert+o.key == ""
 }
@@ -257,11 +257,11 @@ func (o options) explain(parent context.Context, policy *v1alpha1.ImagePolicy, s
 	return explanation, o.withFix(err)
 }
 
-// ownMachine is a policy that allows registries on this machine.
+// ownMachine is the outbound policy that allows access to registries on this machine.
 var ownMachine = (*outbound.Policy)(nil).Trusting("127.0.0.1").Trusting("::1").Trusting("localhost")
 
-// withFix adds to an error the flags with which the user can fix it. These flags replace fields of the specification that refer to
-// Secrets, which the command does not read.
+// withFix adds to an error the flags that the user can set to fix it. These flags replace fields of the specification that refer
+// to Secrets, which the command does not read.
 func (o options) withFix(err error) error {
 	switch kind := registry.KindOf(err); {
 	case kind == registry.Untrusted && o.ca == "":
@@ -274,8 +274,8 @@ func (o options) withFix(err error) error {
 	return err
 }
 
-// credential returns the credential in the docker configuration. If the configuration has no entry for the registry, credential
-// returns an error, and the command does not use anonymous access.
+// credential returns the registry's credential from the docker configuration. If the configuration has no entry for the
+// registry, credential returns an error, so that the command does not use anonymous access instead.
 func (o options) credential(policy *v1alpha1.ImagePolicy) (registry.Credential, error) {
 	if o.dockerConfig == "" {
 		return registry.Credential{}, nil
@@ -296,7 +296,7 @@ func (o options) credential(policy *v1alpha1.ImagePolicy) (registry.Credential, 
 	return match.Credential, nil
 }
 
-// certificates returns the certificates in the files that the flags set.
+// certificates returns the certificates in the files that the flags name.
 func (o options) certificates() (registry.TLS, error) {
 	data := map[string][]byte{}
 	for key, file := range map[string]string{"ca.crt": o.ca, "tls.crt": o.cert, "tls.key": o.key} {
@@ -340,7 +340,7 @@ func read(name string, stdin io.Reader) ([]byte, error) {
 	return data, nil
 }
 
-// nameOf returns the name of a file in messages.
+// nameOf returns the name that messages use for a file.
 func nameOf(file string) string {
 	if file == "-" {
 		return "standard input"

@@ -156,8 +156,8 @@ func TestExplainRefuses(t *testing.T) {
 	}
 }
 
-// TestExplainFindsThePolicy checks that explain can read a manifest that was exported from a cluster, with a status, and together with other
-// manifests.
+// TestExplainFindsThePolicy checks that explain can read a manifest that was exported from a cluster, has a status, and is in the same
+// stream as other manifests.
 func TestExplainFindsThePolicy(t *testing.T) {
 	t.Parallel()
 	other := strings.Replace(smallPolicy, "name: shop", "name: cart", 1)
@@ -267,8 +267,8 @@ func TestExplainRegistry(t *testing.T) {
 	}
 }
 
-// TestExplainCertificates checks that only the flags make the command trust a registry with its own certificate authority, and
-// send a client certificate.
+// TestExplainCertificates checks that the command trusts a registry with its own certificate authority, and sends a client
+// certificate, only if the flags are set.
 func TestExplainCertificates(t *testing.T) {
 	t.Parallel()
 	authority, until := registrytest.NewAuthority(t), time.Now().Add(time.Hour)
@@ -323,7 +323,7 @@ func TestExplainNotes(t *testing.T) {
 	}
 }
 
-// TestExplainHalfAnAnswer checks that an incomplete result is printed, and that the command fails, if the registry fails.
+// TestExplainHalfAnAnswer checks that, if the registry fails, an incomplete result is printed and the command fails.
 func TestExplainHalfAnAnswer(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -337,7 +337,7 @@ func TestExplainHalfAnAnswer(t *testing.T) {
 	}
 }
 
-// TestGuide checks the examples of the guide on version groups: the first policy with its tags, and the table of ranges.
+// TestGuide checks the examples in the guide on version groups: the first policy with its tags, and the table of ranges.
 func TestGuide(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../docs/how-to/version-groups.md")

@@ -9,10 +9,10 @@ import (
 	"github.com/heighliner/heighliner/controllers/imagepolicy"
 )
 
-// tick is the time between two lines of progress.
+// tick is the time between two progress lines.
 const tick = 5 * time.Second
 
-// ticker writes a line of progress periodically.
+// ticker writes a progress line periodically.
 type ticker struct {
 	out   io.Writer
 	every time.Duration
@@ -21,7 +21,7 @@ type ticker struct {
 	last time.Time // the time of the last line, or of the first call before the first line
 }
 
-// report writes a line if the last line is older than tick.
+// report writes a line if the last line was written more than tick ago.
 func (t *ticker) report(p imagepolicy.Progress) {
 	now := t.now()
 	if t.last.IsZero() {

@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
 
-// TestProgress checks that progress is reported every few seconds, and not immediately.
+// TestProgress checks that progress is reported every few seconds, but not immediately.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

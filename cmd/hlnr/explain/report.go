@@ -27,7 +27,8 @@ var outputs = []string{outputTable, outputJSON, outputYAML}
 
 func isOutput(word string) bool { return slices.Contains(outputs, word) }
 
-// verdictOffered is the value of Verdict for an offered tag, in addition to the verdicts of internal/version.
+// verdictOffered is the value of Verdict for an offered tag. The other values are the verdicts of
+// internal/version.
 const verdictOffered = "Offered"
 
 // report is the output of explain. Its JSON fields are an interface for scripts.
@@ -35,13 +36,14 @@ type report struct {
 	// Policy is the name of the ImagePolicy, and Image is the repository of its image.
 	Policy string `json:"policy,omitempty"`
 	Image  string `json:"image"`
-	// Tags is the number of tags, Offered is the number of offered tags, and Groups is the number of their groups.
+	// Tags is the number of tags, Offered is the number of offered tags, and Groups is the number of groups that
+	// the offered tags belong to.
 	Tags    int `json:"tags"`
 	Offered int `json:"offered"`
 	Groups  int `json:"groups"`
 	// Latest is the highest version of the newest group.
 	Latest string `json:"latest,omitempty"`
-	// Refused contains the numbers of rejected tags by verdict, in the order of the filters.
+	// Refused contains the number of rejected tags for each verdict, in the order of the filters.
 	Refused []refusedCount `json:"refused,omitempty"`
 	// Hidden is the number of candidates that are not printed.
 	Hidden int `json:"hidden,omitempty"`
@@ -172,7 +174,7 @@ func (r report) summary() string {
 		fmt.Fprintf(&b, "; %d rejected (%s)", refused, strings.Join(parts, ", "))
 	}
 	if r.Hidden > 0 {
-		fmt.Fprintf(&b, "; %d of them not shown, %s", r.Hidden, cmp.Or(r.Hint, "use --all to show them"))
+		fmt.Fprintf(&b, "; %d of them are not shown: %s", r.Hidden, cmp.Or(r.Hint, "use --all to show them"))
 	}
 	return b.String()
 }
@@ -231,7 +233,7 @@ func orDash(s string) string {
 	return s
 }
 
-// printable quotes texts that are not valid tags, because they could contain control characters.
+// printable quotes strings that are not valid tags, because they could contain control characters.
 func printable(tag string) string {
 	if versions.IsTag(tag) {
 		return tag

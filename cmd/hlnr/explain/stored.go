@@ -16,8 +16,8 @@ import (
 	versions "github.com/heighliner/heighliner/internal/version"
 )
 
-// stored reads an ImagePolicy in the cluster. The argument is the name of the ImagePolicy or, if no
-// ImagePolicy has this name, of a Microservice that uses the ImagePolicy. A resource such as "imgp/" can precede the name.
+// stored reads an ImagePolicy in the cluster. The argument is the name of the ImagePolicy or, if no ImagePolicy has this
+// name, of a Microservice that uses the ImagePolicy. The name can have a resource prefix such as "imgp/".
 func stored(ctx context.Context, c client.Client, namespace, arg string) (*v1alpha1.ImagePolicy, error) {
 	kind, name, typed := strings.Cut(arg, "/")
 	if !typed {
@@ -55,7 +55,7 @@ func isMissing(err error, name string) bool {
 	return apierrors.IsNotFound(err) && strings.Contains(err.Error(), fmt.Sprintf("%q not found", name))
 }
 
-// unknown returns the error for a name that neither an ImagePolicy nor a Microservice has.
+// unknown returns the error for a name that does not belong to an ImagePolicy or a Microservice.
 func unknown(ctx context.Context, c client.Client, namespace, name string) error {
 	var names []string
 	for _, list := range []client.ObjectList{&v1alpha1.ImagePolicyList{}, &v1alpha1.MicroserviceList{}} {
@@ -73,7 +73,8 @@ func unknown(ctx context.Context, c client.Client, namespace, name string) error
 	return cli.UnknownMicroservice(ctx, c, "ImagePolicy or Microservice", namespace, name, names)
 }
 
-// storedReport returns the report about the status of an ImagePolicy, which is the result of its last scan.
+// storedReport returns the report about the status of an ImagePolicy. The status is the result of the
+// policy's last scan.
 func storedReport(policy *v1alpha1.ImagePolicy, o options) report {
 	s := &policy.Status
 	r := report{Policy: policy.Name, Image: policy.Spec.Image, Offered: len(s.Releases), Tags: len(s.Releases), Notes: storedNotes(policy)}

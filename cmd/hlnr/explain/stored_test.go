@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 )
 
-// cluster starts an API server with objects, and returns a kubeconfig for it. The keys of objects are paths of the API. For
+// cluster starts an API server with objects, and returns a kubeconfig for it. The keys of objects are API paths. For
 // Heighliner's objects in the namespace shop, a key is only the resource and the name, such as microservices/web.
 func cluster(t *testing.T, objects map[string]any) string {
 	t.Helper()
@@ -68,7 +68,7 @@ v1.1.0       1.1.0        1.x     Offered   newest of its group
 1.0.0        1.0.0        1.x     Offered
 latest       -            -       Parse     not a version
 
-43 tags: 2 offered in 1 group, latest 1.1.0; 41 rejected (1 Level, 40 Parse); 39 of them not shown, use --scan to read the registry from this machine and list all tags
+43 tags: 2 offered in 1 group, latest 1.1.0; 41 rejected (1 Level, 40 Parse); 39 of them are not shown: use --scan to read the registry from this machine and list all tags
 note: this is the status of ImagePolicy shop/images, as the manager wrote it; --scan reads the registry from this machine
 `
 	for name, c := range map[string]struct {
@@ -80,9 +80,9 @@ note: this is the status of ImagePolicy shop/images, as the manager wrote it; --
 		"policy by resource":   {[]string{"imagepolicy/images"}, cli.ExitYes, table},
 		"service":              {[]string{"web"}, cli.ExitYes, table},
 		"service by resource":  {[]string{"msvc/web", "--all"}, cli.ExitYes, table},
-		"fewer rejected":       {[]string{"web", "--refused", "1"}, cli.ExitYes, "40 of them not shown, use --all to show 1 more"},
-		"fewer from GitHub":    {[]string{"github", "--refused", "1"}, cli.ExitYes, "40 of them not shown, use --all to show 1 more"},
-		"from GitHub":          {[]string{"github"}, cli.ExitYes, "39 of them not shown, the status lists at most 20"},
+		"fewer rejected":       {[]string{"web", "--refused", "1"}, cli.ExitYes, "40 of them are not shown: use --all to show 1 more"},
+		"fewer from GitHub":    {[]string{"github", "--refused", "1"}, cli.ExitYes, "40 of them are not shown: use --all to show 1 more"},
+		"from GitHub":          {[]string{"github"}, cli.ExitYes, "39 of them are not shown: the status lists at most 20"},
 		"JSON":                 {[]string{"web", "-o", "json"}, cli.ExitYes, `"latest": "1.1.0"`},
 		"with tags":            {[]string{"web", "--tags", file(t, "2.0.0\n")}, cli.ExitYes, "1 tag: 1 offered in 1 group, latest 2.0.0"},
 		"nothing offered":      {[]string{"empty"}, cli.ExitNo, "none offered"},

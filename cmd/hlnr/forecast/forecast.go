@@ -19,7 +19,7 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// object is a release in the representation of the planner.
+// object is a release in the planner's representation.
 type object = release.Object
 
 // Facts are the facts about one Microservice from which the planner makes its plan.

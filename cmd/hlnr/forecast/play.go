@@ -14,7 +14,7 @@ import (
 type Event struct {
 	// After is the shortest time between now and the event.
 	After time.Duration `json:"after"`
-	// Group is the name of the group. It is empty for an event that concerns no group.
+	// Group is the name of the group. It is empty for an event that does not concern a group.
 	Group string `json:"group,omitempty"`
 	// Text describes the event in a sentence.
 	Text string `json:"text"`
@@ -28,13 +28,14 @@ type Forecast struct {
 	Pods int `json:"pods"`
 	// Duration is the time until all rollouts have ended. It is 0 if no rollout starts.
 	Duration time.Duration `json:"duration"`
-	// People is the number of required approvals. Duration does not include the time until users give them.
+	// People is the number of required approvals. Duration does not include the time that users take to
+	// give these approvals.
 	People int `json:"people"`
 	// Open describes the condition that blocks a rollout indefinitely at the end of the forecast. It is empty if no rollout is
 	// blocked.
 	Open string `json:"open,omitempty"`
-	// Outcome is the outcome of the decision from [Facts.Decide]. It is empty without a decision, or if the decision is
-	// not handled.
+	// Outcome is the outcome of the decision from [Facts.Decide]. It is empty if there is no decision, or if the
+	// decision is not handled.
 	Outcome string `json:"outcome,omitempty"`
 }
 
@@ -79,7 +80,7 @@ type play struct {
 	asked    map[string]bool // reported waits for approval, by group, rollout and step
 }
 
-// Play simulates the facts until no rollout is in progress.
+// Play starts with the facts, and simulates plans until no rollout is in progress.
 func (f *Facts) Play(now time.Time) Forecast {
 	p := &play{o: f.Observed, objects: slices.Clone(f.objects), start: now, now: now, voted: map[string]bool{}, asked: map[string]bool{}}
 	p.o.Policies = slices.Clone(f.Policies)
@@ -87,7 +88,7 @@ func (f *Facts) Play(now time.Time) Forecast {
 	if f.Problem != nil {
 		p.forecast.Events = append(p.forecast.Events, Event{Text: f.Problem.Error()})
 	}
-	// The forecast also contains events that follow from the facts without the change.
+	// The forecast also contains events that would happen without the change that is being simulated.
 	for range maxPlans {
 		result := p.plan()
 		p.record(result)
@@ -110,7 +111,7 @@ func (f *Facts) Play(now time.Time) Forecast {
 	return p.forecast
 }
 
-// outcomeOf returns the outcome of the decision with an ID, or an empty string.
+// outcomeOf returns the outcome of the decision with the given ID, or an empty string.
 func outcomeOf(state release.State, id string) string {
 	for _, g := range state.Groups {
 		for _, row := range g.Releases {
@@ -218,7 +219,8 @@ func (p *play) ensure(e release.Ensure, state release.State) bool {
 	return true
 }
 
-// world satisfies the conditions that block a plan: routes, reports, measurements, hooks and approvals.
+// world satisfies the conditions for which a plan waits: routes, reports, measurements, hooks and
+// approvals.
 func (p *play) world(r release.Result) bool {
 	moved := p.routes()
 	moved = p.report() || moved
@@ -243,7 +245,7 @@ func (p *play) world(r release.Result) bool {
 	return moved
 }
 
-// report simulates that the status of each release shows its status in the rollout state.
+// report simulates that each release reports the status that the rollout state contains for it.
 func (p *play) report() (moved bool) {
 	for _, g := range p.o.State.Groups {
 		for i := range p.objects {
@@ -255,7 +257,7 @@ func (p *play) report() (moved bool) {
 	return moved
 }
 
-// measure simulates that the measurements of a step pass.
+// measure simulates passing measurements for a step.
 func (p *play) measure(c *object, run *release.Rollout) bool {
 	if !p.o.Spec.Analysis || run.Step == 0 {
 		return false
@@ -268,7 +270,7 @@ func (p *play) measure(c *object, run *release.Rollout) bool {
 	return true
 }
 
-// gates simulates that the hooks of a gate approve.
+// gates simulates approval by the hooks of a gate.
 func (p *play) gates(c *object, run *release.Rollout) bool {
 	if run.Gate == "" || run.GateTime.IsZero() {
 		return false
@@ -303,7 +305,7 @@ func (p *play) approve(c *object, g *release.Group, run *release.Rollout, r rele
 	return true
 }
 
-// routes simulates that every policy has programmed the required weights.
+// routes simulates, for every policy, a report that the required weights are programmed.
 func (p *play) routes() bool {
 	moved := false
 	for i := range p.o.Policies {
@@ -322,7 +324,8 @@ func (p *play) routes() bool {
 	return moved
 }
 
-// reportOf returns the report of a policy about one group, with the required weights as programmed.
+// reportOf returns the report of a policy about one group, as if the required weights were
+// programmed.
 func (p *play) reportOf(policy *release.Policy, g release.Group) release.Report {
 	r := release.Report{Slug: g.Slug}
 	if at := slices.IndexFunc(policy.Groups, func(x release.Report) bool { return x.Slug == g.Slug }); at >= 0 {
@@ -346,7 +349,8 @@ func (p *play) reportOf(policy *release.Policy, g release.Group) release.Report 
 	return r
 }
 
-// markNewest makes the domains of the newest group route to the newest group with an active release.
+// markNewest records in the reports that the domains that follow the newest group route to the
+// newest group with an active release.
 func markNewest(reports []release.Report, groups []release.Group) {
 	for i, g := range groups {
 		if g.Phase == release.Live && g.PullRequest == 0 && g.ActiveRow() != nil {

@@ -29,7 +29,7 @@ func shop(steps ...release.Step) *Facts {
 	if len(played.Events) == 0 {
 		panic("1.0.0 does not start")
 	}
-	// The plans until 1.0.0 is active result in the state that a cluster would have.
+	// Executing the plans until 1.0.0 is active results in the state that a cluster would have.
 	advance(f, start.Add(-time.Hour), 20, (*play).world)
 	f.Candidates = append(f.Candidates, candidate("1.1.0"))
 	return f
@@ -139,8 +139,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestPlayOfJobs checks that, after a release is superseded or aborted, the forecast calls the hooks of the next version, which have Jobs.
-// The forecast does not wait for a report from the superseded or aborted release.
+// TestPlayOfJobs checks that, after a release is superseded or aborted, the forecast calls the next version's hooks, which run Jobs. The
+// forecast does not wait for a report from the superseded or aborted release.
 func TestPlayOfJobs(t *testing.T) {
 	t.Parallel()
 	for what, end := range map[string]func(f *Facts){

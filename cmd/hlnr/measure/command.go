@@ -38,7 +38,7 @@ type test struct {
 	output                    *cli.Output
 }
 
-// NewCommand returns the command "analysis".
+// NewCommand returns the "analysis" command.
 func NewCommand(f *cli.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "analysis",
@@ -82,7 +82,7 @@ or there was no traffic; 5 the canary would have waited for a user.`,
 	flags := cmd.Flags()
 	flags.StringVarP(&t.file, "filename", "f", "", "manifest with the Microservice whose analysis is tested; - is standard input")
 	flags.StringVar(&t.release, "release", "", "version or name of the VersionedMicroservice to measure; by default the active release of the newest group")
-	flags.DurationVar(&t.since, "since", 0, "run all rounds of the past period of this length, such as 24h; by default one round now")
+	flags.DurationVar(&t.since, "since", 0, "run all rounds of a past period of this length, such as 24h; by default, run one round now")
 	prometheus := AddPrometheus(flags, "instead")
 	t.output = cli.AddOutput(cmd, cli.FormatJSON, cli.FormatYAML, cli.FormatWide)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -139,7 +139,7 @@ func (t *test) run(ctx context.Context, name string) error {
 	return report.exit()
 }
 
-// wanted returns the Microservice of the manifest, with its name and namespace. Without a manifest, the Microservice is nil, and the name
+// wanted returns the Microservice in the manifest, with its name and namespace. Without a manifest, the Microservice is nil, and the name
 // and the namespace are those of the stored object.
 func (t *test) wanted(ctx context.Context, name, namespace string) (*v1alpha1.Microservice, string, string, error) {
 	if t.file == "" {
@@ -195,7 +195,8 @@ func readFile(name string, stdin io.Reader) ([]byte, error) {
 	return os.ReadFile(name)
 }
 
-// microservice reads a Microservice. If it does not exist, the error suggests the nearest names.
+// microservice reads a Microservice. If the Microservice does not exist, the error suggests the
+// most similar names.
 func (t *test) microservice(ctx context.Context, namespace, name string) (*v1alpha1.Microservice, error) {
 	var list v1alpha1.MicroserviceList
 	ms := &v1alpha1.Microservice{}
@@ -243,7 +244,7 @@ func (t *test) measure(ctx context.Context, ms *v1alpha1.Microservice, spec v1al
 	case len(times) == 0:
 		return nil, cli.Usage(fmt.Errorf("--since: %s is shorter than the interval, %s", t.since, intervalText(&spec)))
 	case len(times) > maxRounds:
-		return nil, cli.Usage(fmt.Errorf("--since: %s contains %d rounds, but at most %d are allowed: use a shorter time", t.since, len(times), maxRounds))
+		return nil, cli.Usage(fmt.Errorf("--since: %s contains %d rounds, but at most %d are allowed: use a shorter duration", t.since, len(times), maxRounds))
 	case len(spec.Metrics) == 0:
 		return nil, cli.Usage(errors.New("--since: all metrics are web metrics, which have no history"))
 	}

@@ -1,4 +1,4 @@
-// Package measure queries the providers of metrics on behalf of a user: for the command "hlnr analysis test", and for the
+// Package measure queries metrics providers on behalf of a user: for the "hlnr analysis test" command, and for the
 // observed shares of traffic that other commands show.
 //
 //	measure.go   access to the providers from this machine, and the releases to measure
@@ -27,7 +27,8 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// AddPrometheus adds the flag --prometheus. In the help text, the parameter what follows "the Prometheus server to query".
+// AddPrometheus adds the --prometheus flag. In the help text, the value of the what parameter follows "the Prometheus
+// server to query".
 func AddPrometheus(flags *pflag.FlagSet, what string) *string {
 	return flags.String("prometheus", "", "URL of the Prometheus server to query "+what+"; defaults to the server of the analysis")
 }
@@ -38,7 +39,7 @@ const (
 	workers   = 64
 )
 
-// credentials reads the Secrets of providers with the permissions of the user.
+// credentials reads the Secrets of providers with the user's permissions.
 type credentials struct{ client client.Client }
 
 // Secret implements [analysis.Secrets].
@@ -79,7 +80,8 @@ type measured struct {
 	row   *v1alpha1.Release
 }
 
-// find returns the release with a version or a name. If wanted is empty, find returns the active release of the newest group.
+// find returns the release with the wanted version or name. If wanted is empty, find returns the active release of the newest
+// group.
 func find(ms *v1alpha1.Microservice, wanted string) (measured, error) {
 	var names []string
 	for i := range ms.Status.ReleaseGroups {
@@ -110,15 +112,16 @@ func (m measured) target(ms *v1alpha1.Microservice, services []corev1.Service) a
 	return t
 }
 
-// servicesOf returns the Services of releases in a namespace, or in all namespaces if the name is empty.
+// servicesOf returns the Services of releases in a namespace, or in all namespaces if the namespace is
+// empty.
 func servicesOf(ctx context.Context, c client.Client, namespace string) ([]corev1.Service, error) {
 	var list corev1.ServiceList
 	err := c.List(ctx, &list, client.InNamespace(namespace), client.HasLabels{v1alpha1.LabelRelease})
 	return list.Items, err
 }
 
-// active returns the active release of the same group, which is the baseline of metrics. This can be the release
-// itself.
+// active returns the active release in the group of the measured release, which is the baseline for
+// metrics. This can be the release itself.
 func (m measured) active() measured {
 	for i := range m.group.Releases {
 		if r := &m.group.Releases[i]; r.Status == v1alpha1.ReleaseActive {

@@ -169,7 +169,7 @@ func TestPast(t *testing.T) {
 			t.Fatalf("not about the active release: %s", q)
 		}
 	}
-	s.want(cli.ExitUsage, "a shorter time", "shop", "--since", "100h")
+	s.want(cli.ExitUsage, "a shorter duration", "shop", "--since", "100h")
 	s.want(cli.ExitUsage, "shorter than the interval, 1m", "shop", "--since", "10s")
 	s.want(cli.ExitUsage, `there is no Microservice in namespace `+s.namespace+` with the name "shpo"; did you mean "shop"?`, "shpo")
 	s.want(cli.ExitUsage, `there is no release of shop with the name "1.2.0"`, "shop", "--release", "1.2.0")
@@ -191,7 +191,7 @@ func TestAnswers(t *testing.T) {
 	inconclusive.want(cli.ExitWaits, "the canary would have waited for a user", "shop")
 }
 
-// TestManifest tests the analysis in a manifest with the releases in the cluster.
+// TestManifest tests the analysis in a manifest against the releases in the cluster.
 func TestManifest(t *testing.T) {
 	t.Parallel()
 	s := begin(t, func(query string, _ time.Time) (float64, bool) {
@@ -249,8 +249,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestObserve checks that shares are computed from counters of requests, and that they are unknown without a server, a
-// counter or a permission.
+// TestObserve checks that shares are computed from request counters, and that they are unknown if the server, a
+// counter or a permission is missing.
 func TestObserve(t *testing.T) {
 	t.Parallel()
 	counted := map[string]float64{"shop-1-0-0": 902, "shop-1-1-0": 98}
@@ -288,8 +288,8 @@ func TestObserve(t *testing.T) {
 			t.Errorf("%s: %+v, %v; want %g%%", name, got, err, canary)
 		}
 	}
-	// Queries to the address of the flag have a long timeout. Queries to the address of the analysis have a short timeout,
-	// which a busy machine can exceed.
+	// Queries to the address from the flag have a long timeout. Queries to the address from the analysis have a short
+	// timeout, which a busy machine can exceed.
 	got, err := observe(s.address, nil)
 	want("by the flag", got, err, 9.8)
 	got, err = observe(s.address, func(ms *v1alpha1.Microservice) { ms.Spec.UpdateStrategy.Canary.Analysis.Provider.Prometheus = nil })
@@ -315,7 +315,8 @@ func TestObserve(t *testing.T) {
 	want("without counters", got, err, 0)
 }
 
-// TestHostileMeasurement checks that responses of a Prometheus server cannot control the terminal.
+// TestHostileMeasurement checks that responses from a Prometheus server cannot control the
+// terminal.
 func TestHostileMeasurement(t *testing.T) {
 	t.Parallel()
 	r := &Report{Microservice: "shop", Version: "1.0.0", Counts: map[string]int{}, Omitted: []string{"a\x1b[2J"}, Rounds: []Round{{Result: "Failed", Phase: string(v1alpha1.AnalysisFailed), Message: "no\r\nhlnr: yes\u202e", Metrics: []view.Metric{{Name: "errors\u009b", Result: "Failed"}}}}}

@@ -17,13 +17,13 @@ import (
 const (
 	// window is the period for which shares are computed. It covers several scrapes, which can be a minute apart.
 	window = 5 * time.Minute
-	// patience is the timeout of queries to the server of the analysis, which might not be reachable from this machine. patienceOfFlag is the
-	// timeout of queries to the server of --prometheus.
+	// patience is the timeout for queries to the server that an analysis specifies. This server might not be reachable from this machine.
+	// patienceOfFlag is the timeout for queries to the server that --prometheus sets.
 	patience, patienceOfFlag = 250 * time.Millisecond, 5 * time.Second
 )
 
-// Observe adds the shares of traffic that Prometheus observed to the input of a view. The shares stay empty if no server is
-// configured, or if the server does not have them. Observe returns the first error of a query only if the user set the
+// Observe adds to a view's input the shares of traffic that Prometheus observed. The shares stay empty if no server is
+// configured, or if the server does not have them. Observe returns the first query error, but only if the user set the
 // address with the flag.
 func Observe(ctx context.Context, f *cli.Factory, in *view.Input, namespace, address string) error {
 	specs, err := specsOf(in, address)
@@ -84,8 +84,8 @@ func asked(err error, address string) error {
 	return err
 }
 
-// specsOf returns the analyses of Microservices that use a Prometheus server without credentials. With an address, all analyses
-// use the server with this address.
+// specsOf returns those analyses of Microservices that use a Prometheus server without credentials. If an address is given,
+// all analyses use the server at this address.
 func specsOf(in *view.Input, address string) (map[types.NamespacedName]v1alpha1.CanaryAnalysis, error) {
 	specs := map[types.NamespacedName]v1alpha1.CanaryAnalysis{}
 	for i := range in.Microservices {

@@ -90,7 +90,8 @@ type span struct {
 	n           int
 }
 
-// spans joins consecutive rounds that differ only in values. With wide, each round is a separate span.
+// spans joins consecutive rounds that differ only in values. If wide is true, each round is a separate
+// span.
 func (r *Report) spans(wide bool) (all []span) {
 	for _, round := range r.Rounds {
 		if i := len(all) - 1; !wide && i >= 0 && all[i].last.Result == round.Result && all[i].last.Phase != string(v1alpha1.AnalysisFailed) && round.Phase != string(v1alpha1.AnalysisFailed) {

@@ -8,8 +8,8 @@ import (
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
 
-// TestWhyOfAServiceWithAGroupThatIsDown checks the order that the help text of why documents: an active version without a ready pod comes
-// before a version in progress, even if they are in different groups.
+// TestWhyOfAServiceWithAGroupThatIsDown checks the order that the help text of the why command documents: an active version without a
+// ready pod comes before a version in progress, even if they are in different groups.
 func TestWhyOfAServiceWithAGroupThatIsDown(t *testing.T) {
 	t.Parallel()
 	s, _ := viewtest.Play("approval", "shop")

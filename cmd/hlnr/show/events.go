@@ -31,7 +31,7 @@ func newEvents(f *cli.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events [MICROSERVICE]",
 		Short: "List the events of services, with the newest event last",
-		Long: `List the events of all objects of hlnr.io or, with the name of a Microservice, those of the Microservice, its
+		Long: `List the events of all hlnr.io objects or, if you name a Microservice, those of the Microservice, its
 releases, its ImagePolicy and its NetworkPolicies, with the newest event last. The API server keeps events for
 an hour by default.`,
 		Example: `  hlnr events
@@ -177,8 +177,8 @@ func again(r view.Release) string {
 	return ""
 }
 
-// releaseFor returns the release with a version or a name. If wanted is empty, releaseFor returns the release that is being rolled out
-// or, if there is no such release, the active release of the newest group.
+// releaseFor returns the release with the wanted version or name. If wanted is empty, releaseFor returns the release that is being
+// rolled out or, if there is no such release, the active release of the newest group.
 func releaseFor(s view.Service, wanted string) (view.Release, error) {
 	var best view.Release
 	var names []string
@@ -227,8 +227,8 @@ func (o logOptions) print(ctx context.Context, f *cli.Factory, namespace string,
 	})
 }
 
-// copyLogs copies the logs of pods, one after the other. With follow, it copies all logs at the same time. If the log of
-// a pod cannot be read, it copies the logs of the other pods, and then returns an error.
+// copyLogs copies the logs of pods, one after the other. If follow is true, it copies all logs at the same time. If the
+// log of a pod cannot be read, it copies the logs of the other pods, and then returns an error.
 func (o logOptions) copyLogs(out io.Writer, pods []corev1.Pod, open func(pod string, options *corev1.PodLogOptions) (io.ReadCloser, error)) error {
 	options := corev1.PodLogOptions{Follow: o.follow, Previous: o.previous}
 	if o.tail >= 0 {

@@ -25,14 +25,14 @@ type live struct {
 	service         view.Service
 	options         text.Options
 	tree            text.TreeOptions
-	// run runs a command of hlnr while the tree is hidden.
+	// run runs an hlnr command while the tree is hidden.
 	run func(words []string) tea.Cmd
 
 	height, offset int
 	// asked is the action that the user selected and has not confirmed yet. It belongs to the state that was shown when
 	// the user selected it.
 	asked *choice
-	// note is the last message that does not come from the objects.
+	// note is the last message that is not derived from the objects.
 	note string
 }
 
@@ -59,7 +59,7 @@ type (
 	objectsRead struct{ input view.Input }
 	// watchLost reports that a watch was interrupted.
 	watchLost struct{ err error }
-	// second reports that another second has passed, which changes ages.
+	// second reports that another second has passed, which changes the displayed ages.
 	second struct{}
 	// ran reports that a command ended.
 	ran struct{ err error }
@@ -108,10 +108,10 @@ func (l *live) refresh() {
 	l.note = "Microservice " + l.name + " no longer exists"
 }
 
-// keys are the keys and the verbs of actions.
+// keys contains the key and the verb of each action.
 var keys = []struct{ key, verb string }{{"c", "continue"}, {"d", "deprecate"}, {"r", "retry"}, {"a", "adopt"}}
 
-// key handles a pressed key. An action requires a confirmation.
+// key handles a pressed key. An action requires confirmation.
 func (l *live) key(key string) tea.Cmd {
 	if l.asked != nil {
 		asked := *l.asked
@@ -157,7 +157,8 @@ func (l *live) command(verb string) []string {
 	return append(strings.Fields(l.factory.Program()), verb, l.name)
 }
 
-// action returns the possible action with a verb, or nil. An action of the service precedes the actions of its releases.
+// action returns the available action for the given verb, or nil. An action of the service takes precedence over the
+// actions of its releases.
 func (l *live) action(verb string) *choice {
 	states := []view.State{l.service.State}
 	for _, g := range slices.Concat(l.service.Groups, l.service.Previews) {
@@ -194,7 +195,7 @@ func (l *live) lines() []string {
 	return strings.Split(strings.TrimRight(b.String(), "\n"), "\n")
 }
 
-// help returns a question, a message, or the keys that have an effect now.
+// help returns a question, a message, or the keys that currently have an effect.
 func (l *live) help() string {
 	switch {
 	case l.asked != nil:
@@ -212,7 +213,7 @@ func (l *live) help() string {
 	return cutLine(strings.Join(parts, "  "), l.options.Width)
 }
 
-// cutLine truncates a line to a width in cells. The width 0 means no limit.
+// cutLine truncates a line to a width in cells. A width of 0 means no limit.
 func cutLine(line string, width int) string {
 	if r := []rune(line); width > 0 && len(r) > width {
 		return string(r[:width])
@@ -253,7 +254,7 @@ func watchLive(called context.Context, f *cli.Factory, l *live, acts []cli.NewCo
 	return called.Err() // The error is nil if the user quit.
 }
 
-// inner runs a command of hlnr in the terminal of the live tree, and waits for Enter.
+// inner runs an hlnr command in the terminal of the live tree, and waits for Enter.
 type inner struct {
 	ctx         context.Context
 	factory     *cli.Factory

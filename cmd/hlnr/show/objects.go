@@ -21,7 +21,8 @@ type query struct {
 	selector labels.Selector
 	// service is the name of the only service whose releases and pods are read, empty for all services.
 	service string
-	// Pods, CronJobs that follow releases, and NotificationPolicies are read only if these fields are true.
+	// Pods, CronJobs that follow releases, and NotificationPolicies are read only if the corresponding
+	// field is true.
 	pods, cronJobs, notifications bool
 }
 
@@ -35,14 +36,15 @@ func queryOf(f *cli.Factory, scope *cli.Scope) (query, error) {
 	return query{namespace: namespace, selector: selector}, err
 }
 
-// objects reads the input of a view. Objects that the user may not read are reported once and omitted.
+// objects reads the input for a view. Objects that the user may not read are reported once and
+// omitted.
 func objects(ctx context.Context, f *cli.Factory, q query) (view.Input, error) {
 	in, _, err := readable(ctx, f, q)
 	return in, err
 }
 
-// readable reads the input of a view, as objects does. It also returns the errors for objects that the user may not read, because an
-// answer that depends on these objects is not known.
+// readable reads the input for a view, as objects does. It also returns the errors for objects that the user may not read, because
+// an answer that depends on these objects cannot be known.
 func readable(ctx context.Context, f *cli.Factory, q query) (view.Input, []error, error) {
 	c, err := f.Client()
 	if err != nil {
@@ -82,8 +84,8 @@ func findIn(ctx context.Context, f *cli.Factory, in view.Input, namespace, name 
 	return found, explained(ctx, f, namespace, err)
 }
 
-// explained converts errors of views, as explain does. If a namespace does not have a service, explained searches other namespaces for
-// the service.
+// explained converts errors from views, as explain does. If a namespace does not have a service, explained searches other namespaces
+// for the service.
 func explained(ctx context.Context, f *cli.Factory, namespace string, err error) error {
 	var unknown *view.Unknown
 	if !errors.As(err, &unknown) || unknown.What != microserviceWord && unknown.What != nameWord {
@@ -96,7 +98,8 @@ func explained(ctx context.Context, f *cli.Factory, namespace string, err error)
 	return cli.UnknownMicroservice(ctx, c, unknown.What, namespace, unknown.Name, unknown.Names)
 }
 
-// The descriptions of unknown objects in errors of find, and of view.WhyHost for a word that cannot be a host.
+// These words describe unknown objects in the errors that find returns, and in the errors that
+// view.WhyHost returns for a word that cannot be a host.
 const (
 	microserviceWord = "Microservice"
 	nameWord         = "host, service or version"

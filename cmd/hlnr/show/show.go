@@ -1,5 +1,5 @@
-// Package show contains the commands of hlnr that show the state of services, its reasons and its history. Package internal/view
-// computes their output from objects that are listed once.
+// Package show contains the hlnr commands that show the state of services, the reasons for this state, and its history.
+// Package internal/view computes their output from objects that are listed once.
 //
 //	show.go     the list of commands, and their common parts: terminal, names, errors
 //	objects.go  reads the objects of a view
@@ -56,8 +56,8 @@ func terminal(f *cli.Factory, output *cli.Output) text.Options {
 	return o
 }
 
-// listed returns the options for a text about a list of objects: the objects of the named services or, without names, the objects of one
-// namespace or of all namespaces.
+// listed returns the options for text output about a list of objects: the objects of the named services or, if no services are named,
+// the objects of one namespace or of all namespaces.
 func listed(f *cli.Factory, output *cli.Output, scope *cli.Scope, names []string) text.Options {
 	o := terminal(f, output)
 	o.Namespaces = scope.AllNamespaces()
@@ -73,13 +73,13 @@ func listed(f *cli.Factory, output *cli.Output, scope *cli.Scope, names []string
 	return o
 }
 
-// addPrometheus adds the flag --prometheus to a command that shows shares of traffic.
+// addPrometheus adds the --prometheus flag to a command that shows shares of traffic.
 func addPrometheus(cmd *cobra.Command) *string {
 	return measure.AddPrometheus(cmd.Flags(), "for the shares of traffic that it observed")
 }
 
-// observe adds the observed shares of traffic if a Prometheus server is configured and has them. If the server of the flag does not
-// respond, observe reports this and omits the shares.
+// observe adds the observed shares of traffic if a Prometheus server is configured and has them. If the server that the flag sets
+// does not respond, observe reports this and omits the shares.
 func observe(ctx context.Context, f *cli.Factory, in *view.Input, namespace string, prometheus *string) error {
 	if prometheus == nil {
 		return nil
@@ -110,7 +110,7 @@ func isUTF8(env func(string) string) bool {
 // microservices returns an empty list of Microservices, for the completion of arguments.
 func microservices() client.ObjectList { return &v1alpha1.MicroserviceList{} }
 
-// explain converts errors of views to errors with the message and the exit code of the command.
+// explain converts errors from views to errors with the message and the exit code of the command.
 func explain(err error) error {
 	var unknown *view.Unknown
 	var ambiguous *view.Ambiguous

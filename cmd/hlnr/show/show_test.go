@@ -75,7 +75,7 @@ func stage(t *testing.T, name string) scene {
 	return s
 }
 
-// create creates the object o, and then writes its status. The argument status is a copy of o with this status.
+// create creates the object o, and then writes its status. The status argument is a copy of o with this status.
 func (s scene) create(o, status client.Object) {
 	s.Helper()
 	o.SetNamespace(s.namespace)
@@ -214,7 +214,7 @@ func TestWhyOfAHostElsewhere(t *testing.T) {
 	}
 }
 
-// reader gives a user the permission to list the objects of the namespace, and returns the name of the user.
+// reader gives a user permission to list the objects of the namespace, and returns the name of the user.
 func (s scene) reader(name string) string {
 	s.Helper()
 	role := &rbacv1.Role{
@@ -550,7 +550,7 @@ func TestStatusOfNotifications(t *testing.T) {
 }
 
 // TestWhyOfAServiceThatIsDown checks that the answer for a service whose active release has no ready pod is about this release, and not about
-// a version that failed, or that a user aborted, last week.
+// a version that failed or was aborted by a user last week.
 func TestWhyOfAServiceThatIsDown(t *testing.T) {
 	t.Parallel()
 	for _, story := range []string{"crashes", "aborted"} {

@@ -17,15 +17,15 @@ import (
 func newStatus(f *cli.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [MICROSERVICE...]",
-		Short: "Show the state of each service; services that wait for you come first",
+		Short: "Show the state of each service; services that are waiting for you come first",
 		Long: `Show a line for each group of each service: the active version, the canary with its
-share of traffic, and the state of the group. Services that wait for a user come first,
+share of traffic, and the state of the group. Services that are waiting for a user come first,
 then failed services, then services with a rollout in progress. Freezes that apply, and
 NotificationPolicies whose messages are not delivered, are listed before the services.`,
-		Example: `  # List the services of the namespace
+		Example: `  # List the services in the namespace
   hlnr status
 
-  # List the services in the cluster that wait for a user
+  # List the services in the cluster that are waiting for a user
   hlnr status -A --only waiting
 
   # For scripts: see the reference of view.hlnr.io/v1
@@ -67,8 +67,8 @@ func classesOf(names []string) (out []view.Class, err error) {
 	return out, nil
 }
 
-// board returns the board of the services with the names, or of all services if there are no names. It adds observed shares from
-// prometheus, unless prometheus is nil.
+// board returns the board of the services with the given names, or of all services if no names are given. It adds observed
+// shares from prometheus, unless prometheus is nil.
 func board(cmd *cobra.Command, f *cli.Factory, scope *cli.Scope, names []string, prometheus *string) (view.Board, error) {
 	q, err := queryOf(f, scope)
 	if err != nil {
@@ -103,7 +103,7 @@ func newPreviews(f *cli.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "previews [MICROSERVICE]",
 		Short: "List the previews of pull requests",
-		Long: `List the pull requests that have a preview, wait for a slot, or wait for an approval,
+		Long: `List the pull requests that have a preview, or are waiting for a slot or for approval,
 with their addresses and expiry times.`,
 		Example: `  hlnr previews
   hlnr previews shop -o json`,

@@ -23,13 +23,13 @@ func newTree(f *cli.Factory, keyed []cli.NewCommand) *cobra.Command {
 		Use:   "tree [MICROSERVICE]",
 		Short: "Show a service with its groups, releases and rollouts",
 		Long: `Show a service, or all services: the groups with their hosts, their releases with status, share of
-traffic and pods, the state of a rollout, and the commands that apply. Several services are listed
-in the order of hlnr status; as JSON, the output is a Board.
+traffic and pods, the state of any rollout, and the commands that apply. Several services are listed
+in the same order as in hlnr status; as JSON, the output is a Board.
 
-The output contains the names of pods that are not ready, and the number of the other pods.
+The output contains the names of pods that are not ready, and the number of other pods.
 
 With --watch, the command follows changes. On a terminal, the view is redrawn in place, and you can
-press keys to continue, deprecate, retry or adopt a release. Each of these actions requires a
+press keys to continue, deprecate, retry or adopt a release. Each of these actions requires
 confirmation. Without a terminal, the command prints a line for each release, and then a line for each change.`,
 		Example: `  hlnr tree shop
   hlnr tree shop -w
@@ -37,7 +37,7 @@ confirmation. Without a terminal, the command prints a line for each release, an
   # Also show all pods, draining releases and rejected versions
   hlnr tree shop --pods --all
 
-  # All services of the cluster
+  # All services in the cluster
   hlnr tree -A`,
 		Args:              cobra.MaximumNArgs(1),
 		GroupID:           cli.GroupSee,
@@ -117,7 +117,7 @@ func newHistory(f *cli.Factory) *cobra.Command {
 		Use:   "history MICROSERVICE",
 		Short: "List the releases of a service with their results",
 		Long: `List the existing releases of a service, with the newest release first. Each line contains
-the start of the release, the time until it became active or failed, the user who made
+the start time of the release, the time until it became active or failed, the user who made
 a decision about it, and its result. Releases that were removed are not listed.`,
 		Example:           `  hlnr history shop`,
 		Args:              cobra.ExactArgs(1),

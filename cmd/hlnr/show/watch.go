@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view/text"
 )
 
-// watch calls changed after each change to the objects of a service in a namespace, until the context ends. seen
+// watch calls changed after each change to the objects of a service in a namespace, until the context is done. seen
 // contains the objects that were already read. watch omits kinds that could not be read. It calls lost when a watch is
 // interrupted, and then resumes the watch.
 func watch(ctx context.Context, f *cli.Factory, namespace, service string, seen view.Input, changed func(view.Input), lost func(error)) error {

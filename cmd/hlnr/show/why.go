@@ -35,11 +35,11 @@ the version that needs the most attention: an active version without a ready pod
 progress, a failed version, or otherwise the active version. Each line names the object from which
 the fact comes. The last line states what to do.
 
-If no NetworkPolicy of the namespace has the host, the command searches for it in all namespaces
+If no NetworkPolicy in the namespace has the host, the command searches for the host in all namespaces
 that you may list.
 
-Exit codes: 0 the version or the host is serving; 3 it is not serving; 5 it is not serving yet, and
-waits for a user.`,
+Exit codes: 0 the version or the host is serving; 3 it is not serving; 5 it is not serving yet, and is
+waiting for a user.`,
 		Example: `  hlnr why https://shop.example.com/cart
   hlnr why shop 1.2.1
   hlnr why shop
@@ -74,8 +74,8 @@ waits for a user.`,
 	return cmd
 }
 
-// answer reads the objects, and answers a question. If the namespace does not have the host of the question, answer searches all
-// namespaces.
+// answer reads the objects, and answers a question. If the host in the question does not exist in the namespace, answer searches
+// all namespaces.
 func answer(ctx context.Context, f *cli.Factory, q query, args []string, prometheus *string) (view.Answer, error) {
 	a, missing, err := answerIn(ctx, f, q, args, prometheus)
 	host, path := hostOf(args)
@@ -110,8 +110,8 @@ func answerIn(ctx context.Context, f *cli.Factory, q query, args []string, prome
 	return a, missing, err
 }
 
-// namespaceOf returns the only namespace with a NetworkPolicy that has a host and a path. unknown is the error of the search in the
-// namespace with the name here.
+// namespaceOf returns the only namespace with a NetworkPolicy that has the given host and path. here is the namespace that was
+// searched before, and unknown is the error from that search.
 func namespaceOf(ctx context.Context, f *cli.Factory, here, host, path string, unknown *view.Unknown) (string, error) {
 	c, err := f.Client()
 	if err != nil {
@@ -221,7 +221,7 @@ func downVersion(s view.Service) string {
 	return ""
 }
 
-// askName answers a question about the name of a service, a version or a host.
+// askName answers a question that consists of the name of a service, a version or a host.
 func askName(in view.Input, namespace, name string, now time.Time) (view.Answer, error) {
 	if slices.ContainsFunc(in.Microservices, func(ms v1alpha1.Microservice) bool { return ms.Name == name }) {
 		home, err := find(in, name)
@@ -324,7 +324,8 @@ func askUnknownVersion(in view.Input, namespace, wanted string, now time.Time) (
 	return view.Answer{}, cli.Usage(fmt.Errorf("in %s, no Microservice has version %s, and none of their ImagePolicies offers it: ask about one Microservice with %s", where, wanted, command(in, namespace, wanted)))
 }
 
-// askPod answers a question about a pod in the namespace, or in the only namespace that has a pod with this name.
+// askPod answers a question about a pod in the given namespace, or in the only namespace that has a pod with this
+// name.
 func askPod(in view.Input, namespace, name string, now time.Time) (view.Answer, error) {
 	for i := range in.Pods {
 		if in.Pods[i].Name == name && namespace == "" {

@@ -7,7 +7,7 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 )
 
-// TestActiveOfAnExchange checks that the wait for an active release of an exclusive group continues while the release has no ready pod,
+// TestActiveOfAnExchange checks that the wait for an active release of an exclusive group continues while the release has no ready pod
 // because its pods were stopped for the next release.
 func TestActiveOfAnExchange(t *testing.T) {
 	t.Parallel()

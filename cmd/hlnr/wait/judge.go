@@ -30,7 +30,8 @@ type question struct {
 	version string
 	// state is active, canary, approval or step=NAME.
 	state string
-	// throughApprovals reports whether the command keeps waiting while the version waits for a user or for the end of a freeze.
+	// throughApprovals reports whether the command keeps waiting while the version is waiting for a user or for the end of a
+	// freeze.
 	throughApprovals bool
 	// command is [cli.Factory.Command].
 	command func(namespace, verb string, args ...string) string
@@ -41,7 +42,7 @@ func (q question) next(verb string, s snapshot, args ...string) string {
 	return q.command(s.ms.Namespace, verb, append([]string{s.ms.Name}, args...)...)
 }
 
-// snapshot contains the objects of the Microservice at one time.
+// snapshot contains the objects of the Microservice at one point in time.
 type snapshot struct {
 	ms *v1alpha1.Microservice
 	// policy is the ImagePolicy of the Microservice, or nil if it does not exist.
@@ -286,7 +287,7 @@ func (q question) stopped(s snapshot) *answer {
 	return nil
 }
 
-// frozenMessage returns the message of the condition Frozen, or an empty string if the condition is not True.
+// frozenMessage returns the message of the Frozen condition, or an empty string if the condition is not True.
 func frozenMessage(ms *v1alpha1.Microservice) string {
 	c := meta.FindStatusCondition(ms.Status.Conditions, v1alpha1.ConditionFrozen)
 	if c == nil || c.Status != "True" {
@@ -295,7 +296,7 @@ func frozenMessage(ms *v1alpha1.Microservice) string {
 	return c.Message
 }
 
-// waitsFrozen reports whether the condition Frozen describes a wait for which match returns true.
+// waitsFrozen reports whether the Frozen condition describes a wait for which match returns true.
 func waitsFrozen(ms *v1alpha1.Microservice, match func(frozen.Wait) bool) bool {
 	return slices.ContainsFunc(frozen.Parse(frozenMessage(ms)), match)
 }
@@ -316,7 +317,8 @@ func (s snapshot) offer(wanted string) *v1alpha1.OfferedRelease {
 func (s snapshot) offered(wanted string) bool { return s.offer(wanted) != nil }
 
 // row returns the release of a version, and the group of the version. If the version has several releases, row returns the active
-// release, or the release whose rollout is in progress. If there is neither, row returns the release whose status changed last.
+// release, or the release whose rollout is in progress. If there is no such release, row returns the release whose status changed
+// last.
 func (s snapshot) row(wanted string) (group *v1alpha1.ReleaseGroup, row *v1alpha1.Release) {
 	for i := range s.ms.Status.ReleaseGroups {
 		g := &s.ms.Status.ReleaseGroups[i]
@@ -376,7 +378,7 @@ func nonEmpty(texts ...string) []string {
 	return out
 }
 
-// ends reports whether a group is ending, which means that all its releases are removed.
+// ends reports whether a group is ending, which means that all its releases are being removed.
 func (s snapshot) ends(g *v1alpha1.ReleaseGroup) bool {
 	return s.ms.EndsGroup(g.Name, g.Slug, g.PullRequest) || g.Phase == v1alpha1.GroupClosing
 }
@@ -426,7 +428,8 @@ func (s snapshot) pinnedTo(g *v1alpha1.ReleaseGroup, wanted string) bool {
 	return version.Names(pinned, wanted) || version.Matches(wanted, pinned)
 }
 
-// pinnedElsewhere describes the pin of a version's group to another version. The text is empty if there is no such pin.
+// pinnedElsewhere describes the pin if the group of a version is pinned to another version. The text is empty if there
+// is no such pin.
 func (s snapshot) pinnedElsewhere(g *v1alpha1.ReleaseGroup, wanted string) string {
 	to, words := s.pinOf(g)
 	if to == "" || s.pinnedTo(g, wanted) {
@@ -471,7 +474,8 @@ func stepNames(ms *v1alpha1.Microservice) []string {
 	return names
 }
 
-// waitsForApproval reports whether the current step of a rollout waits for the decision Continue.
+// waitsForApproval reports whether the current step of a rollout is waiting for the Continue
+// decision.
 func waitsForApproval(ms *v1alpha1.Microservice, run *v1alpha1.Rollout) bool {
 	c := ms.Spec.UpdateStrategy.Canary
 	if c == nil || int(run.Step) > len(c.Steps) || run.Step < 1 || run.Gate != "" || run.Interrupted {
@@ -558,8 +562,8 @@ func (q question) failed(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.Rel
 	return text
 }
 
-// decided returns the user who aborted a release. The text includes the reason of the user if the object still contains this decision. The text
-// is empty if no user aborted the release.
+// decided returns the user who aborted a release. The text includes the user's reason if the object still contains this decision. The text is
+// empty if no user aborted the release.
 func decided(release *v1alpha1.VersionedMicroservice, row *v1alpha1.Release) string {
 	d := row.Decision
 	if d == nil || d.Action != v1alpha1.DecisionDeprecate || d.By == "" || row.Reason != "Aborted" {
@@ -607,8 +611,8 @@ func (q question) late(s snapshot, timeout time.Duration) string {
 	return text
 }
 
-// cause describes what blocks a release, as hlnr why does. The text is empty if the object of the release contains no cause, or if the text
-// about the current step contains it.
+// cause describes what blocks a release, as hlnr why does. The text is empty if the release's object contains no cause, or if the text
+// about the current step already contains the cause.
 func (s snapshot) cause(row *v1alpha1.Release) string {
 	in := view.Input{Microservices: []v1alpha1.Microservice{*s.ms}, NetworkPolicies: s.routing}
 	if s.policy != nil {

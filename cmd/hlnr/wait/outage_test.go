@@ -19,7 +19,7 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 )
 
-// quick is a clock with which every wait is short.
+// quick is a clock that makes every wait short.
 type quick struct{ clocks.RealClock }
 
 func (quick) After(time.Duration) <-chan time.Time { return time.After(time.Millisecond) }
@@ -37,8 +37,8 @@ func TestOutage(t *testing.T) {
 		code   cli.Code
 		text   string
 	}{
-		"busy":           {apierrors.NewServiceUnavailable("it restarts"), false, cli.ExitYes, "hlnr: the API server does not respond, and hlnr tries again: it restarts"},
-		"no response":    {errors.New("connection refused\x1b[2J"), false, cli.ExitYes, "and hlnr tries again: connection refused[2J"},
+		"busy":           {apierrors.NewServiceUnavailable("it restarts"), false, cli.ExitYes, "hlnr: the API server is not responding, and hlnr is trying again: it restarts"},
+		"no response":    {errors.New("connection refused\x1b[2J"), false, cli.ExitYes, "and hlnr is trying again: connection refused[2J"},
 		"no permissions": {apierrors.NewUnauthorized("expired"), false, cli.ExitFailed, "expired"},
 		"deleted":        {nil, true, cli.ExitNo, "Microservice shop was deleted"},
 	} {

@@ -7,8 +7,8 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 )
 
-// TestPinToAnotherReleaseOfTheVersion checks that the wait for a release by its name ends when its group is pinned to another release of the same
-// version.
+// TestPinToAnotherReleaseOfTheVersion checks that the wait for a release that is given by name ends when its group is pinned to another release
+// of the same version.
 func TestPinToAnotherReleaseOfTheVersion(t *testing.T) {
 	t.Parallel()
 	s := fixture(func(s *snapshot) {
@@ -20,7 +20,7 @@ func TestPinToAnotherReleaseOfTheVersion(t *testing.T) {
 		g.Rollout = &v1alpha1.Rollout{Release: "shop-1-1-0-bbb"}
 		s.ms.Spec.UpdateStrategy.Manual = &v1alpha1.ManualUpdateStrategy{Groups: []v1alpha1.GroupPin{{Name: "1.x", Release: "shop-1-1-0-bbb", Reason: "sessions"}}}
 	})
-	// The answer is the same after the other release is active.
+	// The answer is the same after the other release becomes active.
 	for range 2 {
 		if _, a := (question{version: "shop-1-1-0-aaa", state: forActive, throughApprovals: true, command: command}).judge(s); a == nil || a.code != cli.ExitNo {
 			t.Errorf("wait for a release other than the pinned release: got %+v, want an answer with ExitNo", a)

@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view/text"
 )
 
-// Change is a line of -o json about a fact that is new at Time.
+// Change is a line of the JSON output (-o json) that was printed at Time and reports a new fact.
 type Change struct {
 	metav1.TypeMeta `json:",inline"`
 	Time            metav1.Time `json:"time"`
@@ -22,11 +22,11 @@ type Change struct {
 	// Text describes the fact for users. It is empty if What is sufficient.
 	Text string `json:"text,omitempty"`
 	// Since is the time at which the fact became true, which can be long before Time. If the objects do not record
-	// this time, it is the time at which the command read the fact, or nil if the first read found the fact.
+	// this time, Since is the time at which the command read the fact, or nil if the first read found the fact.
 	Since *metav1.Time `json:"since,omitempty"`
 }
 
-// Result is the last line of -o json: the result of the wait.
+// Result is the last line of the JSON output (-o json): the result of the wait.
 type Result struct {
 	metav1.TypeMeta `json:",inline"`
 	Time            metav1.Time `json:"time"`
@@ -45,8 +45,8 @@ type Result struct {
 // results maps exit codes to results.
 var results = map[cli.Code]string{cli.ExitYes: "Yes", cli.ExitNo: "No", cli.ExitTimeout: "TimedOut", cli.ExitWaits: "Waits"}
 
-// show prints new facts, each with the time at which it became true. If the objects do not record this time, the line has the time at
-// which the command read the fact, or no time if the first read found the fact.
+// show prints new facts, each with the time at which it became true. If the objects do not record this time, the line shows the time
+// at which the command read the fact, or no time if the first read found the fact.
 func (w *waiter) show(lines []line) error {
 	first := !w.read
 	w.read = true

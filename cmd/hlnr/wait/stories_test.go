@@ -45,7 +45,8 @@ func TestOlderVersionOfAnExclusiveGroup(t *testing.T) {
 	}
 }
 
-// TestFrozenCanary checks that, while a freeze holds a canary, the wait ends with the message that the planner wrote.
+// TestFrozenCanary checks that, while a freeze blocks a canary, the wait ends with the message that the planner
+// wrote.
 func TestFrozenCanary(t *testing.T) {
 	t.Parallel()
 	a, text := judged(t, "frozen", "1.1.0")
@@ -57,7 +58,8 @@ func TestFrozenCanary(t *testing.T) {
 	}
 }
 
-// TestStepInAFreeze checks that the text of a step mentions the freeze only if the rollout waits for the end of the freeze.
+// TestStepInAFreeze checks that the text of a step mentions the freeze only if the rollout is waiting for the end of the
+// freeze.
 func TestStepInAFreeze(t *testing.T) {
 	t.Parallel()
 	s, _ := viewtest.Play("frozen", "shop")

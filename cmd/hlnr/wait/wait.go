@@ -1,5 +1,5 @@
-// Package wait implements the command "hlnr wait", which waits for a state of a version. For pipelines, the command prints
-// one line per change, and ends with an exit code for the result.
+// Package wait implements the "hlnr wait" command, which waits until a version reaches a state. For pipelines, the command
+// prints one line per change, and exits with a code that indicates the result.
 //
 //	wait.go    the command and its watches
 //	judge.go   the facts about a version, the answer, and its exit code, as pure functions
@@ -37,7 +37,8 @@ type waiter struct {
 	question  question
 	output    *cli.Output
 	out       io.Writer
-	// shown maps the kinds of facts to the printed texts. read reports whether the objects were read at least once.
+	// shown maps each kind of fact to the text that was printed for it. read reports whether the objects were read
+	// at least once.
 	shown map[string]string
 	read  bool
 }
@@ -65,9 +66,9 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 		Use:     "wait MICROSERVICE VERSION|RELEASE",
 		Short:   "Wait until a version is active or has reached a step, for use in CI pipelines",
 		GroupID: cli.GroupSee,
-		Long: `wait prints one line per change until the version is in the state of --for, or in a later state. The
+		Long: `wait prints one line per change until the version is in the state that --for specifies, or in a later state. The
 command ends early if the version cannot reach the state. The command keeps waiting while the API
-server does not answer, and while the version is active without a ready pod or without its routes.
+server is not responding, and while the version is active without a ready pod or without its routes.
 Each line begins with the time of the change. If a state was reached before the command started, the
 line begins with the time that the objects record, or contains no time. With -o json, each line is a
 JSON object. The last object has the kind Wait, and contains the result: Yes, No, TimedOut or Waits.
@@ -75,12 +76,12 @@ RELEASE is the name of a VersionedMicroservice.
 
 Exit codes: 0 the version is in that state; 2 the Microservice or the step does not exist; 3 the
 version failed, was filtered out or was superseded, another version is pinned, or the group or the
-Microservice is ending; 4 the timeout expired; 5 the version waits for a user or for the end of a
+Microservice is ending; 4 the timeout expired; 5 the version is waiting for a user or for the end of a
 freeze, unless --through-approvals is set.`,
-		Example: `  # Wait in a pipeline, after the push of 1.3.0
+		Example: `  # Wait in a pipeline, after 1.3.0 was pushed
   hlnr wait shop 1.3.0 --timeout 30m
 
-  # Wait until the version gets its first traffic, or until it waits for an approval
+  # Wait until the version gets its first traffic, or until it is waiting for approval
   hlnr wait shop 1.3.0 --for canary
   hlnr wait shop 1.3.0 --for approval
 
@@ -101,7 +102,7 @@ freeze, unless --through-approvals is set.`,
 	return cmd
 }
 
-// errOver is the cause of the context that ends the wait.
+// errOver is the cancellation cause of the wait's context when the timeout expires.
 var errOver = errors.New("the timeout expired")
 
 func (w *waiter) run(ctx context.Context, name, wanted string, timeout time.Duration) error {
@@ -142,7 +143,7 @@ func (w *waiter) follow(ctx context.Context, timeout time.Duration) error {
 		case err != nil && (ctx.Err() != nil || !passes(err)):
 			return err
 		case err != nil:
-			fmt.Fprintf(w.ErrOut, "hlnr: the API server does not respond, and hlnr tries again: %s\n", text.Clean(err.Error()))
+			fmt.Fprintf(w.ErrOut, "hlnr: the API server is not responding, and hlnr is trying again: %s\n", text.Clean(err.Error()))
 		default:
 			last = s
 			if err := w.judge(s); !errors.Is(err, errOpen) {
@@ -179,7 +180,8 @@ func (w *waiter) judge(s snapshot) error {
 	return w.end(a)
 }
 
-// passes reports whether another attempt can succeed after an error. This is the case if the API server was not reached or is busy.
+// passes reports whether another attempt can succeed after an error. This is the case if the API server could not be reached or is
+// busy.
 func passes(err error) bool {
 	var status apierrors.APIStatus
 	return !errors.As(err, &status) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsServerTimeout(err) ||
@@ -194,7 +196,7 @@ func cutResource(text string) (resource, name string, found bool) {
 	return "", text, false
 }
 
-// known returns an error if the step of --for does not exist.
+// known returns an error if the step that --for specifies does not exist.
 func (w *waiter) known(s snapshot) error {
 	name, is := strings.CutPrefix(w.question.state, forStep)
 	if !is {
@@ -251,8 +253,8 @@ func (w *waiter) snapshot(ctx context.Context) (snapshot, error) {
 	return s, nil
 }
 
-// watch reports changes to the objects until ctx ends. If the user may not watch the objects, watch reports no changes, and the
-// command reads the objects only every resync.
+// watch reports changes to the objects until ctx is done. If the user may not watch the objects, watch reports no changes, and
+// the command reads the objects only at intervals of resync.
 func (w *waiter) watch(ctx context.Context) <-chan struct{} {
 	changes := make(chan struct{}, 1)
 	for _, list := range []client.ObjectList{&v1alpha1.MicroserviceList{}, &v1alpha1.ImagePolicyList{}, &v1alpha1.NetworkPolicyList{}} {
@@ -290,7 +292,7 @@ func forward(ctx context.Context, watcher watch.Interface, changes chan<- struct
 	}
 }
 
-// over ends the command when the timeout expires, with the state of the version.
+// over ends the command with the state of the version when the timeout expires.
 func (w *waiter) over(s snapshot, timeout time.Duration) error {
 	return w.end(&answer{cli.ExitTimeout, w.question.late(s, timeout)})
 }

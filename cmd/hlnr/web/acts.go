@@ -18,14 +18,14 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// permissionsAge is the time for which the result of checking one of the user's permissions is used. The result only decides which
-// buttons are shown, because the API server authorizes each action again.
+// permissionsAge is how long the result of checking one of the user's permissions is reused. The result only decides which buttons
+// are shown, because the API server authorizes each action again.
 const permissionsAge = time.Minute
 
-// Acts executes actions in the same way as the commands with the same names, with the permissions of a reader of the board.
+// Acts executes actions as the commands with the same names do, but with the permissions of a reader of the board.
 type Acts struct {
 	Factory *cli.Factory
-	// Client returns the client with the permissions of the reader in a context.
+	// Client returns a client that has the permissions of the reader in a context.
 	Client func(ctx context.Context) (client.WithWatch, error)
 	// Permissions returns the actions that the reader in a context may take in a namespace.
 	Permissions func(ctx context.Context, namespace string) []string
@@ -147,8 +147,8 @@ func newActs(f *cli.Factory, c client.WithWatch) *Acts {
 }
 
 // in returns the actions that the user may take in a namespace, according to access reviews. For a user with permissions in
-// all namespaces, the reviews take six requests per minute. For other users, they take at most six more requests for each
-// visible namespace.
+// all namespaces, six reviews per minute are required. For other users, at most six more are required for each visible
+// namespace.
 func (a *userPermissions) in(ctx context.Context, namespace string) []string {
 	return web.ActsOf(func(verb, resource string) bool { return a.may(ctx, namespace, verb, resource) })
 }
@@ -167,7 +167,7 @@ func (a *userPermissions) may(ctx context.Context, namespace, verb, resource str
 	return a.asked(ctx, right{"", verb, resource}) || namespace != "" && a.asked(ctx, right{namespace, verb, resource})
 }
 
-// asked returns an answer from the last minute, or sends a review. If there is no answer, asked returns false.
+// asked returns an answer from the last minute, or sends a review. If the review fails, asked returns false.
 func (a *userPermissions) asked(ctx context.Context, r right) bool {
 	now := a.now()
 	a.mu.Lock()
@@ -188,7 +188,8 @@ func (a *userPermissions) asked(ctx context.Context, r right) bool {
 	return known.allowed
 }
 
-// problem converts an error of an action to a Problem, with the message of the command and an HTTP status.
+// problem converts an error from an action to a Problem, with the message of the command and an HTTP
+// status.
 func (a *Acts) problem(ctx context.Context, err error) *web.Problem {
 	explained := a.Factory.Explain(ctx, err)
 	p := &web.Problem{Status: http.StatusBadGateway, Title: "The API server did not do this", Text: explained.Error()}
@@ -222,8 +223,8 @@ func (a *Acts) command(x web.Act) string {
 // plain matches words that need no quotes in a shell.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=,-]+$`)
 
-// quoted quotes a word for a shell. The quotes are necessary because a reader might copy the command, and a link on another site might have
-// set its values.
+// quoted quotes a word for a shell. The quotes are necessary because a reader might copy the command, and the values in the command might
+// come from a link on another site.
 func quoted(word string) string {
 	if plain.MatchString(word) {
 		return word

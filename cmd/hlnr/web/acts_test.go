@@ -16,8 +16,8 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// TestCommandIsQuoted checks the quoting of the command for an action, because users copy the command into a shell, and a
-// link on another site might have set its values.
+// TestCommandIsQuoted checks the quoting of the command for an action, because users copy the command into a shell, and
+// the values in the command might come from a link on another site.
 func TestCommandIsQuoted(t *testing.T) {
 	a := &Acts{Factory: &cli.Factory{}}
 	for name, test := range map[string]struct {

@@ -25,21 +25,21 @@ import (
 // defaultPort is the default port of the board. The port is fixed so that the pages keep their addresses.
 const defaultPort = 8095
 
-// NewCommand returns the command web.
+// NewCommand returns the web command.
 func NewCommand(f *cli.Factory) *cobra.Command {
 	var port int
 	var readOnly bool
 	cmd := &cobra.Command{
 		Use:   "web",
 		Short: "Serve the board: services, releases and previews in a browser",
-		Long: `Serve the board on this machine, with your kubeconfig. The board shows the services that wait for
+		Long: `Serve the board on this machine, with your kubeconfig. The board shows the services that are waiting for
 you, all services, their releases, hosts, events and previews, and forms for the actions that you
 may take. Open the URL that the command prints. The token in the URL changes with each start, and
 prevents access by other users of this machine.
 
 The board watches the objects of the cluster, and shows when the API server is not available.
 Press Ctrl-C to stop it. Each page is also available as JSON.`,
-		Example: `  # The services of all namespaces
+		Example: `  # The services in all namespaces
   hlnr web -A
 
   # For a wall display: no actions, and one namespace
@@ -66,7 +66,7 @@ Press Ctrl-C to stop it. Each page is also available as JSON.`,
 	return cmd
 }
 
-// run serves the board until the context ends.
+// run serves the board until the context is done.
 func run(ctx context.Context, f *cli.Factory, scope *cli.Scope, title string, port int, readOnly bool) error {
 	namespace, err := scope.Namespace(f)
 	if err != nil {
@@ -123,7 +123,7 @@ func run(ctx context.Context, f *cli.Factory, scope *cli.Scope, title string, po
 	return g.Wait()
 }
 
-// follow updates a store with the changes to the objects until the context ends.
+// follow updates a store with the changes to the objects until the context is done.
 func follow(ctx context.Context, f *cli.Factory, q cluster.Query, store *cluster.Store, seen cluster.Objects) error {
 	config, err := f.Config()
 	if err != nil {

@@ -105,7 +105,7 @@ func (r *reader) send(path, origin string, form url.Values) (int, string) {
 	return r.do(request)
 }
 
-// want waits until a page contains a text.
+// want waits until a page contains the given text.
 func (r *reader) want(path, text string) {
 	r.Helper()
 	last := ""
@@ -201,8 +201,8 @@ func TestFreeze(t *testing.T) {
 	r.want("/freezes", "Nothing is frozen")
 }
 
-// TestRights checks that a reader with only read access has no buttons and cannot take actions, and sees which kinds they may not
-// read.
+// TestRights checks that a reader with only read access sees no buttons and cannot take actions, and sees which kinds they may
+// not read.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	namespace := kube.Namespace(t)

@@ -49,7 +49,7 @@ func (s Source) String() string { return fmt.Sprintf("%s %q", s.Kind, s.Name) }
 type Contents map[Source]string
 
 // Tracked returns the sources that are part of a release: the sources to which the template refers and that
-// spec.configuration does not exclude. Each value reports whether pods start without the source.
+// spec.configuration does not exclude. Each value reports whether pods can start without the source.
 func Tracked(ms *v1alpha1.Microservice) map[Source]bool {
 	track, ignore := v1alpha1.TrackConfigMaps, []string(nil)
 	if c := ms.Spec.Configuration; c != nil {
@@ -204,7 +204,7 @@ func hashOf(files map[string][]byte) string {
 }
 
 // untracked are the types of Secrets that are never part of a release, because they are renewed
-// regularly and old Secrets of these types are not valid.
+// regularly and old Secrets of these types are no longer valid.
 var untracked = []corev1.SecretType{
 	corev1.SecretTypeTLS, corev1.SecretTypeServiceAccountToken, corev1.SecretTypeBootstrapToken,
 	corev1.SecretTypeDockercfg, corev1.SecretTypeDockerConfigJson,

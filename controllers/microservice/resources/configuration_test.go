@@ -244,7 +244,7 @@ func TestCopies(t *testing.T) {
 	golden(t, "copies.yaml", string(raw))
 }
 
-// TestIsCopy checks that copies count as copies, and that no object of another user does.
+// TestIsCopy checks that copies count as copies, and that other users' objects do not.
 func TestIsCopy(t *testing.T) {
 	t.Parallel()
 	ms := configured(t)

@@ -21,8 +21,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// IdentityScheme is the version of the algorithm that computes identities. A change would start a
-// new release of every service, and requires a migration.
+// IdentityScheme is the version of the algorithm that computes identities. A change to the
+// algorithm would start a new release of every service, and requires a migration.
 const IdentityScheme = "v1"
 
 // ContainerError means that the container for the image does not exist or, if Name is empty, that
@@ -89,10 +89,10 @@ func Container(ms *v1alpha1.Microservice) (int, error) {
 	return 0, &ContainerError{Name: ms.Spec.ContainerName}
 }
 
-// Config returns the hash of the pod template as set by the user, and of the contents of the sources to which
-// it refers. The canonical form of the template is JSON with sorted keys. It does not contain nulls, the
-// empty objects that Go's encoding adds, the protocol TCP that the schema adds to ports, or the image of the
-// container that gets the release's image. The hash does not depend on the version of Heighliner or of a
+// Config returns the hash of the pod template as set by the user, and of the contents of the sources that the
+// template refers to. The canonical form of the template is JSON with sorted keys. It does not contain nulls,
+// the empty objects that Go's encoding adds, the protocol TCP that the schema adds to ports, or the image of
+// the container that gets the release's image. The hash does not depend on the version of Heighliner or of a
 // library. Golden files verify that the hash does not change.
 func Config(template *corev1.PodTemplateSpec, container int, contents Contents) (string, error) {
 	raw, err := json.Marshal(template)

@@ -105,11 +105,12 @@ func minReady(ms *v1alpha1.Microservice, container int) int32 {
 }
 
 // DisruptionBudget returns a release's disruption budget. A release that serves, or is about to serve, gets
-// the user's budget. A retained release gets a budget that allows the eviction of one pod at a time. Below
-// two replicas, there is no budget, because a budget would block every node drain (protocol rule 35). The
-// exception is a single pod to which an autoscaler may add pods: its budget allows the eviction of one pod at
-// a time. The user's budget applies to a full-size release. A release with fewer pods, such as a canary that
-// grows with its weight, gets a budget that allows the eviction of some pods, but not all.
+// the user's budget. A retained release gets a budget that allows the eviction of one pod at a time. If a
+// release has fewer than two replicas, there is no budget, because a budget would block every node drain
+// (protocol rule 35). The exception is a single-pod release to which an autoscaler may add pods: its budget
+// allows the eviction of one pod at a time. The user's budget applies to a full-size release. A release with
+// fewer pods, such as a canary that grows with its weight, gets a budget that allows the eviction of some
+// pods, but not all.
 func DisruptionBudget(ms *v1alpha1.Microservice, replicas int32, serving bool) *v1alpha1.DisruptionBudget {
 	a, all := ms.Spec.Availability, fullSize(ms)
 	switch {
@@ -132,9 +133,9 @@ func DisruptionBudget(ms *v1alpha1.Microservice, replicas int32, serving bool) *
 }
 
 // NextBudget returns the disruption budget to write for a release. has is the existing budget, and needs is
-// the required budget; either may be nil. A budget that is no longer required is not deleted, because that
-// would be one write for each retained release. Instead, it is relaxed to one pod at a time, so that it does
-// not block node drains.
+// the required budget; either may be nil. A budget that is no longer required is not deleted, because
+// deletion would require one write for each retained release. Instead, it is relaxed to one pod at a time,
+// so that it does not block node drains.
 func NextBudget(has, needs *v1alpha1.DisruptionBudget) *v1alpha1.DisruptionBudget {
 	if has != nil && needs == nil {
 		return &v1alpha1.DisruptionBudget{MaxUnavailable: ptr.To(intstr.FromInt32(1))}

@@ -137,7 +137,7 @@ func New(o Options) *Pool {
 	return p
 }
 
-// backOff is the default of Options.Wait. With this increase, the time until a change is observed
+// backOff is the default of Options.Wait. With this back-off, the time until a change is observed
 // is at most about a quarter longer than the time that the gateway needed.
 func backOff(round int) time.Duration {
 	d := firstWait
@@ -150,7 +150,7 @@ func backOff(round int) time.Duration {
 	return d*4/5 + rand.N(d*2/5)
 }
 
-// Start lets the pool send probes until ctx ends. When a probe succeeds, the pool calls requeue
+// Start lets the pool send probes until ctx is done. When a probe succeeds, the pool calls requeue
 // with the policy of the probe. requeue may be called from any goroutine, and must not block.
 func (p *Pool) Start(ctx context.Context, requeue func(types.NamespacedName)) {
 	p.mu.Lock()
@@ -172,8 +172,8 @@ func (p *Pool) Known(policy types.NamespacedName) map[providers.Probe]providers.
 	return out
 }
 
-// Ask starts a policy's probes, except those that are in progress or succeeded. It stops and
-// removes all other probes of the policy.
+// Ask starts a policy's probes, except those that are already in progress or have succeeded. It
+// stops and removes all other probes of the policy.
 func (p *Pool) Ask(policy types.NamespacedName, probes []providers.Probe) {
 	if p == nil {
 		return
@@ -239,8 +239,8 @@ func (p *Pool) run(ctx context.Context, policy types.NamespacedName, probe provi
 	}
 }
 
-// round sends requests until one response is incorrect, or InARow consecutive responses were
-// correct. ok is false if the probe was stopped.
+// round sends requests until a response is incorrect or InARow consecutive responses are correct.
+// ok is false if the probe was stopped.
 func (p *Pool) round(ctx context.Context, namespace string, probe providers.Probe) (problem string, ok bool) {
 	finalize, ok := p.slots.Enter(ctx, namespace, "http://"+address(probe))
 	if !ok {
@@ -308,7 +308,7 @@ func (p *Pool) ask(ctx context.Context, probe providers.Probe) (Result, string) 
 	return judge(probe, response)
 }
 
-// dialError is the error of a connection that was not established.
+// dialError is the error for a connection that was not established.
 type dialError struct{ error }
 
 func (e *dialError) Unwrap() error { return e.error }

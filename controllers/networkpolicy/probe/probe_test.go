@@ -29,8 +29,8 @@ const (
 
 var shop = types.NamespacedName{Namespace: "prod", Name: "shop"}
 
-// setup is a started pool that is allowed to probe the loopback interface, with its reported
-// results.
+// setup is a started pool that may probe the loopback interface, together with the results that it
+// reported.
 type setup struct {
 	*Pool
 	t        *testing.T
@@ -73,7 +73,7 @@ func (s *setup) await() {
 	}
 }
 
-// until waits for a condition of the pool.
+// until waits until the pool meets a condition.
 func (s *setup) until(what string, ok func() bool) {
 	s.t.Helper()
 	await.Nil(s.t, func(context.Context) error {
@@ -410,7 +410,8 @@ func TestShares(t *testing.T) {
 	release := make(chan struct{})
 	hanging := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		n := now.Add(1)
-		// After Timeout, now also counts requests that have timed out and no longer have a slot.
+		// After Timeout, the value of now also includes requests that have timed out and no longer have a
+		// slot.
 		for old := most.Load(); time.Since(began) < Timeout && n > old && !most.CompareAndSwap(old, n); old = most.Load() {
 		}
 		<-release
@@ -432,7 +433,7 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestBackOff checks that the times between rounds grow, and differ between probes.
+// TestBackOff checks that the times between rounds become longer, and differ between probes.
 func TestBackOff(t *testing.T) {
 	for round, test := range map[int]struct{ least, most time.Duration }{
 		1: {80 * time.Millisecond, 120 * time.Millisecond}, 9: {476 * time.Millisecond, 716 * time.Millisecond},

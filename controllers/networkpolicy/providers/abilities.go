@@ -9,8 +9,8 @@ import (
 type Referrer interface {
 	// Reads returns the kinds of the objects that Refers returns.
 	Reads() []Kind
-	// Refers returns the objects of other owners on which the policy's routes depend. A change to
-	// such an object triggers a reconcile.
+	// Refers returns the objects that the policy's routes depend on and that have other owners. A
+	// change to such an object triggers a reconcile.
 	Refers(policy *v1alpha1.NetworkPolicy) []Reference
 }
 
@@ -29,29 +29,30 @@ type Prober interface {
 
 // Certificates is a View whose live objects refer to the Secrets of hosts.
 type Certificates interface {
-	// Secret returns the Secret with which live objects serve a host, or "" if there is none.
+	// Secret returns the Secret that live objects use to serve a host, or "" if there is none.
 	Secret(host string) string
 }
 
 // SharedObjects is a View of routes that depend on additional objects, such as listeners.
 type SharedObjects interface {
-	// Shared returns the additional objects on which these routes depend, as they are applied, in the
-	// order in which they are written. They are written before the routes, and deleted after them.
+	// Shared returns the additional objects that these routes depend on, in the form in which they are
+	// applied and in the order in which they are written. They are written before the routes, and
+	// deleted after them.
 	Shared([]Route) []Shared
 	// Holds reports whether a live object that is not part of a route must stay. It must stay if
 	// it is required by live routes that the desired routes do not replace.
 	Holds(o resources.Object, decided []Route) bool
 }
 
-// Switcher is a View that can change the weights of existing routes without other changes. With other
-// views, routes stay as they are when a policy changes its provider, or when the API server rejects a
-// desired route.
+// Switcher is a View that can change the weights of existing routes without other changes. If a view
+// is not a Switcher, routes stay as they are when a policy changes its provider, or when the API
+// server rejects a desired route.
 type Switcher interface {
-	// Carry returns the objects of a live route with the Services of a desired route, or no objects if
-	// the live route already has these Services. The parents, the path and the other parts of the
-	// rules do not change. Hostnames that the desired route lacks are removed. If the desired route has
-	// no hostnames at all, or no port, the live values remain. Carry is called for routes whose
-	// provider the policy no longer uses, so it must not use the provider's part of the
+	// Carry returns the objects of a live route with its Services replaced by those of a desired route,
+	// or no objects if the live route already has these Services. The parents, the path and the other
+	// parts of the rules do not change. Hostnames that the desired route lacks are removed. If the
+	// desired route has no hostnames at all, or no port, the live values remain. Carry is called for
+	// routes whose provider the policy no longer uses, so it must not use the provider's part of the
 	// specification.
 	Carry(live *Live, route Route) []resources.Object
 }
@@ -84,8 +85,8 @@ type Dependent interface {
 
 // ConflictChecker is a View that determines which policies of its provider cannot conflict.
 type ConflictChecker interface {
-	// MayConflict reports whether the policy's routes could conflict with those of another policy, so that
-	// the two policies must not have the same host.
+	// MayConflict reports whether the policy's routes could conflict with those of another policy, in
+	// which case the two policies must not have the same host.
 	MayConflict(other *v1alpha1.NetworkPolicy) bool
 }
 
@@ -130,15 +131,15 @@ func SharedOf(v View, routes []Route) []Shared {
 	return nil
 }
 
-// Holds reports whether a live object must stay, as SharedObjects.Holds does. It is false for other
-// views.
+// Holds reports whether a live object must stay, as SharedObjects.Holds does. For other views, it
+// returns false.
 func Holds(v View, o resources.Object, decided []Route) bool {
 	s, ok := v.(SharedObjects)
 	return ok && s.Holds(o, decided)
 }
 
-// Secret returns the Secret with which live objects serve a host, or "" if there is none or the
-// view has no Certificates.
+// Secret returns the Secret that live objects use to serve a host, or "" if there is none or the
+// view does not implement Certificates.
 func Secret(v View, host string) string {
 	if c, ok := v.(Certificates); ok {
 		return c.Secret(host)
@@ -146,7 +147,8 @@ func Secret(v View, host string) string {
 	return ""
 }
 
-// Carry returns the result of Switcher.Carry, or nil for other views, which change nothing.
+// Carry returns the result of Switcher.Carry, or nil if the view is not a Switcher and therefore
+// changes nothing.
 func Carry(v View, live *Live, route Route) []resources.Object {
 	if s, ok := v.(Switcher); ok {
 		return s.Carry(live, route)

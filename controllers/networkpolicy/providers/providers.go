@@ -25,14 +25,14 @@ import (
 	"github.com/heighliner/heighliner/internal/apply"
 )
 
-// Provider routes to the Services of a policy with objects of the kinds that Writes returns. All of
-// its methods are pure: the controller reads and writes the objects. Optional interfaces are in
-// abilities.go.
+// Provider uses objects of the kinds that Writes returns to route traffic to the Services of a
+// policy. All of its methods are pure: the controller reads and writes the objects. Optional
+// interfaces are in abilities.go.
 type Provider interface {
 	// Name returns the name of the provider in the status of policies, such as "gateway".
 	Name() string
-	// Writes returns the kinds of the objects of routes. The controller watches these kinds if the API
-	// server serves them.
+	// Writes returns the kinds of the objects that make up routes. The controller watches these kinds
+	// if the API server serves them.
 	Writes() []Kind
 	// Chosen reports whether the policy uses this provider.
 	Chosen(policy *v1alpha1.NetworkPolicy) bool
@@ -56,16 +56,16 @@ type Builder interface {
 	// nil. A route with a problem is not written, because it would route requests to the wrong
 	// release. The message begins with the path of the field, relative to the domain or listener.
 	Unsupported(Route) *Problem
-	// Build returns the objects of a route as they are applied, with the defaults of the API
-	// server, in the order in which they are written.
+	// Build returns the objects of a route in the form in which they are applied, with the defaults of
+	// the API server, and in the order in which they are written.
 	Build(Route) []resources.Object
 }
 
 // Observer reads live objects.
 type Observer interface {
-	// Live returns the routes of the input's objects, by name.
+	// Live returns the routes that the input's objects represent, by name.
 	Live() map[string]*Live
-	// Verdict reports whether the objects that Build returned for a route are written as decided, and
+	// Verdict reports whether the live objects match those that Build returned for a route, and
 	// whether the route is programmed.
 	Verdict(route Route, built []resources.Object) Verdict
 	// Serves returns the URL of a host, and a problem if the host is accepted but not served.
@@ -80,22 +80,22 @@ type Kind struct {
 	// first.
 	Versions []string
 	// Previous is the previous name of the kind, or nil. It is used if the API server does not serve
-	// the current name. Code of this program always uses the current name.
+	// the current name. The code of this program always uses the current name.
 	Previous *Kind
 }
 
-// Reference refers to an object of another owner.
+// Reference refers to an object that has another owner.
 type Reference struct {
 	Kind            string
 	Namespace, Name string
 }
 
-// Input is the input of a view.
+// Input is the input to a view.
 type Input struct {
 	Policy *v1alpha1.NetworkPolicy
 	// Microservice is the name of the policy's Microservice.
 	Microservice string
-	// Served contains, by kind, how the API server serves the kinds that the provider reads and
+	// Served describes, by kind, how the API server serves the kinds that the provider reads and
 	// writes. Kinds that the API server does not serve are absent.
 	Served map[string]Served
 	// Objects are the objects of the provider's kinds that the policy owns, including objects that
@@ -103,8 +103,8 @@ type Input struct {
 	Objects []resources.Object
 	// Referents are the existing objects to which the policy refers.
 	Referents map[Reference]resources.Object
-	// Unwatched contains those namespaces of references that the manager does not watch. The manager
-	// cannot read objects in these namespaces.
+	// Unwatched contains the namespaces that appear in references but that the manager does not watch.
+	// The manager cannot read objects in these namespaces.
 	Unwatched map[string]bool
 	// Namespace contains the labels of the policy's namespace, if a Referent selects namespaces by
 	// labels and the policy has probes.
@@ -229,7 +229,8 @@ type Backend struct {
 // versions of TLSRoute do not allow more hosts. The same limit applies to all other kinds.
 const MaxHostnames = 16
 
-// BySecret returns, by Secret, the hosts of routes that the Secret should serve now, sorted.
+// BySecret returns, for each Secret, a sorted list of the hosts in these routes that the Secret
+// should serve now.
 func BySecret(routes []Route) map[string][]string {
 	out := map[string][]string{}
 	for _, r := range routes {
@@ -246,8 +247,8 @@ func BySecret(routes []Route) map[string][]string {
 	return out
 }
 
-// Undecided returns those of the hosts that a live route has but no desired route has. Nothing
-// replaces the routes of these hosts, so these routes stay as they are.
+// Undecided returns those of the given hosts that appear in a live route but not in any desired
+// route. Nothing replaces the routes of these hosts, so these routes stay as they are.
 func Undecided(hosts []string, decided []Route, live map[string]*Live) []string {
 	return slices.DeleteFunc(slices.Clone(hosts), func(host string) bool {
 		return !hasHost(live, host) || slices.ContainsFunc(decided, func(r Route) bool { return slices.Contains(r.Hostnames, host) })
@@ -268,14 +269,15 @@ func hasHost(live map[string]*Live, host string) bool {
 type Live struct {
 	// Name is the name of the route.
 	Name string
-	// Objects are the objects of the route, in the order of Build.
+	// Objects are the objects of the route, in the order in which Build returns them.
 	Objects []resources.Object
 	// Hostnames and Path are those that the route serves.
 	Hostnames []string
 	Path      string
-	// Weights are the weights of the Services between which the route splits requests, by name.
+	// Weights contains the weights, by name, of the Services between which the route splits requests.
 	Weights map[string]int
-	// Services are the Services to which the route refers by weight, match or mirror, sorted.
+	// Services is the sorted list of the Services to which the route refers by weight, match or
+	// mirror.
 	Services []string
 	// Deleting reports whether the route is being deleted.
 	Deleting bool
@@ -287,8 +289,8 @@ type Live struct {
 	Acknowledged bool
 	// Provider is the name of the route's provider. The controller sets it.
 	Provider string
-	// User reports whether the route is user-managed and the policy manages rules in it, or should
-	// manage rules in it. Such a route is restored, but never deleted.
+	// User reports whether the route is a user-managed route in which the policy manages, or should
+	// manage, rules. Such a route is restored, but never deleted.
 	User bool
 	// Managed describes the rules that the policy manages in a user-managed route, or is nil.
 	Managed *resources.Taken
@@ -331,21 +333,23 @@ type Problem struct {
 	Reason, Message string
 }
 
-// Verdict describes whether a gateway accepted the objects that were written.
+// Verdict reports whether a gateway accepted the objects that were written.
 type Verdict struct {
-	// Accepted means that the objects are as decided and the gateway has accepted them.
+	// Accepted means that the live objects match those that Build returned, and that the gateway has
+	// accepted them.
 	Accepted bool
 	// Pending means that the gateway has not reported yet.
 	Pending bool
 	// Reason and Message explain why the route is not accepted.
 	Reason, Message string
-	// Late is the reason if the gateway has not reported within Grace; empty means Reason.
+	// Late is the reason that applies if the gateway has not reported within Grace; if Late is empty,
+	// Reason applies.
 	Late string
 }
 
 // Probe is a request to one address of a gateway. The response is correct only if the gateway
-// serves a route as it was written. A Probe is comparable: probes of different routes, contents or
-// addresses differ.
+// serves a route as it was written. A Probe is comparable: probes that differ in route, content or
+// address are not equal.
 type Probe struct {
 	// Route is the UID of the object that is probed, and Generation is its generation.
 	Route      types.UID
@@ -392,8 +396,8 @@ const (
 	ReasonAPIMissing = "GatewayAPIMissing"
 	// ReasonProviderAPIMissing means that the API server lacks a kind of another API.
 	ReasonProviderAPIMissing = "ProviderAPIMissing"
-	// ReasonProbeUnanswered means that a gateway accepted a route, but one of its addresses does not
-	// serve the route as it was written.
+	// ReasonProbeUnanswered means that a gateway accepted a route, but one of the gateway's addresses
+	// does not serve the route as it was written.
 	ReasonProbeUnanswered = "ProbeUnanswered"
 	// ReasonNotSupported means that the provider does not support a part of the specification.
 	ReasonNotSupported = "NotSupported"
@@ -429,12 +433,12 @@ func (r Route) Metadata(policy *v1alpha1.NetworkPolicy, microservice string) (la
 	return labels, annotations
 }
 
-// recordPrefixes are the prefixes of the annotations that external-dns reads: the first since
-// version 0.22, the second in earlier versions.
+// recordPrefixes are the prefixes of the annotations that external-dns reads: version 0.22 and
+// later read the first, and earlier versions read the second.
 var recordPrefixes = []string{"external-dns.kubernetes.io/", "external-dns.alpha.kubernetes.io/"}
 
-// Kept returns the metadata of a live object that is written again for a route. The labels and
-// annotations of the object stay, except those of the group and the stamp.
+// Kept returns the metadata for a live object that is rewritten for a route. The labels and
+// annotations of the object are kept, except those of the group and the stamp.
 func (r Route) Kept(policy *v1alpha1.NetworkPolicy, microservice string, live resources.Object) metav1.ObjectMeta {
 	out := metav1.ObjectMeta{
 		Namespace: live.GetNamespace(), Name: live.GetName(), Labels: maps.Clone(live.GetLabels()), Annotations: maps.Clone(live.GetAnnotations()),
@@ -453,7 +457,7 @@ func (r Route) Kept(policy *v1alpha1.NetworkPolicy, microservice string, live re
 	return out
 }
 
-// Sorted returns the keys of a map, sorted.
+// Sorted returns the sorted keys of a map.
 func Sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // MatchType returns the type of a comparison. It defaults to Exact.

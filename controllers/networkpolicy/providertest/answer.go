@@ -121,7 +121,7 @@ func programSet(s *gatewayv1.ListenerSet) {
 	}
 }
 
-// Taken returns the condition with which APISIX reports that it accepted a route.
+// Taken returns the condition with which APISIX reports that it has accepted a route.
 func Taken(r *apisix.ApisixRoute) metav1.Condition {
 	return metav1.Condition{
 		Type: "ResourcesAvailable", Status: metav1.ConditionTrue, Reason: "ResourcesSynced", Message: "Sync Successfully",
@@ -147,8 +147,8 @@ func SetAnswers(o resources.Object, answers []gatewayv1.RouteParentStatus) {
 	s.Parents = answers
 }
 
-// common returns the parts that all routes of the Gateway API have, and reports whether the kind is
-// one of the project's kinds.
+// common returns the parts that all routes of the Gateway API have, and reports whether this
+// project uses the kind of the object.
 func common(o resources.Object) (_ *gatewayv1.CommonRouteSpec, _ *gatewayv1.RouteStatus, ours bool) {
 	switch r := o.(type) {
 	case *gatewayv1.HTTPRoute:

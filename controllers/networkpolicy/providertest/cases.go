@@ -81,7 +81,7 @@ func Cases() map[string]Case {
 	return cases
 }
 
-// Domains returns the entries as the domains of a policy.
+// Domains converts the entries to the domains of a policy.
 func Domains(entries ...Entry) []v1alpha1.Domain {
 	var out []v1alpha1.Domain
 	for _, e := range entries {
@@ -94,7 +94,7 @@ func Domains(entries ...Entry) []v1alpha1.Domain {
 	return out
 }
 
-// ofUser returns the case for a user-managed route of a kind.
+// ofUser returns the case for a user-managed route of the given kind.
 func ofUser(kind string) Case {
 	version, protocol, hosts := "v1alpha2", v1alpha1.ProtocolTCP, false
 	switch kind {

@@ -21,7 +21,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestConformanceOfSwitches switches a policy between all pairs of providers that Switches returns.
+// TestConformanceOfSwitches switches a policy between the providers of each pair that Switches
+// returns.
 func TestConformanceOfSwitches(t *testing.T) {
 	for name, c := range Switches() {
 		t.Run(name, func(t *testing.T) {

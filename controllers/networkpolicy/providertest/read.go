@@ -48,8 +48,8 @@ func ProvidersOf(f *traffic.Observed) []string {
 	return slices.Compact(out)
 }
 
-// SplitOf returns the split of a provider's live route that serves a host, or that serves the
-// listener that represents the host.
+// SplitOf returns the split of a provider's live route for a host, or for the listener that
+// represents the host.
 func SplitOf(f *traffic.Observed, entry, provider string) string {
 	var parts []string
 	names := []string{}
@@ -127,7 +127,7 @@ func want[T comparable](t *testing.T, what string, got, want T) {
 	}
 }
 
-// Parse reads an object from YAML. It panics if the text is not an object.
+// Parse reads an object from YAML. It panics if the text does not represent an object.
 func Parse(text string) *unstructured.Unstructured {
 	u := &unstructured.Unstructured{}
 	content, err := yaml.YAMLToJSON([]byte(text))

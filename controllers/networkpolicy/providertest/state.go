@@ -18,8 +18,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
-// World replaces the API server, the endpoint controller and the gateways for the pure parts of the controller. It applies
-// decisions in memory.
+// World simulates the API server, the endpoint controller and the gateways for the pure parts of the controller. It
+// applies decisions in memory.
 type World struct {
 	t fatal
 	// Policy is the policy prod/shop. Microservice is its Microservice, with the rollout state that
@@ -35,7 +35,7 @@ type World struct {
 	Users map[string]*unstructured.Unstructured
 	// Written contains the times at which routes were last written, by name.
 	Written map[string]time.Time
-	// Ready is the number of ready pods by release; a release without an entry has no ready pod.
+	// Ready is the number of ready pods by release; a release without an entry has no ready pods.
 	Ready map[string]int
 	// Gateways are the existing Gateways, by namespace/name. Classes contains the names of the
 	// existing IngressClasses.
@@ -44,7 +44,7 @@ type World struct {
 	// Now is the time of the next reconcile. Writes is the number of writes so far.
 	Now    time.Time
 	Writes int
-	// same and serve are the functions Same and Serve of the Case.
+	// same and serve are the Same and Serve functions of the Case.
 	same  func(live, decided resources.Object) bool
 	serve func(live resources.Object)
 }
@@ -54,8 +54,9 @@ type fatal interface {
 	Fatalf(format string, args ...any)
 }
 
-// NewWorld returns a World with these groups and with the policy prod/shop, which routes the hosts
-// {{.ReleaseGroupName}}.shop.example.com through the Gateway infra/public. Nothing is written yet, and no pod is ready.
+// NewWorld returns a World with the given groups and with the policy prod/shop, which routes the hosts
+// {{.ReleaseGroupName}}.shop.example.com through the Gateway infra/public. Nothing has been written yet, and no pod is
+// ready.
 func NewWorld(t fatal, groups ...v1alpha1.ReleaseGroup) *World {
 	port := intstr.FromInt32(8080)
 	return &World{
@@ -99,7 +100,7 @@ func (w *World) Observed() *traffic.Observed {
 	return f
 }
 
-// input returns the input of the providers' views.
+// input returns the input to the providers' views.
 func (w *World) input(policy *v1alpha1.NetworkPolicy) providers.Input {
 	s := providers.Input{
 		Policy: policy, Microservice: "shop", Served: map[string]providers.Served{}, Referents: map[providers.Reference]resources.Object{},
@@ -163,7 +164,7 @@ func Gateway(port int32, protocol gatewayv1.ProtocolType, hostname string) *gate
 }
 
 // Group returns a group of releases. Each release has the form "name version status weight". The
-// last release was promoted first.
+// last release in the list was promoted first.
 func Group(slug string, revision int64, releases ...string) v1alpha1.ReleaseGroup {
 	g := v1alpha1.ReleaseGroup{Name: strings.ReplaceAll(slug, "-", "."), Slug: slug, Phase: v1alpha1.GroupLive, TrafficRevision: revision}
 	for i, text := range releases {

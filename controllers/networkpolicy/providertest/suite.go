@@ -25,15 +25,15 @@ type Stage interface {
 	Serve(releases ...string)
 	// Edit changes the policy.
 	Edit(change func(*v1alpha1.NetworkPolicySpec))
-	// Confirmed waits until a group is confirmed at a revision with these references.
+	// Confirmed waits until a group is confirmed at a revision with the given references.
 	Confirmed(slug string, revision int64, references ...string)
 	// Split returns the split of a host, or of the listener that represents the host, in the routes of
-	// a provider. The split is sorted by version, such as "1.0.0=90 1.1.0=10". Split returns "" if
-	// there is no such route.
+	// a provider. The split is sorted by version and has a form such as "1.0.0=90 1.1.0=10". Split
+	// returns "" if there is no such route.
 	Split(entry, provider string) string
 	// Providers returns the names of the providers that have routes.
 	Providers() []string
-	// Switching waits until condition ProviderSwitching of the policy has the wanted status and reason
+	// Switching waits until the policy's ProviderSwitching condition has the wanted status and reason
 	// or, if wanted is empty, until the policy does not have this condition. If neither happens,
 	// Switching fails the test.
 	Switching(step, wanted string)
@@ -59,15 +59,16 @@ type Case struct {
 	// User is the user-managed route whose rules replace the entries. The user manages the hosts of
 	// this route. User is nil if the provider has its own routes.
 	User *unstructured.Unstructured
-	// Whole reports whether the provider cannot split traffic, and Bare whether it has only
+	// Whole reports whether the provider cannot split traffic. Bare reports whether it has only
 	// Services.
 	Whole, Bare bool
 	// AddToScheme registers the Go types of the kinds that the provider writes. It is nil if networkpolicy.AddToScheme
 	// registers them.
 	AddToScheme func(*runtime.Scheme) error
-	// Same reports whether a live object of a kind that answer.go does not handle is as decided. Serve sets the status
-	// of such an object as the controller of the object does when the current generation is served. Both are nil if
-	// answer.go and write.go handle all kinds, as they do for the Gateway API, Ingress and APISIX.
+	// Same reports whether a live object matches the desired object, for kinds that answer.go does not handle. Serve
+	// sets the status of an object of such a kind in the same way as the object's controller does when the current
+	// generation is served. Both are nil if answer.go and write.go handle all kinds, as they do for the Gateway API,
+	// Ingress and APISIX.
 	Same  func(live, decided resources.Object) bool
 	Serve func(live resources.Object)
 }
@@ -296,9 +297,9 @@ func PlaySwitch(t *testing.T, from, to Case, s Stage) {
 	s.Remove()
 }
 
-// bothRoute checks the routes of two providers, of which present is the current provider of the
-// policy. Both providers must route to the same releases with the same weights, unless a provider
-// cannot split traffic.
+// bothRoute checks the routes of two providers, where present is the policy's current provider.
+// Both providers must route to the same releases with the same weights, unless a provider cannot
+// split traffic.
 func bothRoute(t *testing.T, s Stage, step string, present, previous Case, weight int, newer ...string) {
 	t.Helper()
 	canary := append(newer, "1.1.0")[0]

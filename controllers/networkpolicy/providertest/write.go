@@ -19,7 +19,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// carryOut applies a decision as apply.go of the controller does.
+// carryOut applies a decision in the same way as the controller's apply.go does.
 func (w *World) carryOut(f *traffic.Observed, out *traffic.Decision) traffic.Applied {
 	done := traffic.Applied{Changed: map[string]bool{}, Refused: map[string]*status.Error{}}
 	w.carryServices(f, out, done)
@@ -159,8 +159,8 @@ func (w *World) carryOther(route *traffic.RouteDecision, done traffic.Applied) {
 	}
 }
 
-// sameObject reports whether a live object is as decided, according to the provider that writes its
-// kind.
+// sameObject reports whether a live object matches the desired object, according to the provider
+// that writes its kind.
 func (w *World) sameObject(old, want resources.Object) bool {
 	switch want.(type) {
 	case *networkingv1.Ingress:

@@ -1,6 +1,6 @@
 // Package resources builds the Services of a NetworkPolicy, and the names, labels and annotations of
-// all objects that the policy owns. It is pure: the same input gives the same objects. Its files refer
-// only to files further down in this list:
+// all objects that the policy owns. It is pure: the same input always results in the same objects. Its
+// files refer only to files further down in this list:
 //
 //	doc.go            this comment
 //	adopted.go        users' Services that a policy adopts

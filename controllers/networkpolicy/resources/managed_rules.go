@@ -43,7 +43,7 @@ func ReadTaken(annotations map[string]string, policy string) *Taken {
 	return t
 }
 
-// String returns the value of the annotation. Equal content gives equal values.
+// String returns the value of the annotation. Equal content results in equal values.
 func (t *Taken) String() string {
 	text, err := json.Marshal(t)
 	if err != nil {

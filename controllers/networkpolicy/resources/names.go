@@ -32,7 +32,7 @@ func ReleaseServiceName(policy, microservice, release string) string {
 	return join(policy+"-"+strings.ReplaceAll(short, ".", "-"), "r"+digest(policy, release))
 }
 
-// RouteName returns the name of the index-th route with this target, path and port. The target
+// RouteName returns the name of the index-th route with the given target, path and port. The target
 // identifies the releases to which the route sends requests. The name ends in a hash, so that it is
 // unique.
 func RouteName(policy, target, path, port string, index int) string {
@@ -41,7 +41,7 @@ func RouteName(policy, target, path, port string, index int) string {
 }
 
 // ListenerSetName returns the name of the ListenerSet for a host on a port of a Gateway. The
-// argument gateway contains the namespace and name of the Gateway.
+// gateway argument contains the namespace and name of the Gateway.
 func ListenerSetName(policy, gateway, host string, port int32) string {
 	return join(policy+"-"+label(host), "l"+digest(policy, gateway, host, strconv.Itoa(int(port))))
 }
@@ -52,8 +52,7 @@ func TLSName(policy, secret string) string {
 	return join(policy+"-"+label(secret), "t"+digest(policy, secret))
 }
 
-// MatchesKey returns a key that is unique for a list of matches. The key is empty for an empty
-// list.
+// MatchesKey returns a key that is unique to a list of matches. The key is empty for an empty list.
 func MatchesKey(matches []v1alpha1.CanaryMatch) string {
 	if len(matches) == 0 {
 		return ""

@@ -123,8 +123,8 @@ func TestNamesAreUniqueLabels(t *testing.T) {
 	})
 }
 
-// TestNamesThatAreCutDoNotMeet checks that names that are shortened to the length of a label stay
-// unique, even if the full names differ only in their last characters.
+// TestNamesThatAreCutDoNotMeet checks that names that are shortened to the maximum length of a
+// label remain unique, even if the full names differ only in their last characters.
 func TestNamesThatAreCutDoNotMeet(t *testing.T) {
 	tail := rapid.StringMatching(`[a-z0-9]{1,4}`)
 	rapid.Check(t, func(t *rapid.T) {

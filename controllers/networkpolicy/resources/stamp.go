@@ -21,7 +21,8 @@ type Object interface {
 
 // AnnotationRolloutState is an annotation of routes and group Services that contains the rollout
 // state from which they were written: "<uid>/<sequence>" of the Microservice. A Microservice that
-// was deleted and re-created counts its revisions from the beginning, and has a different UID.
+// was deleted and re-created starts counting its revisions from the beginning again, and has a
+// different UID.
 const AnnotationRolloutState = "hlnr.io/ledger"
 
 // Stamp identifies the rollout state from which an object was written.

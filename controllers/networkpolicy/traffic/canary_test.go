@@ -87,14 +87,14 @@ func TestDomainOfTheCanaryIsPartOfARevision(t *testing.T) {
 	}
 }
 
-// asked returns a group with a release at gate PreRollout.
+// asked returns a group with a release at the PreRollout gate.
 func asked(g v1alpha1.ReleaseGroup, release string) v1alpha1.ReleaseGroup {
 	g.Rollout = &v1alpha1.Rollout{Release: release, Gate: v1alpha1.GatePreRollout}
 	return g
 }
 
 // TestCanaryDomainWhileHooksTestTheRelease checks that the canary domain routes to a release while
-// hooks test the release, before the release has traffic.
+// hooks test the release, before the release receives traffic.
 func TestCanaryDomainWhileHooksTestTheRelease(t *testing.T) {
 	const try = "try.example.com"
 	waits := func(g v1alpha1.ReleaseGroup) v1alpha1.ReleaseGroup {
@@ -224,8 +224,9 @@ func TestCanaryDomainOfAnIncomingGroup(t *testing.T) {
 }
 
 // TestCanaryDomainOfAGroupThatIsIncomingAgain checks that hooks can test the first release of an
-// incoming group again after it lost its traffic. The domain for the hooks does not count as
-// previous traffic of the release, and the group is confirmed.
+// incoming group again after that release has lost its traffic. Traffic that the release receives
+// through the domain for the hooks is not mistaken for its previous traffic, and the group is
+// confirmed.
 func TestCanaryDomainOfAGroupThatIsIncomingAgain(t *testing.T) {
 	for _, try := range []string{"try.example.com", "try-{{.ReleaseGroupName}}.e.com"} {
 		t.Run(try, func(t *testing.T) {
@@ -273,10 +274,10 @@ func TestCanaryDomainOfTwoIncomingGroups(t *testing.T) {
 	}
 }
 
-// TestCanaryDomainRoutesToTheNewestGroupThatHooksTest checks that the domain of the newest canary
-// routes to the release that hooks test in the newest group without a ready active release, even if
-// that group has an active release without endpoints, and even if the domain previously routed to
-// the canary of a group in between.
+// TestCanaryDomainRoutesToTheNewestGroupThatHooksTest checks that, if hooks test a release in the
+// newest group that has no ready active release, the domain of the newest canary routes to that
+// release, even if that group has an active release without endpoints, and even if the domain
+// previously routed to the canary of a group in between.
 func TestCanaryDomainRoutesToTheNewestGroupThatHooksTest(t *testing.T) {
 	const try = "try.example.com"
 	base := group("1-x", 1, "a 1.0.0 active 100")

@@ -14,15 +14,15 @@ func (d *planner) literal(r *Row) bool {
 	return r.host == "" || !templated(d.Policy.Spec.Domains[r.entry].Domain)
 }
 
-// settleClaims rejects hosts and listeners that an older policy or another entry has. Entries whose
-// host does not depend on the group have precedence over all others. Otherwise, earlier entries
-// have precedence. A preview does not get a host that an entry names independently of the group,
-// because the author of a pull request chooses the branch name. This applies to all paths of the
-// host, and even if the host is not routed. The same applies to a host that another policy, even a
-// younger policy, names in this way and serves. However, a preview that already has such a host of
-// another policy keeps the host, because a served host is not taken away. If one entry renders the
-// same host for two groups, the newer group gets the host as soon as its active release has a ready
-// endpoint, or earlier if the other group cannot serve the host.
+// settleClaims rejects hosts and listeners that an older policy or another entry already uses.
+// Entries whose host does not depend on the group have precedence over all others. Otherwise,
+// earlier entries have precedence. A preview does not get a host that an entry names independently
+// of the group, because the author of a pull request chooses the branch name. This rule applies to
+// all paths of the host, even if the host is not routed. The same applies to a host that another
+// policy, even a younger one, serves and names independently of the group. However, a preview that
+// already has such a host of another policy keeps it, because a served host is not taken away. If
+// one entry renders the same host for two groups, the newer group gets the host as soon as its
+// active release has a ready endpoint, or earlier if the other group cannot serve the host.
 func (d *planner) settleClaims(rows []*Row) {
 	own, named := map[string]*Row{}, map[string]*Row{}
 	var literal, rest []*Row
@@ -62,9 +62,9 @@ func (d *planner) settleClaims(rows []*Row) {
 			}
 			holder := first.field
 			if first.field == r.field && first.group != nil {
-				// This is not an error: two groups can have the same version for a while, for
-				// example a group that the specification no longer includes and its successor. If
-				// the successor were blocked until it has the host, the other group could not
+				// It is not an error if one entry renders the same host for two groups: two groups can have the
+				// same version for a while, for example a group that the specification no longer includes and
+				// its successor. If the successor were blocked until it has the host, the other group could not
 				// close.
 				if first.reason == "" && r.reason == "" && d.keepsHost(r, first.group) {
 					first, r = r, first
@@ -101,8 +101,8 @@ func (d *planner) keepsHost(r *Row, newer *v1alpha1.ReleaseGroup) bool {
 	return false
 }
 
-// Holds reports whether a policy with this domain status has the host: the host is or will be
-// served.
+// Holds reports whether a policy with this domain status has the host, that is, whether the host is
+// or will be served.
 func Holds(d v1alpha1.DomainStatus) bool {
 	return d.URL != "" && (d.Programmed || d.Reason == ReasonPending || d.Reason == ReasonCertificateNotReady || d.Reason == ReasonListenerNotReady)
 }
@@ -124,8 +124,8 @@ func ClaimsOf(f *Observed, others []v1alpha1.NetworkPolicy) []Claim {
 		}
 		younger := !Older(o, p)
 		for _, d := range o.Status.Domains {
-			// A younger policy that only names a host, without a route that the Gateway accepted,
-			// has no claim. Otherwise, any user could prevent the owner of a host from using it.
+			// A younger policy has no claim to a host that it only names, and for which the Gateway has not
+			// accepted a route. Otherwise, any user could prevent the owner of a host from using it.
 			literal := slices.ContainsFunc(o.Spec.Domains, func(entry v1alpha1.Domain) bool { return entry.Domain == d.Domain })
 			if younger && !(literal && d.Programmed) {
 				continue

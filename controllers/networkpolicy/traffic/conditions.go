@@ -26,22 +26,22 @@ func (p problem) stalls() bool {
 	return !slices.Contains(PassingReasons(), p.reason) && !slices.Contains(retriedReasons, p.reason)
 }
 
-// retriedReasons are the reasons of writes that are retried.
+// retriedReasons are the reasons of failed writes that are retried.
 var retriedReasons = []string{status.ReasonFailed, status.ReasonTerminating, status.ReasonConflict}
 
-// PassingReasons returns the reasons of conditions that can disappear without a change by a user.
+// PassingReasons returns the condition reasons that can disappear without a change by a user.
 func PassingReasons() []string {
 	return []string{ReasonPending, reasonNoReadyEndpoints, reasonNoActiveRelease, reasonGatewayUnprogrammed, reasonFrozen, ReasonCertificateNotReady, ReasonListenerNotReady}
 }
 
-// The reasons of domains, listeners and routes that set condition Accepted (specReasons) or
-// condition ResolvedRefs (refReasons) to False.
+// The reasons of domains, listeners and routes that set the Accepted condition (specReasons) or the
+// ResolvedRefs condition (refReasons) to False.
 var (
 	specReasons = []string{reasonInvalidDomain, reasonDomainConflict, ReasonDomainNotAllowed, ReasonDomainsUnreadable, reasonNotRoutable, ReasonNotSupported, providers.ReasonRuleConflict, reasonTooManyDomains, ReasonGatewayAPIMissing, providers.ReasonProviderAPIMissing, status.ReasonInvalid, status.ReasonForbidden}
 	refReasons  = []string{reasonParentNotFound, providers.ReasonRouteNotFound, providers.ReasonRuleNotFound, reasonPinnedUnavailable, reasonFrozen, reasonGroupNotFound}
 )
 
-// conditions sets all conditions of a status whose other fields are set.
+// conditions sets all conditions of a status whose other fields are already set.
 func (r *reporter) conditions(now *v1alpha1.NetworkPolicyStatus) {
 	generation := r.Policy.Generation
 	spec, refs, traffic := r.specProblem(now), r.refProblem(now), r.trafficProblem(now)
@@ -80,7 +80,8 @@ func (r *reporter) conditions(now *v1alpha1.NetworkPolicyStatus) {
 	}
 }
 
-// programmed returns the reason and message for condition Programmed with status True.
+// programmed returns the reason and message that the Programmed condition has when its status is
+// True.
 func (r *reporter) programmed(now *v1alpha1.NetworkPolicyStatus) (reason, message string) {
 	switch {
 	case r.idle():
@@ -153,8 +154,8 @@ func domainProblem(now *v1alpha1.NetworkPolicyStatus, reasons []string) *problem
 }
 
 // trafficProblem returns the reason why traffic is not routed as required, or nil. A group without
-// an active release is not a problem while another group serves: versions and previews start and
-// fail without a change to this policy.
+// an active release is not a problem while another group is serving, because versions and previews
+// can start and fail without a change to this policy.
 func (r *reporter) trafficProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
 	if r.Microservice == nil {
 		if meta.FindStatusCondition(now.Conditions, v1alpha1.ConditionProgrammed) != nil {
@@ -199,8 +200,8 @@ func (r *reporter) trafficProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
 	return nil
 }
 
-// samePast returns the problem that the previous condition Programmed reported, or nil if it was True. Without
-// a Microservice, nothing is written, so the condition stays.
+// samePast returns the problem that the previous Programmed condition reported, or nil if the condition was
+// True. Without a Microservice, nothing is written, so the condition remains unchanged.
 func (r *reporter) samePast(now *v1alpha1.NetworkPolicyStatus) *problem {
 	c := meta.FindStatusCondition(now.Conditions, v1alpha1.ConditionProgrammed)
 	if c.Status == metav1.ConditionTrue {
@@ -209,7 +210,7 @@ func (r *reporter) samePast(now *v1alpha1.NetworkPolicyStatus) *problem {
 	return &problem{c.Reason, c.Message}
 }
 
-// Find returns the group with a slug, or the zero value.
+// Find returns the group with the given slug, or the zero value.
 func Find(groups []v1alpha1.GroupTraffic, slug string) v1alpha1.GroupTraffic {
 	for _, g := range groups {
 		if g.Slug == slug {
@@ -219,7 +220,7 @@ func Find(groups []v1alpha1.GroupTraffic, slug string) v1alpha1.GroupTraffic {
 	return v1alpha1.GroupTraffic{}
 }
 
-// nameConflict reports the names of objects that belong to another owner.
+// nameConflict reports which object names belong to another owner.
 func (r *reporter) nameConflict(now *v1alpha1.NetworkPolicyStatus) {
 	var texts []string
 	for _, key := range SortedKeys(r.writes.Refused) {
@@ -355,7 +356,8 @@ func wholeLevel(g *v1alpha1.ReleaseGroup) bool {
 	return g.Level != "" && strings.EqualFold(g.Name, string(g.Level))
 }
 
-// adoptedMissing returns the problem that the Service to be adopted does not exist, or nil.
+// adoptedMissing returns a problem if the Service to be adopted does not exist; otherwise, it
+// returns nil.
 func (r *reporter) adoptedMissing() *problem {
 	if a := r.out.Adoption; a != nil && a.Reason == ReasonAdoptedMissing {
 		return &problem{a.Reason, a.message}

@@ -174,8 +174,8 @@ func TestServicesOnly(t *testing.T) {
 	want(t, "references", cmp.Diff([]string{"b"}, w.groupTraffic("1-x").References), "")
 }
 
-// TestSharedDomainAdvisesWiderGroups checks that the warning suggests only groupBy values with
-// which groups contain more versions.
+// TestSharedDomainAdvisesWiderGroups checks that the warning suggests only groupBy values that
+// result in groups with more versions.
 func TestSharedDomainAdvisesWiderGroups(t *testing.T) {
 	preview := group("pr-7", 1, "a 1.0.0 active 100")
 	preview.PullRequest = 7
@@ -477,8 +477,8 @@ func TestConflicts(t *testing.T) {
 	want(t, "ready", w.condition("Ready"), "True Programmed")
 }
 
-// TestBranchNamedLikeAHostOfTheSamePolicy checks that a preview does not get a host of the policy
-// if the preview's branch has the same name.
+// TestBranchNamedLikeAHostOfTheSamePolicy checks that a preview whose branch is named like a host
+// of the policy does not get that host.
 func TestBranchNamedLikeAHostOfTheSamePolicy(t *testing.T) {
 	production := &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsNamed, Names: []string{"1.x"}}
 	for name, tc := range map[string]struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// Reasons for condition ServiceAdopted.
+// Reasons for the ServiceAdopted condition.
 const (
 	ReasonAdoptedMissing    = "ServiceNotFound"
 	ReasonAdoptedUnsuitable = "ServiceNotAdoptable"
@@ -30,11 +30,11 @@ type adoption struct {
 	Reason, message string
 }
 
-// RestsOnFailed returns the error that prevents a route from being written as decided, or nil.
-// Either a Service of the route does not exist and could not be created, or a write failed
-// temporarily: the write of a Service of the route, or of another object on which the route
-// depends. missing reports whether a Service of the route does not exist. In this case, no object
-// may refer to that Service. A Service of another owner does not count as existing.
+// RestsOnFailed returns the error that prevents a route from being written as planned, or nil. The
+// cause is either that a Service of the route does not exist and could not be created, or that the
+// write of a Service of the route, or of another object on which the route depends, failed
+// temporarily. missing reports whether a Service of the route does not exist. In this case, no
+// object may refer to that Service. A Service of another owner does not count as existing.
 func (f *Observed) RestsOnFailed(route *RouteDecision, out *Decision, w Applied) (cause *status.Error, missing bool) {
 	for _, name := range route.services() {
 		err, there := w.Refused[ServiceKey(name)], f.service(name) != nil
@@ -59,13 +59,13 @@ func MissingKind(reason string) bool {
 // Decision is the result of planning: the objects that a reconcile writes, and the state of groups
 // and domains that the reconcile reports. A Decision depends only on the observed facts.
 type Decision struct {
-	// Services are in the order of writing: release Services first.
+	// Services are in the order in which they are written: release Services first.
 	Services []resources.Service
-	// Routes are in the order of writing: routes that gain hosts come before routes that lose
-	// hosts.
+	// Routes are in the order in which they are written: routes that gain hosts come before routes
+	// that lose hosts.
 	Routes []*RouteDecision
-	// Shared are the objects on which routes depend, such as Certificates, in the order of writing.
-	// DeleteShared are the existing objects of this type that should be deleted.
+	// Shared are the objects on which routes depend, such as Certificates, in the order in which they
+	// are written. DeleteShared are the existing shared objects that should be deleted.
 	Shared       []providers.Shared
 	DeleteShared []resources.Object
 	// Previous are the routes of providers that the policy no longer uses. They route to the same
@@ -81,8 +81,8 @@ type Decision struct {
 	// Services are deleted last.
 	DeleteRoutes   []string
 	DeleteServices []string
-	// held contains, by the name of a live route, the row because of which the route stays: the row
-	// would replace the route, but cannot be routed.
+	// held contains the rows that would replace live routes but cannot be routed, by the name of the
+	// live route that stays.
 	held   map[string]*Row
 	groups []*groupDecision
 	rows   []*Row
@@ -99,7 +99,8 @@ type RouteDecision struct {
 	slug string
 	// answers reports whether the route distributes requests as the rollout state requires.
 	answers bool
-	// Objects are the objects of the route as they are applied, in the order of writing.
+	// Objects are the objects of the route in the form in which they are applied, and in the order in
+	// which they are written.
 	Objects []resources.Object
 	rows    []*Row
 }
@@ -112,7 +113,7 @@ type groupDecision struct {
 	// routed reports whether a domain or listener follows the group. Otherwise the group has only
 	// Services.
 	routed bool
-	// moves reports whether the routes of the group route only to the active release.
+	// moves reports whether the group's routes target only the active release.
 	moves bool
 	// weights are the weights by release, which add up to 100; nil if no route is written.
 	weights map[string]int
@@ -123,7 +124,7 @@ type groupDecision struct {
 	mirrorPercent     int32
 	withheld          []string
 	// awaited is the time until which the routes keep their revision, because withheld releases may
-	// still get endpoints; zero if the routes do not wait.
+	// still get endpoints; zero if the routes are not waiting.
 	awaited time.Time
 	pinned  []string
 	// newest reports whether domains with groups.policy Newest route to this group.
@@ -186,8 +187,8 @@ const pathOfTLS = "TLS"
 // preview reports whether a row routes to a preview of a pull request.
 func preview(r *Row) bool { return r.group != nil && r.group.Level == v1alpha1.LevelPreview }
 
-// samePath reports whether two paths are the same, or whether one of them is empty: routes of some
-// protocols have no path.
+// samePath reports whether two paths are the same or one of them is empty: routes of some protocols
+// have no path.
 func samePath(a, b string) bool { return a == b || a == "" || b == "" }
 
 // Applied is the result of writing the objects of a decision.
@@ -195,8 +196,8 @@ type Applied struct {
 	// Changed contains the keys of the objects that this reconcile wrote. The observed state of
 	// these objects is older than the write.
 	Changed map[string]bool
-	// Refused contains the errors of objects that could not be written, by key: the name belongs to
-	// another owner, or the API server rejected a value.
+	// Refused contains, by key, the errors of objects that could not be written because the name
+	// belongs to another owner or because the API server rejected a value.
 	Refused map[string]*status.Error
 }
 

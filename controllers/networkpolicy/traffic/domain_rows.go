@@ -42,11 +42,11 @@ func (d *planner) rows() []*Row {
 }
 
 // fit limits the number of rows to the maximum that a status can contain. It drops rows of previews
-// before other rows. Both among the rows of previews and among the other rows, it drops rows with
-// new hosts (hosts that no live route has) before rows with served hosts, and later rows before
-// earlier rows. Therefore, a new host does not replace a served host, unless the served host
-// belongs to a preview and the new host does not. Of the remaining rows, the row that would be
-// dropped next has no target, and reports the dropped rows.
+// before other rows. Within each of these two sets of rows, it drops rows with new hosts (hosts
+// that no live route has) before rows with served hosts, and later rows before earlier rows.
+// Therefore, a new host does not replace a served host, unless the served host belongs to a preview
+// and the new host does not. Of the remaining rows, the row that would be dropped next has no
+// target, and reports the dropped rows.
 func (d *planner) fit(rows []*Row) []*Row {
 	if len(rows) <= maxRows {
 		return rows
@@ -185,8 +185,8 @@ func (d *planner) releaseRows(base Row, entry v1alpha1.Domain) []*Row {
 	return rows
 }
 
-// routeToCanary changes the row of a group to a row of its canary. The canary gets all of the row's
-// traffic, regardless of the canary's weight, while the canary has a ready endpoint. The same
+// routeToCanary changes the row of a group into a row for its canary. The canary gets all of the
+// row's traffic, regardless of the canary's weight, while the canary has a ready endpoint. The same
 // applies to a release that PreRollout hooks test before it becomes the canary.
 func (d *planner) routeToCanary(r *Row, absent v1alpha1.WhenAbsent) {
 	absent = cmp.Or(absent, v1alpha1.AbsentActive)
@@ -274,13 +274,13 @@ func (d *planner) renderRow(r Row, entry v1alpha1.Domain) Row {
 	}
 	r.host, r.tls = host, d.askedTLS(entry.TLS, r.group)
 	if r.group != nil && activeOf(r.group) == nil {
-		// This is not a failure of the row: the live route of the group stays.
+		// A missing active release is not a failure of the row: the live route of the group stays.
 		r.message = fmt.Sprintf("release group %q has no active release yet", r.group.Name)
 	}
 	return r
 }
 
-// missingGroups returns rows with an error for names that no group has.
+// missingGroups returns a row with an error for each name that no group has.
 func (d *planner) missingGroups(base Row, _ v1alpha1.Domain, names []string) []*Row {
 	var rows []*Row
 	for _, name := range names {
@@ -344,8 +344,8 @@ func (d *planner) keepUnresolved(rows []*Row) {
 	}
 }
 
-// pinRow returns the row of a domain with a version (rule 33). The row routes to a release that is
-// active, canary or retained, and never causes a deployment.
+// pinRow returns the row of a domain with a version (rule 33). The row routes to an active, canary
+// or retained release, and never causes a deployment.
 func (d *planner) pinRow(base Row, entry v1alpha1.Domain) *Row {
 	r := base
 	r.pin, r.target = true, "version/"+entry.Release.Version
@@ -366,8 +366,8 @@ func (d *planner) pinRow(base Row, entry v1alpha1.Domain) *Row {
 }
 
 // freeze removes the target of a row with a version, or of a canary row, if a freeze is active and
-// the release was never active. The target stays if a live route already routes the host only to
-// this release.
+// the release has never been active. The target stays if a live route already routes the host only
+// to this release.
 func (d *planner) freeze(r *Row) {
 	release := d.rollout.rows[r.pinned]
 	if release == nil || release.Promoted > 0 || release.Status == v1alpha1.ReleaseActive || d.Microservice == nil {

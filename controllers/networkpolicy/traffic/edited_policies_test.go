@@ -160,8 +160,8 @@ func TestSwitchingPolicyHoldsItsHosts(t *testing.T) {
 	want(t, "during the drain: programmed by the younger policy", b.policy.Status.Domains[0].Programmed, false)
 }
 
-// TestConditionOfRoutesThatStay checks that the condition of a policy that switches to a rule that
-// does not exist states the reason why its routes stay, not a time in the past.
+// TestConditionOfRoutesThatStay checks that, if a policy switches to a rule that does not exist,
+// its condition states the reason why its routes stay, and not a time in the past.
 func TestConditionOfRoutesThatStay(t *testing.T) {
 	w := borrowing(t, "none")
 	to := w.policy.Spec.Provider
@@ -195,7 +195,8 @@ func TestRestoredRuleKeepsPodsUntilItIsAccepted(t *testing.T) {
 	}
 }
 
-// TestRestoredRuleOfAGatewayThatIsGone checks that restored rules of a Gateway that does not exist keep no pods.
+// TestRestoredRuleOfAGatewayThatIsGone checks that restored rules do not retain any pods if their Gateway does
+// not exist.
 func TestRestoredRuleOfAGatewayThatIsGone(t *testing.T) {
 	p, n, play := restoredRule(t)
 	n.gateways = map[string]*gatewayv1.Gateway{}
@@ -206,7 +207,7 @@ func TestRestoredRuleOfAGatewayThatIsGone(t *testing.T) {
 }
 
 // restoredRule returns a policy that manages a rule of a user-managed route and whose only group is
-// ending. The function play restores the rule. Its argument determines whether the gateway accepts
+// ending. The play function restores the rule. Its argument determines whether the gateway accepts
 // the restored rule.
 func restoredRule(t *testing.T) (p *pair, n *front, play func(accepts bool)) {
 	t.Helper()

@@ -93,7 +93,7 @@ func TestEditedStepsOfAFrozenCanary(t *testing.T) {
 }
 
 // TestDomainOfAFrozenCanaryThatAlsoWaits checks that, during a freeze, a domain does not start routing to a
-// canary that was never active while the canary also waits for a pod or for the end of a pause.
+// canary that was never active and is also waiting for a pod or for the end of a pause.
 func TestDomainOfAFrozenCanaryThatAlsoWaits(t *testing.T) {
 	for name, wait := range map[string]func(*pair){
 		"a pod restarts": func(p *pair) {

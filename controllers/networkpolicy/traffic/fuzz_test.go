@@ -153,8 +153,8 @@ func FuzzIngress(f *testing.F) {
 	})
 }
 
-// anyFacts plans and reports for random facts. It checks that there is no panic, that the weights of a group add up to
-// 100, and that the decision is repeatable and does not depend on the order of rows.
+// anyFacts creates a plan and a report from random facts. It checks that there is no panic, that the weights of a
+// group add up to 100, and that the decision is repeatable and does not depend on the order of rows.
 func anyFacts(t *rapid.T) {
 	defer await.Quick(t)()
 	n := func(lo, hi int, l string) int { return rapid.IntRange(lo, hi).Draw(t, l) }

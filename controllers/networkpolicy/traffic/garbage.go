@@ -148,7 +148,7 @@ func (d *planner) stuck(out *Decision, route *providers.Live) *Row {
 	return nil
 }
 
-// taken reports whether another policy or a row has a host and path.
+// taken reports whether another policy or a row already uses a host and path.
 func (d *planner) taken(rows []*Row, host, path string) bool {
 	return slices.ContainsFunc(d.Claims, func(c Claim) bool { return !c.younger && c.host == host && samePath(c.path, path) }) ||
 		slices.ContainsFunc(rows, func(r *Row) bool { return r.host == host && samePath(r.path, path) })
@@ -238,9 +238,9 @@ func (d *planner) forbiddenRoutes() []string {
 }
 
 // vanished returns the groups that are in the labels of live objects but not in the rollout state.
-// A group normally ends in phase Closing, in which its routes are deleted. A missing group belonged
-// to a rollout state that was lost. Its objects stay until another group has an active release with
-// a ready endpoint, or all existing groups are ending.
+// A group normally ends in the Closing phase, in which its routes are deleted. A missing group
+// belonged to a rollout state that was lost. Its objects stay until another group has an active
+// release with a ready endpoint, or all existing groups are ending.
 func (d *planner) vanished() map[string]bool {
 	groups := d.liveGroups()
 	if len(groups) == 0 && slices.ContainsFunc(d.rollout.groups, func(g *v1alpha1.ReleaseGroup) bool { return g.Phase == v1alpha1.GroupClosing }) {
@@ -284,7 +284,8 @@ func (d *planner) referenced() map[string]bool {
 	return out
 }
 
-// LiveObject returns the live object of a route that has the kind and name of want, or nil.
+// LiveObject returns the object, among those of a live route, that has the same kind and name as
+// want, or nil.
 func LiveObject(live *providers.Live, want resources.Object) resources.Object {
 	if live == nil {
 		return nil
@@ -297,8 +298,8 @@ func LiveObject(live *providers.Live, want resources.Object) resources.Object {
 	return nil
 }
 
-// Surplus returns the live objects of routes that are deleted, and objects that are no longer part
-// of a route that remains. The object that was created last is deleted first.
+// Surplus returns the live objects of routes to be deleted, and objects that are no longer part of
+// a route that remains. The object that was created last is deleted first.
 func Surplus(f *Observed, out *Decision) []resources.Object {
 	var gone []resources.Object
 	for _, name := range out.DeleteRoutes {

@@ -28,8 +28,8 @@ func named(groups []*v1alpha1.ReleaseGroup, names []string) []*v1alpha1.ReleaseG
 
 // choose returns the group to which a shared domain or Service routes (rule 9). It returns the
 // first candidate whose active release has ready endpoints if this candidate comes before the
-// current group, otherwise the current group. When endpoints appear or disappear, the result never
-// moves back to an older group.
+// current group; otherwise, it returns the current group. When endpoints appear or disappear, the
+// result never moves back to an older group.
 func (d *planner) choose(candidates []*v1alpha1.ReleaseGroup, current string) *v1alpha1.ReleaseGroup {
 	var withActive *v1alpha1.ReleaseGroup
 	for _, g := range candidates {
@@ -133,7 +133,7 @@ func mainOf(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 }
 
 // testable returns the release of a group to which canary domains route: the canary, or a pending
-// release in gate PreRollout. It returns nil if there is neither.
+// release at the PreRollout gate. It returns nil if there is neither.
 func testable(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	for i := range g.Releases {
 		r := &g.Releases[i]
@@ -198,8 +198,8 @@ func readRollout(m *v1alpha1.Microservice) rollout {
 	return l
 }
 
-// settled returns a copy of a Microservice without the canaries of all groups whose active release
-// has a ready endpoint.
+// settled returns a copy of a Microservice without the canaries of those groups whose active
+// release has a ready endpoint.
 func (f *Observed) settled(m *v1alpha1.Microservice) *v1alpha1.Microservice {
 	out := *m
 	out.Status.ReleaseGroups = slices.Clone(m.Status.ReleaseGroups)
@@ -346,7 +346,7 @@ func (d *planner) backendsOf(route *providers.Live) map[string]int {
 	return out
 }
 
-// releasesOf returns the releases to which Services of the policy route.
+// releasesOf returns the releases to which the given Services of the policy route.
 func (d *planner) releasesOf(services []string) []string {
 	var out []string
 	for _, service := range services {

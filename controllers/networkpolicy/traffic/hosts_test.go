@@ -7,7 +7,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestSplitOfEachHost checks the columns URL and SPLIT: the split of each host, even while some
+// TestSplitOfEachHost checks the URL and SPLIT columns: the split of each host, even while some
 // hosts are moving from one group to the next.
 func TestSplitOfEachHost(t *testing.T) {
 	one := "1-x a 1.0.0 active 100"

@@ -8,7 +8,7 @@ import (
 )
 
 // TestImports checks that this package, the providers and the resource builders are pure: they
-// import no client, network, clock, randomness or log, and do not read the time.
+// import no packages for clients, networks, clocks, randomness or logs, and do not read the time.
 func TestImports(t *testing.T) {
 	t.Parallel()
 	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, ".", "../providers/...", "../resources").Output()

@@ -17,8 +17,9 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// TestKnownFailures checks known failures of other controllers with routes and Services. The name
-// of each test begins with the number of its row in docs/design/known-failures.md.
+// TestKnownFailures checks that known failures that other controllers had with routes and Services
+// do not occur. The name of each test begins with the number of its row in
+// docs/design/known-failures.md.
 func TestKnownFailures(t *testing.T) {
 	for name, play := range map[string]func(*testing.T){
 		"03 no route refers to a release that was rolled back": nothingNamesWhatWasRolledBack,
@@ -38,7 +39,7 @@ func TestKnownFailures(t *testing.T) {
 	}
 }
 
-// stepOf returns the group 1-x with these releases.
+// stepOf returns the group 1-x with the given releases.
 func stepOf(revision int64, rows ...string) v1alpha1.ReleaseGroup {
 	return group("1-x", revision, rows...)
 }
@@ -200,7 +201,7 @@ func manyPassesMakeOneRule(t *testing.T) {
 	want(t, "backends", len(rules[0].BackendRefs), 2)
 }
 
-// editsKeepTheStep checks that edits of other settings during a step never change or remove the
+// editsKeepTheStep checks that edits to other settings during a step never change or remove the
 // split of a host.
 func editsKeepTheStep(t *testing.T) {
 	web := intstr.FromString("web")
@@ -287,8 +288,8 @@ func orderOfHeadersMakesNoDifference(t *testing.T) {
 	want(t, "a route with another value is the same", gatewayapi.Same(old, build(match("a", "b", "d"))), false)
 }
 
-// oneEndpointMovesTheService checks that a Service moves with the first ready endpoint: a pod that
-// never becomes ready does not prevent the move.
+// oneEndpointMovesTheService checks that a Service moves as soon as the first endpoint is ready: a
+// pod that never becomes ready does not prevent the move.
 func oneEndpointMovesTheService(t *testing.T) {
 	w := newWorld(t, stepOf(1, "a 1.0.0 active 100"))
 	w.ready["a"] = 10
@@ -325,7 +326,7 @@ func restartForgetsNothing(t *testing.T) {
 }
 
 // emptiedObjects checks that a manager does not fail if a user removes any field of an object, and
-// restores all of these fields.
+// that it restores all of these fields.
 func emptiedObjects(t *testing.T) {
 	w := matched(t)
 	good := mustJSON(onlyRoute(t, w).Spec)

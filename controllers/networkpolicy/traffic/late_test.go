@@ -123,9 +123,10 @@ func TestGatewayIsAwayForAWhile(t *testing.T) {
 }
 
 // TestPausesAndTheReasonsOfReports checks in which cases the pause of a step elapses. The confirmed
-// revision alone does not decide this, because it does not change. Without its Gateway, a policy
-// routes nothing. With one unprogrammed domain, it serves the other domains. If the active release
-// has no endpoints, the routes target the canary, which may be the fix.
+// revision alone does not determine whether the pause elapses, because the revision does not
+// change. Without its Gateway, a policy routes nothing. If one of its domains is not programmed, it
+// still serves the other domains. If the active release has no endpoints, the routes target the
+// canary, which may be the fix.
 func TestPausesAndTheReasonsOfReports(t *testing.T) {
 	for name, test := range map[string]struct {
 		happens        func(p *pair)
@@ -254,8 +255,8 @@ func TestGroupClosesBehindADomainThatIsEdited(t *testing.T) {
 	}
 }
 
-// TestGroupClosesNextToARefusedRoute checks that a group ends although the Gateway of a domain that
-// the groups share does not exist, so that this domain never routed to the group.
+// TestGroupClosesNextToARefusedRoute checks that a group ends even if the Gateway of a domain that
+// the groups share does not exist, which means that this domain never routed to the group.
 func TestGroupClosesNextToARefusedRoute(t *testing.T) {
 	w := newWorld(t, group("2-x", 2, "b 2.0.0 active 100"), group("1-x", 1, "a 1.9.0 active 100"))
 	w.policy.Spec.Domains = []v1alpha1.Domain{

@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// ending returns a group in phase Closing, whose routes are deleted.
+// ending returns a group in the Closing phase, whose routes are deleted.
 func ending(g v1alpha1.ReleaseGroup) v1alpha1.ReleaseGroup {
 	g.Phase = v1alpha1.GroupClosing
 	return g
@@ -20,7 +20,7 @@ func ending(g v1alpha1.ReleaseGroup) v1alpha1.ReleaseGroup {
 
 // TestGatewayAcceptedTheRoutesOfAnEndedGroup checks that a release stays in the references if the
 // gateway accepted the routes of its group late, after the last reconcile before the group ended,
-// and then does not report on the routes that moved to another group.
+// and if the gateway then does not report on the routes that moved to another group.
 func TestGatewayAcceptedTheRoutesOfAnEndedGroup(t *testing.T) {
 	older, newer := group("1-x", 1, "a 1.0.0 active 100"), group("2-x", 2, "b 2.0.0 active 100")
 	w := newWorld(t, newer, older)
@@ -156,8 +156,8 @@ func TestGroupWithoutTheReleaseThatItsRouteNames(t *testing.T) {
 	}
 }
 
-// TestHeldWeightsArePercentages checks that the weights of a live route add up to 100 again without
-// the weight of a deleted group.
+// TestHeldWeightsArePercentages checks that the weights of a live route add up to 100 again after
+// the weight of a deleted group is removed.
 func TestHeldWeightsArePercentages(t *testing.T) {
 	g := group("1-x", 2, "a 1.0.0 error 0")
 	if got, _ := hold(map[string]int{"a": 90}, &g); got["a"] != 100 {
@@ -263,7 +263,7 @@ func TestGroupThatOpensAgainBeforeItsRoutesLeft(t *testing.T) {
 	}
 }
 
-// TestFixOfAReleaseThatNoServiceSelected checks that a fix becomes active although the pods of the active release
+// TestFixOfAReleaseThatNoServiceSelected checks that a fix becomes active even if the pods of the active release
 // failed before the Service of its group selected it: the Service keeps the previous release, and no policy is
 // blocked by the failed release.
 func TestFixOfAReleaseThatNoServiceSelected(t *testing.T) {

@@ -141,7 +141,7 @@ func AdoptedName(p *v1alpha1.NetworkPolicy) string {
 	return p.Spec.AdoptFrom.ServiceName
 }
 
-// SortedKeys returns the keys of a map, sorted.
+// SortedKeys returns the sorted keys of a map.
 func SortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 // previous reports whether a live route belongs to a provider that the policy no longer uses.
@@ -161,12 +161,12 @@ func (f *Observed) shares(other *v1alpha1.NetworkPolicy) bool {
 	return ProviderOf(other).Name() == ProviderOf(f.Policy).Name()
 }
 
-// viewOf returns the view of a provider by its name.
+// viewOf returns the view of the provider with the given name.
 func (f *Observed) viewOf(name string) providers.View {
 	return f.views[slices.IndexFunc(Known, func(p providers.Provider) bool { return p.Name() == name })]
 }
 
-// previousRoutes returns the names of the live routes of previous providers, sorted.
+// previousRoutes returns the sorted names of the live routes of previous providers.
 func (f *Observed) previousRoutes() []string {
 	return slices.DeleteFunc(SortedKeys(f.Live), func(name string) bool { return !f.previous(f.Live[name]) })
 }
@@ -273,13 +273,13 @@ func (f *Observed) SetViews(input providers.Input) {
 	}
 }
 
-// Orphans reports whether a policy is being deleted and its objects stay.
+// Orphans reports whether a policy is being deleted but its objects are not.
 func Orphans(p *v1alpha1.NetworkPolicy) bool {
 	return p.DeletionTimestamp != nil && p.Spec.DeletionPolicy == v1alpha1.DeletionOrphan
 }
 
-// Older reports whether policy a has precedence over policy b, as for routes in the Gateway API:
-// the older policy has precedence, and the name decides if both have the same age.
+// Older reports whether policy a has precedence over policy b, by the same rules as for routes in
+// the Gateway API: the older policy has precedence, and the name decides if both have the same age.
 func Older(a, b *v1alpha1.NetworkPolicy) bool {
 	if !a.CreationTimestamp.Equal(&b.CreationTimestamp) {
 		return a.CreationTimestamp.Before(&b.CreationTimestamp)

@@ -44,7 +44,7 @@ var pairVersions = []string{"1.0.0", "1.1.0", "1.1.1", "1.2.0", "1.3.0", "2.0.0"
 
 func someVersion(i int) string { return pairVersions[i%len(pairVersions)] }
 
-// someDomains returns the domains whose bits are set. The domain of bit 64 selects requests by
+// someDomains returns the domains whose bits are set. The domain for bit 64 selects requests by
 // header, which a plain Ingress cannot do.
 func someDomains(bits int) (out []v1alpha1.Domain) {
 	for i, x := range []v1alpha1.Domain{
@@ -689,7 +689,7 @@ func (p *pair) checkEnd(g *release.Group, notes []release.Note) {
 }
 
 // onlyAnswer reports whether a group that is closing is the only group with ready pods, in which
-// case routes stay on it.
+// case routes continue to target it.
 func (p *pair) onlyAnswer(g *release.Group) bool {
 	answers := func(g *release.Group, r release.Row) bool {
 		o := p.objects[r.Release]
@@ -775,9 +775,10 @@ func (p *pair) note() string {
 	return b.String()
 }
 
-// TestPlannerAndPolicies runs the real planner and the real decisions of policies together, in
-// random histories, as many at a time as there are processors. For a failed history, the test
-// prints the seed, which repeats the history with -pair.seed, and the shortest failing history.
+// TestPlannerAndPolicies runs the real planner and the real decisions of policies together in
+// random histories. It runs as many histories at a time as there are processors. For a failed
+// history, the test prints the value for -pair.seed that repeats the history, and the shortest
+// failing history.
 func TestPlannerAndPolicies(t *testing.T) {
 	pairs.Run(t, simulate.Play{
 		Package: "./controllers/networkpolicy/traffic",

@@ -125,8 +125,8 @@ func (p *pair) checkRecord(o release.Observed, plan release.Result) {
 	}
 }
 
-// checkGap checks that a host that the gateway serves, and that the specification still has, stays in a route that the
-// gateway accepted, while any group has an active release with ready pods.
+// checkGap checks that, while any group has an active release with ready pods, a host that the gateway serves and that
+// the specification still contains stays in a route that the gateway accepted.
 func (p *pair) checkGap(name string, f *Observed, out *Decision) {
 	n := p.nets[name]
 	if f.Policy.Spec.Provider == nil || f.Policy.Spec.Provider.Gateway == nil || n.full || len(n.claims) > 0 || len(n.foreign) > 0 || n.ms == nil || p.ms != n.ms {

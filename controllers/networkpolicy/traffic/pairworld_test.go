@@ -36,8 +36,8 @@ type pair struct {
 	quality   map[string]release.VerdictPhase // quality contains the results of measurements, by version. Measurements pass by default.
 	pulls     bool                            // pulls reports whether versions are heads of pull requests.
 	hooks     map[release.Point]string        // hooks contains the responses of hooks: "" for yes, "no", or "away" for no response.
-	// misled contains the hooks that reached a release other than the release that they should
-	// test, by the name of the release that they should test.
+	// misled contains the hooks that reached a release other than the one that they should test, by
+	// the name of the release that they should test.
 	misled map[string]misled
 
 	rollout release.State
@@ -64,7 +64,7 @@ type misled struct {
 
 type pairStats struct{ steps, faults, plans, passes, promotions, failures int }
 
-// object is the VersionedMicroservice of a release with its pods.
+// object is the VersionedMicroservice of a release, together with the release's pods.
 type object struct {
 	release.Object
 	up    time.Time // up is the time at which the pods can be ready.
@@ -234,7 +234,8 @@ func (p *pair) regroup(scheme string) {
 	}
 }
 
-// loseRecord empties the status of the Microservice, like restoring a backup without statuses.
+// loseRecord empties the status of the Microservice, as if a backup without statuses had been
+// restored.
 func (p *pair) loseRecord() {
 	p.rollout = release.State{}
 	p.ms = p.ms.DeepCopy()
@@ -243,9 +244,9 @@ func (p *pair) loseRecord() {
 	p.remember()
 }
 
-// wipe empties the statuses of the Microservice and the policies, like restoring a namespace without
-// statuses. If releases is true, wipe also empties the statuses of the releases. The
-// specifications, Services and routes remain.
+// wipe empties the statuses of the Microservice and the policies, as if a namespace had been
+// restored without statuses. If releases is true, wipe also empties the statuses of the releases.
+// The specifications, Services and routes remain.
 func (p *pair) wipe(releases bool) {
 	p.loseRecord()
 	for _, n := range p.nets {
@@ -389,7 +390,7 @@ func (p *pair) checkMisled(next release.State) {
 }
 
 // confirms reports whether a policy has confirmed a group or, if the group has no revision yet, the
-// group that is serving. A policy that has never confirmed a revision blocks nothing.
+// group that is serving. A policy that has never confirmed a revision does not block anything.
 func (p *pair) confirms(n *front, g *release.Group) bool {
 	for i := range p.rollout.Groups {
 		if x := &p.rollout.Groups[i]; g.TrafficRevision == 0 && x.Phase == release.Live && x.ActiveRow() != nil {
@@ -481,7 +482,7 @@ func (p *pair) withdrawnOf(g *release.Group) (out []release.Withdrawal) {
 }
 
 // plan runs a whole reconcile of the planner; stop is the number of the write before which the
-// manager stops, or 0.
+// manager stops, or 0 if the manager does not stop.
 func (p *pair) plan(stop int) (did bool) {
 	o, plan := p.make()
 	p.stats.plans++
@@ -522,8 +523,8 @@ func (p *pair) plan(stop int) (did bool) {
 	return did
 }
 
-// make returns a plan. If the API server rejects a stamp of the plan, make plans again with that
-// fact.
+// make returns a plan. If the API server rejects a stamp of the plan, make creates another plan
+// that takes this rejection into account.
 func (p *pair) make() (release.Observed, release.Result) {
 	clear(p.unstamped)
 	for {
@@ -674,7 +675,8 @@ func (p *pair) active(name string) bool {
 
 // --- the policies and their gateways ---
 
-// pass runs one reconcile of a policy with a rollout state that is lag writes old.
+// pass runs one reconcile of a policy with a rollout state that is lag writes behind the current
+// one.
 func (p *pair) pass(name string, lag int) (did bool) {
 	n := p.nets[name]
 	p.stats.passes++
@@ -804,8 +806,8 @@ func (n *front) names() map[string]string {
 	return out
 }
 
-// untaken reports whether a live route has some of the hosts of a deleted route, but is not accepted
-// yet. If so, the gateway may still serve the deleted route.
+// untaken reports whether a live route has some of the hosts of a deleted route, but has not been
+// accepted yet. If so, the gateway may still serve the deleted route.
 func (n *front) untaken(d *planner, hosts []string) bool {
 	for name, live := range d.Live {
 		if _, taken := n.serves[name]; !taken && !d.previous(live) && slices.ContainsFunc(live.Hostnames, func(host string) bool { return slices.Contains(hosts, host) }) {
@@ -932,7 +934,7 @@ func (p *pair) deniedIn(g *release.Group, version string) bool {
 	return slices.ContainsFunc(p.withdrawnOf(g), func(x release.Withdrawal) bool { return x.Version == version && x.Reason == release.Denied })
 }
 
-// checkDenied checks that a canary loses its traffic with the first plan after its denial.
+// checkDenied checks that a canary loses its traffic in the first plan after its denial.
 func (p *pair) checkDenied(g *release.Group) {
 	for _, r := range g.Releases {
 		if g.Phase == release.Live && !p.spec.Paused && r.Status == release.Canary && (r.Weight > 0 || r.Match || r.Mirror > 0) && p.deniedIn(g, r.Version) {

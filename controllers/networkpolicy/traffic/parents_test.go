@@ -9,8 +9,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestParentThatRejectsRoutesRemovesNoRoute checks that a route keeps the parent that serves it although the gateway
-// reports the status of one parent for all parents of the route, as Traefik 3.6 does.
+// TestParentThatRejectsRoutesRemovesNoRoute checks that a route keeps the parent that serves it even though the
+// gateway reports the status of one parent for all parents of the route, as Traefik 3.6 does.
 func TestParentThatRejectsRoutesRemovesNoRoute(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.ready["a"] = 2
@@ -56,9 +56,9 @@ func TestMissingParentRemovesNoRoute(t *testing.T) {
 	want(t, "refs", w.condition("ResolvedRefs"), "False ParentNotFound")
 }
 
-// TestMissingListenerRemovesNoRoute checks that a listener that does not exist removes
-// no parent from a route, regardless of how the serving parent is specified and what the gateway
-// reports.
+// TestMissingListenerRemovesNoRoute checks that a listener that does not exist does not cause any
+// parent to be removed from a route, regardless of how the serving parent is specified and what the
+// gateway reports.
 func TestMissingListenerRemovesNoRoute(t *testing.T) {
 	for name, tc := range map[string]struct {
 		from, to string

@@ -64,7 +64,7 @@ func TestPreviousFollowsUnconfirmed(t *testing.T) {
 
 // TestPreviousIsWaitedFor checks that a group is not confirmed until the previous gateway has
 // responded, so that a canary that this gateway serves keeps its pods. The wait is limited, so that
-// a gateway that no longer exists blocks nothing.
+// a gateway that no longer exists does not block anything.
 func TestPreviousIsWaitedFor(t *testing.T) {
 	w := routedBy(t, byGateway)
 	w.goTo(&byNginx)
@@ -219,8 +219,8 @@ func TestDrainOfPrevious(t *testing.T) {
 	})
 }
 
-// TestNextCannotServe checks that the previous provider serves the routes that the next provider
-// cannot serve, without a time limit.
+// TestNextCannotServe checks that, without a time limit, the previous provider serves the routes
+// that the next provider cannot serve.
 func TestNextCannotServe(t *testing.T) {
 	for name, tc := range map[string]struct {
 		from, to v1alpha1.NetworkProvider
@@ -459,8 +459,8 @@ func TestPreviousIsNotChanged(t *testing.T) {
 	})
 }
 
-// TestPreviousIsRefused checks that a failed write of a previous route is reported and blocks
-// nothing. The releases of the route are retained.
+// TestPreviousIsRefused checks that a failed write of a previous route is reported and does not
+// block anything. The releases of the route are retained.
 func TestPreviousIsRefused(t *testing.T) {
 	w := routedBy(t, byGateway)
 	w.goTo(&byNginx)

@@ -50,8 +50,8 @@ func (w *world) ask(serves bool) {
 	}
 }
 
-// TestNothingIsConfirmedBeforeItIsServed checks that an accepted revision counts when all addresses
-// serve it, and that the previous revision counts until then.
+// TestNothingIsConfirmedBeforeItIsServed checks that an accepted revision is confirmed when all
+// addresses serve it, and that the previous revision stays confirmed until then.
 func TestNothingIsConfirmedBeforeItIsServed(t *testing.T) {
 	w := probedWorld(t)
 	w.settle()

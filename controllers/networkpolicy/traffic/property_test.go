@@ -35,8 +35,8 @@ func TestPropertiesOverHistoriesOfProviders(t *testing.T) {
 	})
 }
 
-// playTheSame makes a run without its own seed play the same histories each time: a test that gates
-// a change must not fail randomly. "make sim-policies" runs other histories, and
+// playTheSame makes every run without a given seed play the same histories: a test that gates a
+// change must not fail randomly. "make sim-policies" runs other histories, and
 // docs/design/findings.md lists the open findings of these runs.
 func playTheSame(t *testing.T) {
 	seed := flag.Lookup("rapid.seed").Value
@@ -426,7 +426,7 @@ func (h history) canariesAreCanaries(f *Observed, out *Decision) {
 	}
 }
 
-// readyCanary returns the first canary with a ready endpoint among these groups.
+// readyCanary returns the first canary with a ready endpoint in the given groups.
 func (h history) readyCanary(f *Observed, groups ...*v1alpha1.ReleaseGroup) string {
 	for _, g := range groups {
 		if g == nil {
@@ -443,7 +443,7 @@ func (h history) readyCanary(f *Observed, groups ...*v1alpha1.ReleaseGroup) stri
 
 // bothRouteToTheSame checks that the routes of a previous provider target the same releases as the
 // routes of the current provider, as far as both providers support this: an Ingress without canary
-// annotations routes to one release. The same applies to routes that wait for their replacement by
+// annotations routes to one release. The same applies to routes that are waiting to be replaced by
 // another route of the same provider, except that they do not start a move to a newer group.
 func (h history) bothRouteToTheSame(out *Decision) {
 	d := newPlanner(h.w.facts())
@@ -481,8 +481,8 @@ func (h history) bothRouteToTheSame(out *Decision) {
 	}
 }
 
-// oneAndMany looks for the one of two routes that is an Ingress without a split. It returns the only release of this
-// route, and the weights of the other route.
+// oneAndMany checks whether one of two routes is an Ingress without a split. If so, it returns the only release of
+// this route, and the weights of the other route.
 func oneAndMany(a *providers.Live, inA map[string]int, b *providers.Live, inB map[string]int) (one string, many map[string]int) {
 	for _, pair := range []struct {
 		route *providers.Live

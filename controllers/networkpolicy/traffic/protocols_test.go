@@ -330,7 +330,7 @@ func TestManyHostsAreSpread(t *testing.T) {
 }
 
 // TestAListenerMovesToANewerGroupThatServes checks that a listener moves to the newest group when
-// that group serves, and not before.
+// that group is serving, and not before.
 func TestAListenerMovesToANewerGroupThatServes(t *testing.T) {
 	w := manyPorts(t)
 	w.policy.Spec.Listeners = []v1alpha1.Listener{listener("tcp", "first")}

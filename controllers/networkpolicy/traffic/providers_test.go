@@ -38,8 +38,9 @@ func (w *world) splitOf(host string) string {
 	return splitOfEntry(w.facts(), host, ProviderOf(w.policy).Name())
 }
 
-// TestClassWithoutWeights checks that a class that does not support weights routes only to the active release,
-// regardless of the weights in the rollout state, and that the policy reports that there is no split.
+// TestClassWithoutWeights checks that Ingresses of a class that does not support weights route only to the
+// active release, regardless of the weights in the rollout state, and that the policy reports that there is no
+// split.
 func TestClassWithoutWeights(t *testing.T) {
 	for name, tc := range map[string]struct {
 		releases []string

@@ -9,7 +9,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 )
 
-// Reasons for condition ProviderSwitching.
+// Reasons for the ProviderSwitching condition.
 const (
 	reasonReplacing = "Replacing"
 	ReasonDraining  = "Draining"
@@ -23,8 +23,8 @@ const (
 	minDrain = 5 * time.Second
 )
 
-// drain returns for how long the routes of a previous provider stay after other routes have
-// replaced them.
+// drain returns how long the routes of a previous provider stay after other routes have replaced
+// them.
 func (f *Observed) drain() time.Duration {
 	least := minDrain
 	if f.Microservice != nil {
@@ -33,8 +33,9 @@ func (f *Observed) drain() time.Duration {
 	return f.Policy.Spec.DrainDelay.Std(least)
 }
 
-// addPrevious updates the routes of previous providers to the targets of the current routes, and
-// records whether the current provider serves everything that previous providers serve.
+// addPrevious updates the routes of previous providers so that they have the same targets as the
+// current routes, and records whether the current provider serves everything that previous
+// providers serve.
 func (d *planner) addPrevious(out *Decision, groups map[string]*groupDecision) {
 	out.replaced = true
 	routeOf := map[*Row]*RouteDecision{}
@@ -125,8 +126,8 @@ func (d *planner) sharesHosts(live, user *providers.Live) bool {
 		slices.ContainsFunc(live.Hostnames, func(host string) bool { return slices.Contains(user.Hostnames, host) })
 }
 
-// carry updates a route of a previous provider to the targets of rows or, without rows, of its
-// group. If the rows have different targets, the route stays as it is.
+// carry updates a route of a previous provider so that it has the targets of the rows or, if there
+// are no rows, of its group. If the rows have different targets, the route stays as it is.
 func (d *planner) carry(all *Decision, live *providers.Live, rows []*Row, groups map[string]*groupDecision) *RouteDecision {
 	out := &RouteDecision{slug: live.Group(), rows: rows, Route: providers.Route{Name: live.Name}}
 	var first Row
@@ -155,8 +156,8 @@ func (d *planner) carry(all *Decision, live *providers.Live, rows []*Row, groups
 	return out
 }
 
-// drained reports whether routes of previous providers may be deleted: for at least the drain
-// delay, the current provider has served everything that they serve.
+// drained reports whether routes of previous providers may be deleted, which requires that, for at
+// least the drain delay, the current provider has served everything that they serve.
 func (d *planner) drained(out *Decision) bool {
 	s := d.Policy.Status.ProviderSwitch
 	return out.replaced && s != nil && s.ReplacedTime != nil && d.sameProvider() && !d.Now.Before(s.ReplacedTime.Add(d.drain()))

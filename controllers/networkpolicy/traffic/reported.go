@@ -121,8 +121,9 @@ func (r *reporter) backends(services []string, weights map[string]int) (out []v1
 	return out
 }
 
-// routedTo reports whether a route is known to have routed to one of these releases when it was
-// last programmed. A route that was never programmed routes to no release, and blocks nothing.
+// routedTo reports whether a route is known to have routed to one of the given releases when it was
+// last programmed. A route that was never programmed routes to no release, and does not block
+// anything.
 func (r *reporter) routedTo(route *RouteDecision, releases []string) bool {
 	return slices.ContainsFunc(route.rows, func(row *Row) bool {
 		return slices.ContainsFunc(r.knownBackends(route, row), func(b v1alpha1.DomainBackend) bool { return slices.Contains(releases, b.Release) })
@@ -140,8 +141,8 @@ func (r *reporter) tests(g *v1alpha1.ReleaseGroup) map[string]bool {
 	return out
 }
 
-// written returns those releases of a group to which any object refers, as the object was read or
-// as it is written in this reconcile.
+// written returns those releases of a group to which any object refers, either in the form that was
+// read or in the form that this reconcile writes.
 func (r *reporter) written(slug string) []string { return r.writtenBut(slug, nil) }
 
 // writtenBut is like written, but ignores the given routes.
@@ -227,7 +228,7 @@ func (r *reporter) probedSince(route *RouteDecision) time.Time {
 	return since
 }
 
-// routeWritten returns the time since which a response of the gateway to a route has been expected.
+// routeWritten returns the time since which the gateway has been expected to respond to a route.
 func (r *reporter) routeWritten(route *RouteDecision) time.Time {
 	if r.writes.Changed[RouteName(route.Name)] {
 		return r.Now

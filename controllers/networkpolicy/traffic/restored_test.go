@@ -20,8 +20,8 @@ func TestRestoreWithoutStatuses(t *testing.T) {
 	})
 }
 
-// TestRestoreDuringARollout checks the same as TestRestoreWithoutStatuses, with a rollout in progress, or
-// with releases that have the same number of replicas.
+// TestRestoreDuringARollout checks the same as TestRestoreWithoutStatuses, but with a rollout in
+// progress, or with releases that have the same number of replicas.
 func TestRestoreDuringARollout(t *testing.T) {
 	for name, h := range map[string]struct {
 		want string

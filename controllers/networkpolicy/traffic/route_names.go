@@ -48,14 +48,15 @@ type RouteKey struct {
 	Target, Path, Port string
 	// protocol prevents routes of two kinds from having the same name; empty for HTTP and HTTPS.
 	protocol v1alpha1.PortProtocol
-	// matches differs if canaryMatches differ, and parents differs if the parents of single domains
-	// differ. matches is empty without canaryMatches, and parents is empty without such parents.
+	// matches differs if canaryMatches differ, and parents differs if the parents of individual
+	// domains differ. matches is empty if there are no canaryMatches, and parents is empty if there
+	// are no such parents.
 	matches, parents string
 	// provider is the name of the provider, or empty for the gateway provider: objects of two
 	// providers must not have the same name when a policy switches between them.
 	provider string
-	// own differs if settings of a whole route differ: whether the route is attached to ListenerSets,
-	// and the TTL of its DNS records. own is empty if neither is specified.
+	// own differs if settings that apply to a whole route differ: whether the route is attached to
+	// ListenerSets, and the TTL of its DNS records. own is empty if neither is specified.
 	own string
 	// user is the name of a user-managed route; empty for routes of the policy.
 	user string
@@ -86,8 +87,8 @@ func listenerKey(name string, port v1alpha1.NetworkPort) RouteKey {
 	return RouteKey{Target: "listener/" + name, Port: port.Name, protocol: port.Protocol}
 }
 
-// plain returns the key without protocol HTTP or HTTPS: a port may change between these protocols
-// without a new route.
+// plain returns the key without its protocol if the protocol is HTTP or HTTPS: a port may change
+// between these protocols without requiring a new route.
 func (k RouteKey) plain() RouteKey {
 	if k.protocol == v1alpha1.ProtocolHTTP || k.protocol == v1alpha1.ProtocolHTTPS {
 		k.protocol = ""

@@ -142,7 +142,7 @@ func (d *planner) route(name string, rows []*Row, g *groupDecision) *RouteDecisi
 	return out
 }
 
-// plan returns the desired content of a route with these rows.
+// plan returns the desired content of a route with the given rows.
 func (d *planner) plan(name string, rows []*Row, g *groupDecision) providers.Route {
 	first := rows[0]
 	out := providers.Route{
@@ -201,8 +201,8 @@ func readable(p v1alpha1.PortProtocol) bool {
 }
 
 // routeStamp returns the stamp of an existing route. The route keeps its previous stamp if it keeps
-// its previous content, if it waits for endpoints, or if it routes to a version: such a route does
-// not depend on revisions.
+// its previous content, if it is waiting for endpoints, or if it routes to a version: such a route
+// does not depend on revisions.
 func (d *planner) routeStamp(old *providers.Live, stamp resources.Stamp, g *groupDecision, pinned bool) resources.Stamp {
 	was, ok := old.Stamp()
 	if !ok || was.RolloutState != stamp.RolloutState || was.Group != stamp.Group {

@@ -29,7 +29,7 @@ func (d *planner) followVerdict(s resources.Service, g *v1alpha1.ReleaseGroup) v
 	return d.carriedOut(s)
 }
 
-// carriedOut reports whether a Service that follows a group routes to the decided release and to no
+// carriedOut reports whether a Service that follows a group routes to the desired release and to no
 // other release.
 func (d *planner) carriedOut(s resources.Service) verdict {
 	pending := verdict{Pending: true, Reason: ReasonPending, Message: fmt.Sprintf("the EndpointSlices of Service %q do not have the endpoints of release %q yet", s.Name, s.Release)}
@@ -48,8 +48,8 @@ func (d *planner) carriedOut(s resources.Service) verdict {
 	return verdict{Accepted: true}
 }
 
-// addServices decides the Services: one for each row of the rollout state, then the Services that
-// follow the active release of a group, then the Service of the policy itself.
+// addServices determines the desired Services: one for each row of the rollout state, then the
+// Services that follow the active release of a group, then the Service of the policy itself.
 func (d *planner) addServices(out *Decision) {
 	for _, g := range d.rollout.groups {
 		for i := range g.Releases {
@@ -75,7 +75,7 @@ func (d *planner) addServices(out *Decision) {
 	}
 }
 
-// groupOfAll is the slug of the group of all releases if versions are not grouped.
+// groupOfAll is the slug of the group that contains all releases if versions are not grouped.
 const groupOfAll = "release"
 
 // alone reports whether the Service of the policy is the only Service that follows a group. This is
@@ -123,10 +123,10 @@ func (d *planner) stamp(g *v1alpha1.ReleaseGroup) resources.Stamp {
 	return resources.Stamp{Group: g.Slug, Revision: g.TrafficRevision, RolloutState: types.UID(d.rollout.uid), Sequence: d.rollout.sequence}
 }
 
-// addAdopted decides about the Service that the policy adopts. First, the Service is labeled, so
-// that its EndpointSlices are visible. Its selector changes when the active release of the newest
-// group that serves has at least as many ready endpoints as the Service. From then on, the adopted
-// Service follows this group in the same way as the Service of the policy.
+// addAdopted decides what happens to the Service that the policy adopts. First, the Service is
+// labeled, so that its EndpointSlices are visible. Its selector changes when the active release of
+// the newest group that serves has at least as many ready endpoints as the Service. From then on,
+// the adopted Service follows this group in the same way as the Service of the policy.
 func (d *planner) addAdopted(out *Decision) {
 	name := AdoptedName(d.Policy)
 	if name == "" {

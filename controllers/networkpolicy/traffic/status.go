@@ -42,8 +42,8 @@ func Status(f *Observed, out *Decision, w Applied) (v1alpha1.NetworkPolicyStatus
 // Reserve returns the status with the references that a reconcile is about to write for groups
 // without a confirmed revision, and reports whether any of these references is new. This status is
 // written before the objects: a manager that stops between the two writes must not leave an object
-// whose references are unknown. A policy that has not reported yet does not need this, because the
-// policy may refer to any release (protocol rule 11).
+// whose references are unknown. A policy that has not reported yet does not need this early write,
+// because the policy may refer to any release (protocol rule 11).
 func Reserve(f *Observed, out *Decision) (now v1alpha1.NetworkPolicyStatus, more bool) {
 	r := &reporter{planner: newPlanner(f), out: out}
 	if now = *f.Policy.Status.DeepCopy(); now.Provider == "" {
@@ -73,9 +73,8 @@ const (
 	maxSilence = 30 * time.Second
 )
 
-// Silent returns for how long the status of a policy need not be written, or 0. The status need not
-// be written while the policy is new, no revision is confirmed, and the status reports only
-// progress.
+// Silent returns how long the write of a policy's status can be delayed, or 0. The write can be
+// delayed while the policy is new, no revision is confirmed, and the status reports only progress.
 func Silent(f *Observed, now v1alpha1.NetworkPolicyStatus) time.Duration {
 	before := f.Policy.Status
 	if now.Adopted != nil || now.ProviderSwitch != nil || meta.IsStatusConditionTrue(now.Conditions, v1alpha1.ConditionStalled) || meta.IsStatusConditionTrue(now.Conditions, v1alpha1.ConditionReady) {

@@ -151,8 +151,8 @@ func (r *reporter) listenerReports() []v1alpha1.ListenerStatus {
 	return out
 }
 
-// sameWait reports whether a domain is still pending as in the previous report. The status does not change if
-// only the message differs.
+// sameWait reports whether a domain is still pending, as it was in the previous report. The status does not
+// change if only the message differs.
 func sameWait(prev, now v1alpha1.DomainStatus) bool {
 	return prev.Reason == ReasonPending && prev.Group == now.Group && prev.URL == now.URL
 }
@@ -367,7 +367,7 @@ func (r *reporter) splitRows(foremost *v1alpha1.DomainStatus) []*Row {
 	return slices.Concat(first, rest)
 }
 
-// callers returns the text that identifies a row for its callers: the host with its path; the name
+// callers returns the text that identifies a row to its clients: the host with its path; the name
 // of the listener; or, for a user-managed route, its first host or the name of the route.
 func (r *reporter) callers(row *Row) string {
 	switch {

@@ -108,8 +108,8 @@ func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {
 }
 
 // serves reports whether the rollout state gives traffic to all releases to which a group's objects
-// now refer but prev does not. If so, the report of these releases can wait for the confirmation:
-// none of them is removed before a later revision, without them, is confirmed.
+// now refer but that prev does not contain. If so, the report of these releases can wait for the
+// confirmation: none of them is removed before a later revision, without them, is confirmed.
 func serves(g *v1alpha1.ReleaseGroup, now, prev v1alpha1.GroupTraffic) bool {
 	unserved := func(name string) bool {
 		return !slices.ContainsFunc(g.Releases, func(row v1alpha1.Release) bool {
@@ -168,9 +168,9 @@ func (r *reporter) ofCanary(row *Row, g *v1alpha1.ReleaseGroup) bool {
 	return holder == g || row.newest && r.mayMove(row.group, holder, g)
 }
 
-// mayMove reports whether canary domains that belong to group holder will route to a newer group
-// when hooks test that group's release, which has no ready endpoint yet. Until then, hooks would
-// reach the older release.
+// mayMove reports whether canary domains that belong to the holder group will route to a newer
+// group when hooks test that newer group's release, which has no ready endpoint yet. Until then,
+// hooks would reach the older release.
 func (r *reporter) mayMove(base, holder, to *v1alpha1.ReleaseGroup) bool {
 	if r.activeAnswers(to) || to.Level == v1alpha1.LevelPreview || base == nil || activeOf(base) == nil || base.Level == v1alpha1.LevelPreview {
 		return false

@@ -169,7 +169,7 @@ func TestNewestDomainIsStampedByBothGroups(t *testing.T) {
 	want(t, "fresh", Behind(w.ms, w.facts()), false)
 }
 
-// TestOwnStatusIsNewerThanAnOldMicroservice checks that a policy whose objects are deleted
+// TestOwnStatusIsNewerThanAnOldMicroservice checks that a policy whose objects have been deleted
 // uses its own status to recognize an older state of the Microservice. The policy must not remove
 // its confirmations because of an older state: otherwise, the pods would be deleted at the same time
 // as the routes to these pods.
@@ -342,7 +342,7 @@ func TestNewestDomainIsOrphanedDuringAMove(t *testing.T) {
 	want(t, "nothing to wait for", Unsettled(f, out, w.carryOut(f, out)), "")
 }
 
-// acceptOnly makes the gateway accept only these routes.
+// acceptOnly makes the gateway accept only the given routes.
 func (w *world) acceptOnly(names ...string) {
 	before := w.routes
 	w.accept()

@@ -11,8 +11,8 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// TestTakenNameOfAService checks that a policy writes nothing in a stable state although the name
-// of one of its Services is taken.
+// TestTakenNameOfAService checks that a policy writes nothing in a stable state even though the
+// name of one of its Services is taken.
 func TestTakenNameOfAService(t *testing.T) {
 	for name, prepare := range map[string]func(n *front){
 		"Services only":                       func(n *front) { n.policy.Spec.Provider, n.policy.Spec.Domains = nil, nil; n.foreign["shop"] = true },

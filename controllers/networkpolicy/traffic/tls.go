@@ -20,8 +20,8 @@ var defaultModes = map[string]v1alpha1.TLSMode{
 	"gateway": v1alpha1.TLSGateway, "ingress": v1alpha1.TLSIngress, "apisix": v1alpha1.TLSApisix,
 }
 
-// askedTLS returns the TLS settings of a domain with defaults and the values of template fields for
-// a group, which may be nil. It returns nil if the domain has no TLS settings.
+// askedTLS returns the TLS settings of a domain, with defaults and with template fields replaced by
+// their values for a group, which may be nil. It returns nil if the domain has no TLS settings.
 func (d *planner) askedTLS(t *v1alpha1.DomainTLS, g *v1alpha1.ReleaseGroup) *providers.TLS {
 	if t == nil {
 		return nil
@@ -60,8 +60,8 @@ func settleTLS(rows []*Row) {
 }
 
 // keepSecrets lets hosts keep the Secret that serves them until the requested Secret has a
-// certificate for them, so that invalid input removes no certificate. The content of a Secret
-// without an issuer is not known.
+// certificate for them, so that invalid input does not remove a certificate. The content of a
+// Secret without an issuer is not known.
 func (d *planner) keepSecrets(rows []*Row) {
 	for _, r := range rows {
 		if r.tls == nil || certmanager.Unready(d.Input, r.host, *r.tls) == nil {
@@ -74,7 +74,7 @@ func (d *planner) keepSecrets(rows []*Row) {
 }
 
 // meanwhile returns the row that serves a host until the host's own listeners are ready. This row
-// has the host's existing route to the listeners of the Gateway.
+// belongs to the host's existing route, which is attached to the listeners of the Gateway.
 func (d *planner) meanwhile(r *Row) []*Row {
 	if r.tls == nil || r.tls.Mode != v1alpha1.TLSListenerSet {
 		return nil
@@ -97,8 +97,8 @@ func (d *planner) unsupported(r *Row) *providers.Problem {
 	return certmanager.Missing(d.Input, *r.tls)
 }
 
-// addShared decides the additional objects on which routes depend. Objects on which live routes
-// depend are deleted after these routes.
+// addShared determines the desired additional objects on which routes depend. Objects on which live
+// routes depend are deleted after these routes.
 func (d *planner) addShared(out *Decision) {
 	routes := make([]providers.Route, 0, len(out.Routes))
 	for _, r := range out.Routes {

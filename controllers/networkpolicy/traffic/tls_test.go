@@ -164,7 +164,8 @@ func (w *world) secrets() map[string]string {
 }
 
 // TestSecretServesUntilTheNextHasACertificate checks that a host keeps its Secret and Certificate
-// until the next Secret contains a certificate, which never happens if its name has a typo.
+// until the next Secret contains a certificate, which never happens if the name of the next Secret
+// contains a typo.
 func TestSecretServesUntilTheNextHasACertificate(t *testing.T) {
 	for name, provider := range map[string]v1alpha1.NetworkProvider{"gateway": byGateway, "ingress": byNginx, "APISIX": byAPISIX} {
 		t.Run(name, func(t *testing.T) {

@@ -62,8 +62,8 @@ func borrowing(t *testing.T, rules ...string) *world {
 	return w
 }
 
-// shares returns the weights in a rule of the route, such as "a=90 users-old=10". Release Services
-// are shown by the name of their release.
+// shares returns the weights in a rule of the route, such as "a=90 users-old=10". The Service of a
+// release is shown as the name of that release.
 func (w *world) shares(name string) string {
 	rules, _, _ := unstructured.NestedSlice(w.users["HTTPRoute/web"].Object, "spec", "rules")
 	for _, rule := range rules {
@@ -150,8 +150,8 @@ func TestRulesOfAUsersRoute(t *testing.T) {
 	}
 }
 
-// TestOneRuleNeedsNoName checks that the only rule of a route, and the only rule without a name,
-// need no name in the policy.
+// TestOneRuleNeedsNoName checks that the policy does not have to name a route's only rule, or its
+// only rule without a name.
 func TestOneRuleNeedsNoName(t *testing.T) {
 	for name, tc := range map[string]struct {
 		edit func(rules []any) []any
@@ -175,7 +175,7 @@ func TestOneRuleNeedsNoName(t *testing.T) {
 }
 
 // TestDeletedPolicyTakesNoFurtherRule checks that a policy that is being deleted updates its rules,
-// but does not take any more rules, and does not route to a release without a Service.
+// but does not take over any more rules, and does not route to a release without a Service.
 func TestDeletedPolicyTakesNoFurtherRule(t *testing.T) {
 	w := borrowing(t, "main")
 	w.settle()
@@ -224,8 +224,8 @@ func TestOlderPolicyGetsTheRule(t *testing.T) {
 	want(t, "main without the rival", w.shares("main"), "a=100")
 }
 
-// TestRuleTakenFromAYoungerPolicy checks that a policy that takes a rule from a younger policy
-// also gets the original backendRefs that the younger policy has stored.
+// TestRuleTakenFromAYoungerPolicy checks that a policy that takes over a rule from a younger policy
+// also takes over the original backendRefs that the younger policy has stored.
 func TestRuleTakenFromAYoungerPolicy(t *testing.T) {
 	w := borrowing(t, "main")
 	w.annotate("hlnr.io/rules.younger", `{"group":"1-x","revision":1,"ledger":"shop-uid/1","before":{"main":[{"name":"users-first","port":80,"weight":1}],"static":null}}`)

@@ -98,11 +98,11 @@ func (d *planner) shares(g *v1alpha1.ReleaseGroup, last map[string]int) []split.
 }
 
 // endpointDelay is the time for which a group's routes keep their content and revision while only the
-// endpoints of a release are missing. kube-controller-manager creates EndpointSlices at about the time at
-// which a Deployment becomes available. Without the delay, routes would be written without the release,
-// and would be written again moments later. canaryEndpointDelay is the maximum of the same time if only a
-// canary has no endpoints: while many services are rolled out, the EndpointSlice of the canary may be
-// created more than ten seconds later. Until then, the share of the canary remains with the active
+// endpoints of a release are missing. kube-controller-manager creates EndpointSlices at about the same
+// time that a Deployment becomes available. Without the delay, routes would be written without the
+// release, and would be written again moments later. canaryEndpointDelay is the maximum delay if only a
+// canary has no endpoints: while many services are being rolled out, the EndpointSlice of the canary may
+// be created more than ten seconds later. Until then, the share of the canary remains with the active
 // release.
 const (
 	endpointDelay       = 5 * time.Second

@@ -31,7 +31,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// world replaces the API server, the endpoint controller and the gateway for the pure parts of the
+// world simulates the API server, the endpoint controller and the gateway for the pure parts of the
 // controller. It applies decisions in memory.
 type world struct {
 	t        fatal
@@ -62,8 +62,8 @@ type world struct {
 	// probed contains the results of probes.
 	probed  map[providers.Probe]providers.Probed
 	foreign map[string]bool
-	// stepwise reports whether a reconcile ends with the write of Reserve, as in the controller, so that
-	// other controllers run before the next reconcile.
+	// stepwise reports whether a reconcile ends after it has written the status that Reserve returns, as
+	// in the controller, so that other controllers run before the next reconcile.
 	stepwise bool
 	// full reports whether a quota prevents the creation of Services. The quota may be raised
 	// later.
@@ -239,7 +239,7 @@ func (w *world) endpoints(release string) []string {
 	return slices.Clip(known[:n])
 }
 
-// input returns the input of the providers' views.
+// input returns the input to the providers' views.
 func (w *world) input(policy *v1alpha1.NetworkPolicy) providers.Input {
 	s := providers.Input{
 		Policy: policy, Microservice: "shop", Served: map[string]providers.Served{}, Referents: map[providers.Reference]resources.Object{},
@@ -313,7 +313,7 @@ func (w *world) report(now v1alpha1.NetworkPolicyStatus) {
 	w.policy = &policy
 }
 
-// carryOut applies a decision in the same order as apply.go of the controller.
+// carryOut applies a decision in the same order as the controller's apply.go.
 func (w *world) carryOut(f *Observed, out *Decision) Applied {
 	done, failed := Applied{Changed: map[string]bool{}, Refused: map[string]*status.Error{}}, false
 	w.services, w.routes = maps.Clone(w.services), maps.Clone(w.routes)
@@ -462,8 +462,8 @@ func (w *world) carryOther(route *RouteDecision, done Applied) {
 	}
 }
 
-// sameObject reports whether a live object is as decided, according to the provider that writes its
-// kind.
+// sameObject reports whether a live object matches the desired object, according to the provider
+// that writes its kind.
 func sameObject(old, want resources.Object) bool {
 	switch want.(type) {
 	case *networkingv1.Ingress:
@@ -474,7 +474,7 @@ func sameObject(old, want resources.Object) bool {
 	return gatewayapi.Same(old, want)
 }
 
-// accept sets the status of all routes: all existing parents accept them.
+// accept sets the status of all routes as if all existing parents had accepted them.
 func (w *world) accept() {
 	routes := map[string]*gatewayv1.HTTPRoute{}
 	for name, route := range w.routes {
@@ -549,7 +549,7 @@ func (w *world) answers(o resources.Object) (answers []gatewayv1.RouteParentStat
 	return answers
 }
 
-// exists reports whether the parent of a route exists, so that it can accept the route.
+// exists reports whether the parent of a route exists and therefore can accept the route.
 func (w *world) exists(p gatewayv1.ParentReference, namespace string) bool {
 	if deref(p.Kind) == "Gateway" {
 		return w.gateways[refNamespace(p, namespace)+"/"+string(p.Name)] != nil
@@ -586,7 +586,7 @@ func programSet(s *gatewayv1.ListenerSet) {
 	}
 }
 
-// taken returns the condition with which APISIX reports that it accepted a route.
+// taken returns the condition with which APISIX reports that it has accepted a route.
 func taken(r *apisix.ApisixRoute) metav1.Condition {
 	return metav1.Condition{
 		Type: "ResourcesAvailable", Status: metav1.ConditionTrue, Reason: "ResourcesSynced", Message: "Sync Successfully",
@@ -749,7 +749,7 @@ func (w *world) condition(kind string) string {
 	return ""
 }
 
-// readRoute returns an object of a route as its provider reads it.
+// readRoute returns the route that a provider reads from an object.
 func readRoute(route resources.Object) *providers.Live {
 	for _, p := range Known {
 		for _, live := range p.NewView(providers.Input{Policy: &v1alpha1.NetworkPolicy{}, Objects: []resources.Object{route}}).Live() {
@@ -822,7 +822,7 @@ func providersOf(f *Observed) []string {
 	return slices.Compact(out)
 }
 
-// splitOfEntry returns the split of a provider's live route that serves a host or the listener that
+// splitOfEntry returns the split of a provider's live route for a host, or for the listener that
 // represents the host.
 func splitOfEntry(f *Observed, entry, provider string) string {
 	var parts []string

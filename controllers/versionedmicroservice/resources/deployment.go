@@ -19,8 +19,8 @@ import (
 )
 
 // AnnotationTemplate is the annotation on a Deployment that contains the hash of its pod template as the
-// server stores it, including defaults and changes by admission. If the current template has a different
-// hash, it was edited.
+// server stores it, including defaults and changes made during admission. If the current template has a
+// different hash, it was edited.
 const AnnotationTemplate = "hlnr.io/template"
 
 // AnnotationRetry is an annotation on a Deployment. A change to it makes the ReplicaSet retry the creation of

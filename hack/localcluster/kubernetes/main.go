@@ -2,7 +2,7 @@
 // a subcommand: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, kube-proxy, and
 // kubectl.
 //
-// The name of the program selects the component, so that a link with the name kube-apiserver works in
+// The name of the program selects the component, so that a link named kube-apiserver works in
 // KUBEBUILDER_ASSETS. If the name is kube, the first argument selects the component. A process runs only one
 // component, because the components' flags and feature gates are global and conflict.
 package main

@@ -1,4 +1,4 @@
-// Command pause keeps the namespaces of a pod: it waits for a signal and exits.
+// Command pause holds the namespaces of a pod open: it waits for a signal and exits.
 package main
 
 import (

@@ -44,7 +44,8 @@ type Key struct {
 // NewKey creates a key of the kind that cosign creates, which is ECDSA P-256.
 func NewKey(t testing.TB) Key { return NewKeyOn(t, elliptic.P256(), crypto.SHA256) }
 
-// NewKeyOn creates an ECDSA key that is on the given curve and signs hashes of the given kind.
+// NewKeyOn creates an ECDSA key that is on the given curve and signs hashes that are computed with
+// the given algorithm.
 func NewKeyOn(t testing.TB, curve elliptic.Curve, hash crypto.Hash) Key {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(curve, rand.Reader)

@@ -453,7 +453,7 @@ func (s *Server) oneComment(x *exchange) {
 	s.write(x, http.StatusOK, s.comment(x, c), "")
 }
 
-// slug returns the name of the App as it occurs in the login of the bot of the App.
+// slug returns the name of the App as it appears in the login of the App's bot.
 func (a *app) slug() string {
 	for _, i := range a.installations {
 		return strings.TrimSuffix(i.pattern.login, "[bot]")

@@ -19,9 +19,9 @@ import (
 )
 
 // published contains GitHub's own description of the parameters and responses of the routes, and GitHub's examples; see testdata/README.md. The
-// reference, in contrast, is written for this project. The reference decides what the server does, and may be wrong. Therefore, every request and
-// every response is checked against the description. The reference contains only the fields that matter here. All other fields that the description
-// requires in a response come from GitHub's example.
+// reference, in contrast, is written for this project. The reference determines what the server does, and may be wrong. Therefore, every request
+// and every response is checked against the description. The reference contains only the fields that matter here. All other fields that the
+// description requires in a response come from GitHub's example.
 //
 //go:embed testdata/operations.json testdata/examples.json
 var published embed.FS
@@ -139,7 +139,8 @@ func answerText(route string, status int, body any) (text []byte, problems []str
 	return append(text, ']'), problems
 }
 
-// texts caches the results of partText that have no problems, by route, status and hash of the value before it was completed.
+// texts caches the results of partText that have no problems, keyed by route, status and hash of the value before it was
+// completed.
 var texts sync.Map
 
 func partText(route string, status int, body any) ([]byte, []string) {
@@ -184,8 +185,8 @@ func completeAnswer(route string, status int, body any) (any, error) {
 	return complete(schema, body, like), nil
 }
 
-// complete adds the fields that a schema requires and a value lacks. It takes these fields, and the URLs that are empty in the value, from an
-// example.
+// complete adds the fields that a schema requires and that a value lacks. It takes these fields, and the URLs that are empty in the value,
+// from an example.
 func complete(schema *spec.Schema, value, like any) any {
 	switch value := value.(type) {
 	case map[string]any:

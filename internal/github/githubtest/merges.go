@@ -6,7 +6,7 @@ import (
 )
 
 // SetLateMerges sets whether a push keeps the test merge of the previous push. On GitHub, the list of pull requests also shows the previous test
-// merge until the single pull request is read. A read of the single pull request, or a call of Merge, creates the new test merge.
+// merge until the pull request itself is read. Reading the pull request itself, or calling Merge, creates the new test merge.
 func (r *Repository) SetLateMerges(late bool) { r.change(func() { r.lateMerges = late }) }
 
 // Merge creates a new test merge of a pull request with its base, and returns the SHA of the merge. It emits no event.

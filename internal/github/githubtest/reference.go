@@ -114,7 +114,7 @@ func (b *apiReference) find(method, path string) (route, map[string]string, bool
 	return route{}, nil, false
 }
 
-// fields are values for an example, by field name.
+// fields maps the names of fields to values for an example.
 type fields map[string]any
 
 // fill returns an example in which the given values replace the values of fields. It fails for a field that the example does not have, because such a

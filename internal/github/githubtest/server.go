@@ -35,7 +35,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Prefix is the prefix of all paths, because the server represents a GitHub Enterprise Server.
+// Prefix is the prefix of all paths, as on a GitHub Enterprise Server, which the server represents.
 const Prefix = "/api/v3"
 
 // DefaultLimit is the number of requests per hour for each credential. AnonymousLimit applies to requests without a credential.
@@ -55,7 +55,8 @@ type Options struct {
 	OnEvent func(Delivery)
 }
 
-// Server is the GitHub server, an http.Handler. All methods may be called while the server handles requests.
+// Server is the GitHub server, an http.Handler. All methods may be called while the server is handling
+// requests.
 type Server struct {
 	options   Options
 	reference *apiReference
@@ -122,7 +123,7 @@ type Fault struct {
 	Times int
 	// Answer is one of the constants of this package.
 	Answer Answer
-	// RetryAfter is sent as the header Retry-After, in whole seconds; 0 means that the header is not sent.
+	// RetryAfter is sent as the Retry-After header, in whole seconds; 0 means that the header is not sent.
 	RetryAfter time.Duration
 
 	left int
@@ -131,7 +132,7 @@ type Fault struct {
 // Answer identifies a documented error response.
 type Answer string
 
-// These are the responses of faults.
+// These are the responses for faults.
 const (
 	ServerError        Answer = "server-error"
 	BadGateway         Answer = "bad-gateway"
@@ -189,7 +190,7 @@ func (s *Server) AddRepository(fullName string) *Repository {
 
 // Access defines what a token allows.
 type Access struct {
-	// Login is the login of the user of the token. Defaults to octocat.
+	// Login is the login of the token's user. Defaults to octocat.
 	Login string
 	// Repositories lists the full names of the repositories that the token can access; nil means all repositories.
 	Repositories []string
@@ -523,7 +524,8 @@ func (x *exchange) number(name string) int {
 	return n
 }
 
-// authenticate determines the actor of a request. It returns the name of an error; empty if it succeeds.
+// authenticate determines the actor of a request. It returns the name of an error, or an empty string if
+// it succeeds.
 func (s *Server) authenticate(x *exchange) string {
 	scheme, token, _ := strings.Cut(x.r.Header.Get("Authorization"), " ")
 	if token != "" && scheme != "Bearer" && scheme != "token" {
@@ -628,7 +630,7 @@ func (s *Server) permitted(x *exchange) bool {
 	return false
 }
 
-// refuse responds with an error of the reference.
+// refuse responds with an error from the reference.
 func (s *Server) refuse(x *exchange, name string, headers map[string]string) {
 	name = "error-" + strings.TrimPrefix(name, "error-")
 	e, ok := s.reference.examples[name]

@@ -88,7 +88,7 @@ func TestEveryRouteIsServed(t *testing.T) {
 	}
 }
 
-// TestUndescribedRequestsAreRefused checks that a request must conform to both GitHub's description and the reference of this package.
+// TestUndescribedRequestsAreRefused checks that a request must conform to both GitHub's description and this package's reference.
 func TestUndescribedRequestsAreRefused(t *testing.T) {
 	tests := map[string]struct {
 		method, path, body string
@@ -171,7 +171,7 @@ func TestAnswersAreCompleted(t *testing.T) {
 	if diff := cmp.Diff(want, whole); diff != "" {
 		t.Errorf("answer (-want +got):\n%s", diff)
 	}
-	// A status without URLs keeps its empty URLs.
+	// Empty URLs in a status remain empty.
 	status := []any{map[string]any{"environment_url": "", "target_url": ""}}
 	whole, err = completeAnswer("GET /repos/{owner}/{repo}/deployments/{deployment_id}/statuses", 200, status)
 	if err != nil {
@@ -243,7 +243,8 @@ func TestNotModified(t *testing.T) {
 	}
 }
 
-// TestEventsFollowChanges checks the deliveries during the life of a pull request, with a receiver that sends requests to the server.
+// TestEventsFollowChanges checks the deliveries during the lifetime of a pull request, with a receiver that sends requests to the
+// server.
 func TestEventsFollowChanges(t *testing.T) {
 	var got []string
 	var repo *Repository
@@ -284,8 +285,8 @@ func fieldOf(t *testing.T, response *http.Response, field string) any {
 	return body.(map[string]any)[field]
 }
 
-// TestMergesAreLate checks that the test merge of a push is created only after the pull request itself was read, as on GitHub. Until then, lists
-// contain the test merge of the previous push.
+// TestMergesAreLate checks that the test merge of a push is created only after the pull request itself has been read, as on GitHub. Until then,
+// lists contain the test merge of the previous push.
 func TestMergesAreLate(t *testing.T) {
 	s := newServer(t, Options{})
 	r := s.AddRepository("acme/shop")

@@ -90,7 +90,8 @@ type Comment struct {
 	created, updated time.Time
 }
 
-// Repository is a repository of the server. Its methods may be called while the server handles requests.
+// Repository is a repository on the server. Its methods may be called while the server is handling
+// requests.
 type Repository struct {
 	s           *Server
 	id          int64
@@ -197,7 +198,7 @@ func (r *Repository) Close(n int, merged bool) {
 	})
 }
 
-// Reopen opens a pull request again.
+// Reopen reopens a pull request.
 func (r *Repository) Reopen(n int) {
 	r.Edit(n, "reopened", func(p *PullRequest) { p.Closed, p.Merged, p.ClosedAt = false, false, time.Time{} })
 }
@@ -269,10 +270,12 @@ func (r *Repository) SetPrivate(private bool) { r.change(func() { r.private = pr
 // SetArchived makes the repository read-only.
 func (r *Repository) SetArchived(archived bool) { r.change(func() { r.archived = archived }) }
 
-// SetBehind sets whether all branches are behind their base. If they are, the response to a deployment with auto_merge is 202.
+// SetBehind sets whether all branches are behind their base. If they are, the response to a request for a deployment with
+// auto_merge is 202.
 func (r *Repository) SetBehind(behind bool) { r.change(func() { r.behind = behind }) }
 
-// SetChecksPending sets whether checks are pending. If they are, the response to a deployment that requires checks is 409.
+// SetChecksPending sets whether checks are pending. If they are, the response to a request for a deployment that requires
+// checks is 409.
 func (r *Repository) SetChecksPending(pending bool) { r.change(func() { r.checks = pending }) }
 
 // Rename changes the full name of the repository. Requests for the previous name are redirected.
@@ -284,7 +287,7 @@ func (r *Repository) Rename(fullName string) {
 	})
 }
 
-// Deployments returns the deployments in the order of their creation.
+// Deployments returns the deployments in the order in which they were created.
 func (r *Repository) Deployments() (all []Deployment) {
 	r.change(func() {
 		for _, d := range r.deployments {
@@ -296,20 +299,20 @@ func (r *Repository) Deployments() (all []Deployment) {
 	return all
 }
 
-// CommitStatuses returns the statuses of a commit in the order of their creation.
+// CommitStatuses returns the statuses of a commit in the order in which they were created.
 func (r *Repository) CommitStatuses(sha string) (all []CommitStatus) {
 	r.change(func() { all = slices.Clone(r.commitStatuses[sha]) })
 	return all
 }
 
-// DeleteDeployment deletes a deployment, as a user with the permission may do.
+// DeleteDeployment deletes a deployment, as a user with permission can do.
 func (r *Repository) DeleteDeployment(id int64) {
 	r.change(func() {
 		r.deployments = slices.DeleteFunc(r.deployments, func(d *Deployment) bool { return d.ID == id })
 	})
 }
 
-// Comments returns the comments on a pull request in the order of their creation.
+// Comments returns the comments on a pull request in the order in which they were created.
 func (r *Repository) Comments(n int) (all []Comment) {
 	r.change(func() {
 		for _, c := range r.comments {
@@ -333,7 +336,7 @@ func (r *Repository) addComment(n int, author, body string) *Comment {
 	return c
 }
 
-// DeleteComment deletes a comment, as a user may do.
+// DeleteComment deletes a comment, as a user can do.
 func (r *Repository) DeleteComment(id int64) {
 	r.change(func() { r.comments = slices.DeleteFunc(r.comments, func(c *Comment) bool { return c.ID == id }) })
 }

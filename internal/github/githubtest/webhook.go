@@ -22,7 +22,8 @@ type Delivery struct {
 	Payload []byte
 }
 
-// Request creates the request of a delivery to a URL, signed with a secret. If the secret is empty, the request has no signature, as on GitHub.
+// Request creates the request that sends a delivery to a URL, signed with a secret. If the secret is empty, the request has no signature, as on
+// GitHub.
 func (d Delivery) Request(ctx context.Context, address string, secret []byte) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(d.Payload))
 	if err != nil {
@@ -98,8 +99,8 @@ func (r *Repository) PushEvent(branch, sha string) Delivery {
 	return r.event("push", "", func(body map[string]any) { body["ref"], body["after"] = "refs/heads/"+branch, sha })
 }
 
-// PackageEvent creates a delivery about a package. Webhooks of a repository receive the kind package, and webhooks of an App receive the kind
-// registry_package.
+// PackageEvent creates a delivery about a package. Webhooks of a repository receive package deliveries, and webhooks of an App receive
+// registry_package deliveries.
 func (r *Repository) PackageEvent(kind, name string) Delivery {
 	return r.event(kind, "published", func(body map[string]any) {
 		about := decode(body[kind])

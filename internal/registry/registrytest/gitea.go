@@ -26,7 +26,7 @@ func prepareGitea(p *Process) ([]string, error) {
 		return nil, err
 	}
 	// The token realm is at ROOT_URL, which contains a host name, because a private address would be refused. With the
-	// login Hidden, the realm is at the host to which the request was sent.
+	// Hidden login, the realm is at the host to which the request was sent.
 	signIn, visibility, detection := p.login == ByToken, "public", "never"
 	if p.login == Hidden {
 		visibility, detection = "private", "auto"

@@ -44,7 +44,7 @@ const (
 	RobotPassword = "hunter2"
 )
 
-// Product is a registry of another project. A test runs it as a separate process.
+// Product is a registry from another project. A test runs it as a separate process.
 type Product struct {
 	Name   string
 	Logins []Login
@@ -78,7 +78,8 @@ func named(variable string) func(testing.TB) string {
 	}
 }
 
-// Process is a registry that listens on a loopback address and stores its data in a folder of the test. It ends with the test.
+// Process is a registry that listens on a loopback address and stores its data in a folder of the test. It stops when the test
+// ends.
 type Process struct {
 	t       testing.TB
 	product Product
@@ -100,7 +101,7 @@ func (p Product) Start(t testing.TB, login Login) *Process {
 	return x
 }
 
-// errPortTaken reports that another process uses the port that was free before.
+// errPortTaken reports that another process is using a port that was free before.
 var errPortTaken = errors.New("the port is taken")
 
 // Start starts the registry. After Stop, it uses the same address and the same data.
@@ -123,7 +124,7 @@ func (p *Process) Start() error {
 	}
 }
 
-// run starts the process, and returns nil once it responds.
+// run starts the process, and returns nil when the process responds.
 func (p *Process) run(deadline time.Time) error {
 	arguments, err := p.product.prepare(p)
 	if err != nil {
@@ -167,8 +168,8 @@ func (p *Process) run(deadline time.Time) error {
 	}
 }
 
-// environment returns the environment of the processes. Except for PATH, it contains no variables of the machine, so that they do not configure a
-// registry.
+// environment returns the environment of the processes. Except for PATH, it contains no variables of the machine, so that the machine's variables
+// do not configure a registry.
 func (p *Process) environment() []string {
 	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.data}
 }
@@ -202,7 +203,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// For makes failures end t, a subtest of the test that started the registry, instead of that test.
+// For makes failures end t, a subtest, rather than its parent test, which started the registry.
 func (p *Process) For(t testing.TB) { p.t = t }
 
 // Stop kills the registry. Its stored data remains.
@@ -257,7 +258,7 @@ func (p *Process) PushIndex(path, tag string, index v1.ImageIndex) string {
 }
 
 // PushReferrer pushes a manifest without a tag, and returns the digest of the manifest. subject is the digest of the subject of the manifest. If the
-// registry has no referrers API, the index under the tag of the subject contains the manifest.
+// registry has no referrers API, the index at the referrers tag of the subject lists the manifest.
 func (p *Process) PushReferrer(path, subject string, image v1.Image) string {
 	p.t.Helper()
 	ref, err := name.NewDigest(p.Repository(path) + "@" + subject)
@@ -295,7 +296,7 @@ func (p *Process) Untag(path, tag string) {
 	}
 }
 
-// Delete deletes the image of a digest, with all its tags.
+// Delete deletes the image with the given digest, and all its tags.
 func (p *Process) Delete(path, digest string) {
 	p.t.Helper()
 	ref, err := name.NewDigest(p.Repository(path) + "@" + digest)
@@ -316,7 +317,7 @@ func untagByRequest(p *Process, path, tag string) error {
 	return remote.Delete(ref, p.Options()...)
 }
 
-// write creates a file in the data of the process.
+// write creates a file in the data folder of the process.
 func (p *Process) write(file, content string) (path string, err error) {
 	path = filepath.Join(p.data, file)
 	return path, os.WriteFile(path, []byte(content), 0o600)

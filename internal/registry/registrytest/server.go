@@ -1,5 +1,5 @@
 // Package registrytest provides an OCI registry in the test process. It consists of a real registry for images, and
-// of a front that adds features of other registries: pages, logins, limits and faults. It counts requests.
+// a front end that adds features of other registries: pages, logins, limits and faults. It counts requests.
 //
 //	server.go        the server in the test process
 //	authority.go     certificates
@@ -48,7 +48,7 @@ const (
 	Other Class = "Other"
 )
 
-// Server is the registry. It listens on loopback and ends with the test.
+// Server is the registry. It listens on loopback and stops when the test ends.
 type Server struct {
 	front *httptest.Server
 	back  *httptest.Server // the same images without login, pages or faults
@@ -71,7 +71,7 @@ type fault struct {
 	answer  http.HandlerFunc
 }
 
-// Option is an option of New.
+// Option is an option for New.
 type Option func(*setup)
 
 type setup struct {
@@ -110,7 +110,7 @@ func New(t testing.TB, options ...Option) *Server {
 // Host returns the registry's host and port.
 func (s *Server) Host() string { return s.front.Listener.Addr().String() }
 
-// Repository returns the full name of a path.
+// Repository returns the full name of the repository at a path.
 func (s *Server) Repository(path string) string { return s.Host() + "/" + path }
 
 // Outbound returns a policy that allows clients to reach servers of the test.
@@ -152,8 +152,8 @@ func (s *Server) RefusePagesAbove(n int) {
 }
 
 // Push creates an image for the platforms ("linux/amd64"), pushes it and returns its digest. For several platforms,
-// it creates an index; without platforms, it creates an image for linux/amd64. The same path, tag and platforms
-// result in the same digest.
+// it creates an index; if no platform is given, it creates an image for linux/amd64. The same path, tag and
+// platforms result in the same digest.
 func (s *Server) Push(t testing.TB, path, tag string, platforms ...string) string {
 	t.Helper()
 	switch len(platforms) {
@@ -313,7 +313,7 @@ func (s *Server) Requests(class Class) int {
 	return s.counts[class]
 }
 
-// Total returns the number of all requests.
+// Total returns the total number of requests.
 func (s *Server) Total() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -412,7 +412,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// count counts a request, and returns the fault that responds to it; nil if there is none.
+// count counts a request, and returns the fault that responds to it, or nil if there is none.
 func (s *Server) count(class Class, r *http.Request) http.HandlerFunc {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -496,7 +496,8 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	writePage(w, path, tags[start:end], next)
 }
 
-// trueTags requests the tags from the real registry. It returns false if it has passed on an error of that registry.
+// trueTags requests the tags from the real registry. It returns false if it has passed on an error from that
+// registry.
 func (s *Server) trueTags(w http.ResponseWriter, r *http.Request, path string) ([]string, bool) {
 	answer := httptest.NewRecorder()
 	all := r.Clone(r.Context())

@@ -30,7 +30,7 @@ type amazon struct {
 
 func newAWS(services, registries *http.Client) *amazon { return &amazon{services, registries} }
 
-// scope returns the region, because a token is valid for all registries of a region that the role may read.
+// scope returns the region, because a token is valid for all registries that the role may read in a region.
 func (*amazon) scope(host string) string {
 	m := ecrHost.FindStringSubmatch(host)
 	if m == nil {

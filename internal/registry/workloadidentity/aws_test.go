@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// The responses are copied from the references of the clouds, with other values: the example of GetAuthorizationToken in the Amazon ECR API Reference, and
-// the example of AssumeRoleWithWebIdentity in the AWS STS API Reference.
+// The responses are copied from the reference documentation of the clouds, with other values: the example of GetAuthorizationToken in the Amazon ECR
+// API Reference, and the example of AssumeRoleWithWebIdentity in the AWS STS API Reference.
 const (
 	ecrAnswer = `{"authorizationData":[{"authorizationToken":"QVdTOmVjci1wYXNzd29yZA==","expiresAt":1.7672256E9,"proxyEndpoint":"https://123456789012.dkr.ecr.eu-west-1.amazonaws.com"}]}`
 

@@ -24,8 +24,8 @@ const (
 	tokensForRegistries = "https://containerregistry.azure.net/.default"
 	// tokenUser is the user name that registries require with a refresh token.
 	tokenUser = "00000000-0000-0000-0000-000000000000"
-	// refreshLife is how long a refresh token is used. Registries issue refresh tokens for three hours, but the response does not contain this
-	// duration.
+	// refreshLife is how long a refresh token is used. Registries issue refresh tokens that are valid for three hours, but the response does
+	// not contain this duration.
 	refreshLife = time.Hour
 )
 
@@ -50,7 +50,7 @@ func (*azure) scope(host string) string {
 	return ""
 }
 
-// credential calls POST /oauth2/exchange of the registry, as defined in the Azure Container Registry REST API.
+// credential calls POST /oauth2/exchange on the registry, as defined in the Azure Container Registry REST API.
 func (a *azure) credential(ctx context.Context, host string) (registry.Credential, time.Time, error) {
 	identity, err := a.identity()
 	if err != nil {

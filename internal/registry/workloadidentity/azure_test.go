@@ -106,7 +106,8 @@ func TestManagedIdentity(t *testing.T) {
 	}
 }
 
-// TestRefusedByAzure checks that the message contains the service, and no text that differs between equal failures.
+// TestRefusedByAzure checks that the message contains the service but no text that differs between identical
+// failures.
 func TestRefusedByAzure(t *testing.T) {
 	e := serve(t, httptest.NewTLSServer, map[string]func(http.ResponseWriter, *recorded){discovery: text(200, "application/json", entraMetadata)})
 	environment(t, map[string]string{

@@ -19,7 +19,8 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// Error reports why there is no credential. Its message is one line without secrets, and the same for the same failure.
+// Error reports why there is no credential. Its message is one line without secrets, and is always the same for the
+// same failure.
 type Error struct {
 	// Service is the service that was called, such as "Amazon ECR in eu-west-1".
 	Service string
@@ -41,7 +42,7 @@ var word = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.]{0,63}$`)
 // federated matches the status in an error of Google's library for workload identity federation. The library has no type for this error.
 var federated = regexp.MustCompile(`status code ([1-5][0-9]{2})\b`)
 
-// failed returns the Error of a request to a service.
+// failed returns the Error for a failed request to a service.
 func failed(service string, err error) *Error {
 	e := &Error{Service: service, cause: err}
 	var (

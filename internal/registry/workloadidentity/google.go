@@ -31,7 +31,7 @@ type googleCloud struct {
 
 func newGoogle(services *http.Client) *googleCloud { return &googleCloud{services: services} }
 
-// scope returns the cloud, because a token is valid for all registries.
+// scope returns the cloud, because a token is valid for all of the cloud's registries.
 func (*googleCloud) scope(host string) string {
 	if googleHost.MatchString(host) {
 		return Google

@@ -5,7 +5,7 @@
 // aws.go       Amazon ECR
 // azure.go     Azure Container Registry
 // google.go    Google Artifact Registry and Container Registry
-// errors.go    why there is no credential, in fixed words
+// errors.go    errors with fixed messages that explain why there is no credential
 package workloadidentity
 
 import (
@@ -48,7 +48,7 @@ const (
 
 // Options configure an Identity.
 type Options struct {
-	// Clouds lists the enabled clouds, at least one of the package variable Clouds.
+	// Clouds lists the enabled clouds: one or more of those in the package variable Clouds.
 	Clouds []string
 	// Registries is the transport for requests to hosts that users choose through the name of a registry. It must connect
 	// only to addresses that users may choose.
@@ -62,7 +62,8 @@ type Options struct {
 
 // source provides the credentials of one cloud.
 type source interface {
-	// scope identifies hosts with the same credential; empty if the host is not a registry of the cloud.
+	// scope identifies hosts with the same credential, and is empty if the host is not a registry of the
+	// cloud.
 	scope(host string) string
 	// credential returns the credential for a host that has a scope, and the expiry of the credential.
 	credential(ctx context.Context, host string) (registry.Credential, time.Time, error)
@@ -127,9 +128,9 @@ func (i *Identity) source(host string) (source, string) {
 	return nil, ""
 }
 
-// Credential returns the credential for a registry for which Serves returns true. The credential is requested once for all callers, and again before it
-// expires. If it cannot be renewed, the old credential is used until its expiry. After a failure, the credential is requested again after 30 seconds.
-// The error is an *Error, or the error of the context.
+// Credential returns the credential for a registry for which Serves returns true. The credential is requested once for all callers, and again before
+// it expires. If it cannot be renewed, the old credential is used until its expiry. After a failure, 30 seconds pass before the credential is
+// requested again. The error is an *Error, or the error of the context.
 func (i *Identity) Credential(ctx context.Context, host string) (registry.Credential, error) {
 	source, scope := i.source(host)
 	if source == nil {

@@ -138,7 +138,7 @@ func TestSharedRequest(t *testing.T) {
 	}
 }
 
-// TestBounded checks that users who specify more and more registries cannot fill the memory.
+// TestBounded checks that users who specify more and more registries cannot exhaust the memory.
 func TestBounded(t *testing.T) {
 	t.Parallel()
 	f, i := newFake(time.Hour)
@@ -155,7 +155,8 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// TestServes checks that registries of enabled clouds are recognized, and similar names are not.
+// TestServes checks that registries of enabled clouds are recognized, and that similar names are
+// not.
 func TestServes(t *testing.T) {
 	t.Parallel()
 	all, err := New(Options{Clouds: Clouds, Registries: http.DefaultTransport})

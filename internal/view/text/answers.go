@@ -174,7 +174,7 @@ func (p *page) objectOf(e view.Event) string {
 	return Clean(e.Object)
 }
 
-// padded returns a string that is padded with spaces to a width, followed by two spaces.
+// padded pads a string with spaces to a width, and appends two spaces.
 func padded(text string, width int) string {
 	return text + strings.Repeat(" ", max(0, width-lipgloss.Width(text))+2)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
 
-// TestTreeOfAPreviewThatEnds checks that, at the end of a preview, hlnr tree shows what the release is waiting for and the
-// response of the endpoint, as the guide about hooks describes.
+// TestTreeOfAPreviewThatEnds checks that, at the end of a preview, hlnr tree shows what the release is waiting for, and
+// the response of the endpoint, as described in the guide about hooks.
 func TestTreeOfAPreviewThatEnds(t *testing.T) {
 	t.Parallel()
 	s, ok := viewtest.Play("previews", "shop")

@@ -8,8 +8,8 @@ import (
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
 
-// TestPinOfOneOfTwoGroups checks that the pin of one of two groups is shown in the tree, and in the answers for the version that serves traffic
-// and the version that waits.
+// TestPinOfOneOfTwoGroups checks that the pin of one of two groups is shown in the tree, and in the answers about the version that serves
+// traffic and the version that is waiting.
 func TestPinOfOneOfTwoGroups(t *testing.T) {
 	t.Parallel()
 	s, ok := viewtest.Play("one group pinned", "shop")

@@ -9,8 +9,8 @@ import (
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
 
-// TestRollbackThatStarts covers a group that is pinned to a retained release, which starts pods before it gets the traffic. Until then, the
-// active release is not the pinned release, and the retained release skips the canary steps.
+// TestRollbackThatStarts covers a group that is pinned to a retained release whose pods must start before the release gets the traffic.
+// Until then, the active release is not the pinned release, and the retained release skips the canary steps.
 func TestRollbackThatStarts(t *testing.T) {
 	t.Parallel()
 	s, ok := viewtest.Play("one group pinned", "shop")

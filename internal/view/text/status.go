@@ -36,7 +36,8 @@ func Status(out io.Writer, b view.Board, o Options) error {
 	return p.write(out)
 }
 
-// freezes writes the freezes that apply now, each with the number of services that wait for it to end.
+// freezes writes the freezes that apply now, each with the number of services that are waiting for it
+// to end.
 func (p *page) freezes(list []view.Freeze) {
 	for _, f := range list {
 		if !f.Active || f.Effect == nil || f.Effect.Services == 0 {
@@ -102,7 +103,7 @@ func (p *page) rows(b view.Board) (out []row) {
 type Row struct {
 	// Group, Active, Canary, Share and Text are the cells. Text describes the state.
 	Group, Active, Canary, Share, Text string
-	// State is the state, with the possible actions of the user.
+	// State is the state, with the actions that the user can take.
 	State view.State
 }
 
@@ -234,7 +235,8 @@ func (p *page) table(rows []row) {
 	}
 }
 
-// proposes reports whether the commands of a state are shown. They are shown if the state waits for a user, is a failure, or comes from a pin.
+// proposes reports whether the commands of a state are shown. They are shown if the state is a wait for a user, a failure, or the result of a
+// pin.
 func proposes(s view.State) bool {
 	return s.Class == view.Waiting || s.Class == view.Failed || s.Word == view.WordPinned
 }

@@ -1,5 +1,6 @@
-// Package text writes views for terminals and pipes. It formats a view as lines for the
-// width, colors and characters of the reader's terminal, without other side effects.
+// Package text writes views for terminals and pipes. It formats a view as lines that suit the
+// width, colors and characters of the reader's terminal. Writing these lines is its only side
+// effect.
 //
 //	text.go     the options, and the width, colors and characters of lines
 //	status.go   one line for each group of each service
@@ -23,7 +24,7 @@ import (
 type Options struct {
 	// Width is the width of the terminal in cells. 0 means no limit, for example for a pipe.
 	Width int
-	// Color enables colors of marks and states. No information depends on colors alone.
+	// Color enables colors for marks and states. No information depends on colors alone.
 	Color bool
 	// Unicode allows characters beyond ASCII.
 	Unicode bool
@@ -43,7 +44,8 @@ type Options struct {
 	Home string
 }
 
-// nothing returns a message that no objects were found. The message includes the searched namespaces.
+// nothing returns a message that reports that no objects were found. The message includes the
+// searched namespaces.
 func (o Options) nothing(what string) string {
 	return strings.TrimSpace("no " + what + " " + o.Searched)
 }
@@ -59,11 +61,12 @@ func (o Options) command(verb string, s *view.Service) string {
 	return view.Command(cmp.Or(o.Program, "hlnr"), home, s.Namespace, verb, s.Name)
 }
 
-// minTable is the minimum width of tables. If the terminal is narrower, each service is on separate lines.
+// minTable is the minimum width of tables. If the terminal is narrower, each service is written on
+// separate lines.
 const minTable = 60
 
-// minText is the minimum width of text after its first part. If there is less room, the text begins on the next
-// line.
+// minText is the minimum width for the text that follows the first part of a line. If there is less room, the
+// text begins on the next line.
 const minText = 12
 
 // page collects the lines of one output.
@@ -82,12 +85,13 @@ func (p *page) write(out io.Writer) error {
 	return err
 }
 
-// ascii replaces the non-ASCII characters of the renderers with ASCII.
+// ascii replaces the non-ASCII characters that the renderers use with ASCII characters.
 var ascii = strings.NewReplacer(
 	"✔", "+", "◐", "~", "○", "-", "✖", "x", "…", "...", "├", "|", "└", "`", "│", "|", "·", "|", "→", "->", "≤", "<=", "≥", ">=", "–", "-", "—", "-", "“", `"`, "”", `"`, "’", "'",
 )
 
-// toASCII replaces the characters of the renderers. All other non-ASCII characters become a question mark.
+// toASCII replaces the non-ASCII characters that the renderers use. All other non-ASCII characters become
+// a question mark.
 func toASCII(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r > unicode.MaxASCII {
@@ -111,7 +115,7 @@ func Clean(text string) string {
 	}, text)
 }
 
-// line writes one line. A text that is too wide continues on further lines after the indent.
+// line writes one line. Text that is too wide continues on further lines after the indent.
 func (p *page) line(first, indent, text string) {
 	if p.Width == 0 || lipgloss.Width(first+text) <= p.Width {
 		p.b.WriteString(strings.TrimRight(first+text, " ") + "\n")
@@ -142,7 +146,7 @@ func (p *page) paint(class view.Class, text string) string {
 	return text
 }
 
-// faint formats a less important text.
+// faint formats less important text.
 func (p *page) faint(text string) string {
 	if !p.Color || text == "" {
 		return text
@@ -150,7 +154,7 @@ func (p *page) faint(text string) string {
 	return lipgloss.NewStyle().Faint(true).Render(text)
 }
 
-// bold formats an important text.
+// bold formats important text.
 func (p *page) bold(text string) string {
 	if !p.Color || text == "" {
 		return text
@@ -189,7 +193,8 @@ func commands(s view.State) string {
 	return strings.Join(out, " · ")
 }
 
-// age formats the age of a time. With the option Wide, it formats the time with its zone.
+// age formats the time that has passed since a given time. With the Wide option, it formats the
+// given time instead, with its zone.
 func (p *page) age(t time.Time) string {
 	if p.Wide {
 		return t.In(p.Now.Location()).Format("2006-01-02 15:04:05 MST")

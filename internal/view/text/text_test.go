@@ -133,7 +133,7 @@ func stripped(text string) string {
 	return trailing.ReplaceAllString(b.String(), "\n")
 }
 
-// TestASCII checks that the output contains only ASCII if the option Unicode is not set, and no colors if the option Color is not set.
+// TestASCII checks that the output contains only ASCII if the Unicode option is not set, and no colors if the Color option is not set.
 func TestASCII(t *testing.T) {
 	t.Parallel()
 	for _, s := range viewtest.Stories() {
@@ -148,7 +148,7 @@ func TestASCII(t *testing.T) {
 	}
 }
 
-// TestClean checks that control characters become spaces, and that a text stays on one line.
+// TestClean checks that control characters become spaces, and that text stays on one line.
 func TestClean(t *testing.T) {
 	t.Parallel()
 	for given, want := range map[string]string{

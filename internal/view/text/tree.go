@@ -234,7 +234,7 @@ func classOf(r view.Release) view.Class {
 	return view.Stable
 }
 
-// Headline returns the state of a service with the version that it is about.
+// Headline returns the state of a service, with the version that the state is about.
 func Headline(s view.Service) string {
 	text := Clean(s.State.Sentence)
 	if v := short(s.State.Version); v != "" && s.State.Word != view.WordPinned && s.State.Class != view.Moving && !strings.Contains(text, v) {
@@ -271,8 +271,8 @@ func Sentence(r view.Release) string {
 // checkMarks are the marks of the results of checks.
 var checkMarks = map[view.CheckResult]string{view.CheckPassed: "✔", view.CheckWaiting: "…", view.CheckFailed: "✖"}
 
-// rollout writes the checks of the current step of a release, the next steps, and the possible
-// actions of the user.
+// rollout writes the checks of the current step of a release, the next steps, and the actions that
+// the user can take.
 func (p *page) rollout(r view.Release, indent string) {
 	var checks []string
 	for _, c := range r.Rollout.Checks {
@@ -315,7 +315,8 @@ func (p *page) pods(r view.Release, indent string, t TreeOptions) {
 	}
 }
 
-// shownByStates are the reasons of the problems that the sentences of releases already contain.
+// shownByStates contains the reasons of those problems that the sentences about releases already
+// contain.
 var shownByStates = []string{"ReleaseFailed", "Blocked", "TogetherHeld", "AnalysisInconclusive", "AnalysisNoTraffic"}
 
 // problems writes a service's problems, except those that the states above already show.

@@ -8,10 +8,12 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// Moment is a service at a moment of its history, with the planner's outcomes of decisions.
+// Moment is a service at a moment in its history, with a function that returns how the planner
+// handles a decision at that moment.
 type Moment struct {
 	Story
-	// Decide returns the outcome of a decision about a release, by its name or version. It returns "" if the planner does not handle the decision.
+	// Decide returns the outcome of a decision about the release with the given name or version. It returns "" if the planner does not handle the
+	// decision.
 	Decide func(action, release string) string
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// Story is a service at a moment of its history.
+// Story is a service at a moment in its history.
 type Story struct {
 	Name  string
 	Input view.Input
@@ -31,7 +31,7 @@ func live(w *world) {
 	w.spec.Steps = twoSteps
 }
 
-// freezes adds a freeze of the namespace until Monday.
+// freezes adds a freeze of the namespace that lasts until Monday.
 func freezes(w *world) {
 	f := v1alpha1.Freeze{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "fair", Annotations: map[string]string{v1alpha1.AnnotationDecidedBy: "ana"}}}
 	f.Spec.Reason, f.Spec.Until = "trade fair", &metav1.Time{Time: time.Date(2030, 2, 4, 8, 0, 0, 0, time.UTC)}
@@ -228,7 +228,7 @@ func play(name, service string) Story {
 	return Story{Name: name, Input: w.input(), Now: w.now}
 }
 
-// Many returns n services in different states at the same time.
+// Many returns n services that are in different states at the same point in time.
 func Many(n int) (view.Input, time.Time) {
 	var in view.Input
 	names := slices.Sorted(maps.Keys(stories))

@@ -164,7 +164,8 @@ func (w *world) plan() bool {
 	return changed
 }
 
-// exclude prevents the pods of a release of an exclusive group from starting while pods of another release run.
+// exclude prevents the pods of a release of an exclusive group from starting while pods of another release are
+// running.
 func (w *world) exclude(o *fact) {
 	if !w.spec.Exclusive || o.Replicas == 0 || o.Failure == "InvalidTemplate" || w.active(o) {
 		return

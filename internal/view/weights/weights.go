@@ -13,7 +13,8 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// maxPoints is the maximum number of points of a group. Only the newest points are kept, and only in memory.
+// maxPoints is the maximum number of points for each group. Only the newest points are kept, and only in
+// memory.
 const maxPoints = 48
 
 // History contains the weights of services since they were first observed. The zero value is ready to use. History is not safe for
@@ -70,7 +71,7 @@ func sharesOf(g *v1alpha1.ReleaseGroup) (out []view.WeightShare) {
 	return out
 }
 
-// Of returns the groups of a service whose weights have changed since they were first observed.
+// Of returns those groups of a service whose weights have changed since they were first observed.
 func (w *History) Of(namespace, name string) (out []view.GroupWeights) {
 	for _, g := range w.services[types.NamespacedName{Namespace: namespace, Name: name}] {
 		if len(g.Points) > 1 {

@@ -1,5 +1,5 @@
-// Package access determines what readers of the board may see and do. It uses access reviews of the API server. Answers are cached for a few
-// seconds, so that a withdrawn permission ends soon. Concurrent identical questions are sent only once.
+// Package access determines what readers of the board may see and do. It uses the API server's access reviews. Answers are cached for only
+// a few seconds, so that the withdrawal of a permission soon takes effect. Concurrent identical questions are sent only once.
 //
 // access.go  questions and answers
 // scope.go   the objects that a reader sees
@@ -21,14 +21,14 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// These are the limits of answers, and the group of all authenticated users.
+// These are the limits on answers, and the group of all authenticated users.
 const (
 	// allowedAge is how long a positive answer is used. It limits how long a withdrawn permission remains effective.
 	allowedAge = 5 * time.Second
 	// deniedAge is how long a negative answer is used.
 	deniedAge = 30 * time.Second
-	// outageAge is how long the last answer is used while the API server does not respond. During that time, permissions cannot be withdrawn, and
-	// the data of the board is equally old.
+	// outageAge is how long the last answer is used while the API server is not responding. During that time, the withdrawal of a permission has
+	// no effect, and the data of the board is equally outdated.
 	outageAge = 10 * time.Minute
 	// pause is the duration between a failed review and the next request to the API server.
 	pause = 2 * time.Second
@@ -117,7 +117,7 @@ func (a *Access) Allowed(ctx context.Context, r web.Reader, namespace, verb, gro
 }
 
 // known returns the cached answer to a question. fresh reports whether the answer can be used without a new review. failure is the last error if
-// the API server must not be called at the moment.
+// it is too early to call the API server again.
 func (a *Access) known(q question) (known answer, is, fresh bool, failure error) {
 	now := a.Clock.Now()
 	a.mu.Lock()

@@ -24,7 +24,7 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// server replaces the API server. It allows the permissions that the field "may" lists in the form "user verb resource namespace", with "*" for all
+// server replaces the API server. It allows the permissions that the "may" field lists in the form "user verb resource namespace", with "*" for all
 // namespaces.
 type server struct {
 	mu    sync.Mutex
@@ -116,8 +116,8 @@ func TestAges(t *testing.T) {
 	}
 }
 
-// TestTogether checks that identical questions at the same time cause one review, and that a reader who disconnects does not cancel the review for other
-// readers.
+// TestTogether checks that identical questions that are asked at the same time cause only one review, and that a reader who disconnects does not
+// cancel the review for other readers.
 func TestTogether(t *testing.T) {
 	t.Parallel()
 	a, s, _ := start("ana list pods *")
@@ -319,7 +319,8 @@ func TestAllKinds(t *testing.T) {
 	}
 }
 
-// TestMay checks that actions need the permission to patch, in the namespace or in all namespaces.
+// TestMay checks that actions require permission to patch, either in the namespace or in all
+// namespaces.
 func TestMay(t *testing.T) {
 	t.Parallel()
 	a, s, c := start("ana patch microservices shop", "ana patch versionedmicroservices *", "ana deprecate versionedmicroservices *", "ana continue versionedmicroservices shop")
@@ -336,8 +337,8 @@ func TestMay(t *testing.T) {
 	want("outage", "shop")
 }
 
-// TestMayFreeze checks that freezes of a namespace need the permission to create and delete Freezes in that namespace or in all namespaces, and that
-// freezes of the cluster need the permission for ClusterFreezes.
+// TestMayFreeze checks that freezes of a namespace require permission to create and delete Freezes in that namespace or in all namespaces, and that
+// freezes of the cluster require this permission for ClusterFreezes.
 func TestMayFreeze(t *testing.T) {
 	t.Parallel()
 	a, s, _ := start("ana create freezes shop", "ana delete freezes *", "ana create clusterfreezes *")

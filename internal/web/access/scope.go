@@ -18,7 +18,7 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// kind is a kind of objects that pages show.
+// kind is a kind of object that pages show.
 type kind int
 
 const (
@@ -36,7 +36,8 @@ const (
 	kinds // the number of kinds
 )
 
-// resources lists the resources of each kind. A reader must be able to list at least one of them.
+// resources lists the resources of each kind. To see objects of a kind, a reader must be able to
+// list at least one of its resources.
 var resources = [kinds][]struct{ group, resource string }{
 	services:     {{v1alpha1.GroupVersion.Group, "microservices"}},
 	releases:     {{v1alpha1.GroupVersion.Group, "versionedmicroservices"}},
@@ -186,7 +187,7 @@ func scopeOf(r web.Reader, all [kinds]seen, visible []string) web.Scope {
 	return out
 }
 
-// some returns the first namespaces of a list and the number of the others.
+// some returns the first namespaces of a list and the number of remaining namespaces.
 func some(namespaces []string) string {
 	const most = 3
 	switch n := len(namespaces); {

@@ -159,9 +159,9 @@ func (o *OIDC) config(ctx context.Context) (*oauth2.Config, *oidc.Provider, erro
 	}, o.provider, nil
 }
 
-// away returns the problem for a provider that does not respond.
+// away returns the problem for a provider that is not responding.
 func (o *OIDC) away(err error) *web.Problem {
-	return &web.Problem{Status: http.StatusServiceUnavailable, Title: "The identity provider does not respond", Text: fmt.Sprintf("%s: %v. This page tries again.", o.Issuer, err)}
+	return &web.Problem{Status: http.StatusServiceUnavailable, Title: "The identity provider is not responding", Text: fmt.Sprintf("%s: %v. This page tries again.", o.Issuer, err)}
 }
 
 // context returns a context for requests to the provider.
@@ -192,7 +192,7 @@ func (o *OIDC) begin(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// clear removes all logins in progress of a browser if their number exceeds most.
+// clear removes all logins in progress in a browser if their number exceeds most.
 func (o *OIDC) clear(w http.ResponseWriter, r *http.Request, most int) {
 	var found []string
 	for _, c := range r.Cookies() {

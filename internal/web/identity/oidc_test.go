@@ -109,7 +109,7 @@ func (s *site) do(method, target string) (int, string, *url.URL) {
 	return response.StatusCode, html.UnescapeString(string(body)), response.Request.URL
 }
 
-// want checks the status and a text of a page.
+// want checks the status of a page and that the page contains the given text.
 func (s *site) want(target string, status int, text string) {
 	s.Helper()
 	if code, page, at := s.get(target); code != status || !strings.Contains(page, text) {
@@ -117,7 +117,8 @@ func (s *site) want(target string, status int, text string) {
 	}
 }
 
-// TestLogin checks that a user who opens a page logs in with the provider and then sees that page, but not after a logout.
+// TestLogin checks that a user who opens a page logs in with the provider and then sees that page, and that the user no
+// longer sees it after a logout.
 func TestLogin(t *testing.T) {
 	t.Parallel()
 	s := open(t, nil)
@@ -300,12 +301,13 @@ func TestForgedCallback(t *testing.T) {
 	s.want("/login/callback/other", 404, "no such page")
 }
 
-// TestProviderDown checks that, if the provider does not respond, the page reports this and tries again, and that existing sessions remain valid.
+// TestProviderDown checks that, if the provider is not responding, the page reports this and tries again, and that existing sessions remain
+// valid.
 func TestProviderDown(t *testing.T) {
 	t.Parallel()
 	s := open(t, nil)
 	s.provider.Down(true)
-	s.want("/", 503, "The identity provider does not respond")
+	s.want("/", 503, "The identity provider is not responding")
 	s.provider.Down(false)
 	s.want("/", 503, `http-equiv="refresh"`)
 	s.clock.Step(discoveryPause)

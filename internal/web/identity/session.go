@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// These are names of cookies. Browsers accept cookies with the prefix __Host- only from exactly this host and over HTTPS.
+// These are the names of the cookies. Browsers accept cookies with the __Host- prefix only from exactly this host and
+// over HTTPS.
 const (
 	sessionCookie = "__Host-hlnr-session"
 	loginCookie   = "__Host-hlnr-login-" // followed by the first characters of the state
@@ -91,7 +92,7 @@ func cookie(name, value string, age int) *http.Cookie {
 	return &http.Cookie{Name: name, Value: value, Path: "/", MaxAge: age, Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode}
 }
 
-// ended contains the sessions that were logged out and have not expired.
+// ended contains the sessions that were ended by a logout and have not expired.
 type ended struct {
 	mu sync.Mutex
 	at map[string]time.Time // expiry

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 
 const (
 	alice = "alice@example.com"
-	// The group masters has all RBAC permissions, so that these tests check admission and not RBAC.
+	// The masters group has all RBAC permissions, so that these tests check admission and not RBAC.
 	masters = "system:masters"
 )
 
@@ -78,7 +78,7 @@ func TestDecision(t *testing.T) {
 		// before is a decision by another user.
 		before string
 		patch  string
-		// refused is a part of the expected message, and is empty if the change is allowed.
+		// refused is part of the expected message, and is empty if the change is allowed.
 		refused string
 	}{
 		"a signed decision":                        {patch: `{` + signed(alice) + `, "spec": {` + adopt + `}}`},
@@ -187,7 +187,8 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-// bind creates a RoleBinding in a namespace that grants a role to the user with the same name as the role.
+// bind creates a RoleBinding in a namespace. The RoleBinding grants a role to the user with the same
+// name as the role.
 func bind(t *testing.T, namespace, role string) {
 	t.Helper()
 	binding := &rbacv1.RoleBinding{
@@ -278,9 +279,9 @@ func TestReleasesAreDeleted(t *testing.T) {
 	t.Run("orphaned by its owner", func(t *testing.T) {
 		t.Parallel()
 		owner, made := owned(t, env.Namespace(t))
-		// The garbage collector would delete a release that it receives only after the deletion of its owner. It
-		// receives releases in the order of their creation, so it has received this release when the later
-		// release is deleted.
+		// If the garbage collector received a release only after the deletion of the release's owner, it would
+		// delete the release. It receives releases in the order of their creation, so it has received this
+		// release when the later release is deleted.
 		later := release(t, made.Namespace, func(r *hlnr.VersionedMicroservice) {
 			r.Name = "of-no-one"
 			r.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "unknown", UID: "unknown"}}

@@ -77,7 +77,7 @@ func create(t *testing.T, object client.Object) {
 	})
 }
 
-// routes returns a NetworkPolicy "shop" with domains.
+// routes returns a NetworkPolicy named "shop" with domains.
 func routes(namespace string, hosts ...string) *hlnr.NetworkPolicy {
 	policy := &hlnr.NetworkPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "shop", Namespace: namespace},

@@ -34,7 +34,7 @@ func TestFreezeAndGitOps(t *testing.T) {
 	check(t, apply(tool), "")
 	check(t, apply(tool), "")
 
-	// The user adds the exception from the guide, in the same way as kubectl edit.
+	// The user adds the exception from the guide, in the same way as kubectl edit does.
 	exception := `{"metadata": {"annotations": {"hlnr.io/decided-by": "alice@example.com"}}, "spec": {"exceptions": [{"name": "cart", "reason": "hotfix 1.4.4"}]}}`
 	check(t, env.As(t, alice, masters).Patch(t.Context(), newFreeze(namespace, ""), client.RawPatch(types.MergePatchType, []byte(exception)), client.FieldOwner("kubectl-edit")), "")
 

@@ -59,8 +59,8 @@ func relabel(t *testing.T, labels map[string]string) client.Patch {
 }
 
 // refusesProbe creates a freeze, which must be the last freeze of its kind, and waits until the API server has
-// read it. The API server reads the freezes of a kind in the order of their creation, so it has then read all
-// freezes of this kind.
+// read it. The API server reads the freezes of a kind in the order of their creation, so once it has read this
+// freeze, it has read all freezes of this kind.
 func refusesProbe(t *testing.T, user, namespace string, last client.Object) {
 	t.Helper()
 	probe := newMicroservice(t, namespace, "probe", map[string]string{"probe": namespace})
@@ -79,8 +79,8 @@ func probeRules(namespace string) hlnr.FreezeRules {
 }
 
 // TestLabelsKeepAFreeze checks, for a Freeze and a ClusterFreeze, that a user without permissions for freezes
-// can change labels, unless the freeze would then no longer select the Microservice. The expected
-// results follow from the code with which the manager selects Microservices.
+// can change labels, unless the freeze would then no longer select the Microservice. The expected results
+// come from the code that the manager uses to select Microservices.
 func TestLabelsKeepAFreeze(t *testing.T) {
 	t.Parallel()
 	installRoles(t)

@@ -12,7 +12,8 @@ import (
 	"github.com/heighliner/heighliner/test/apiserver"
 )
 
-// newFreeze returns a Freeze with the signature of the user by. If by is empty, the Freeze has no signature.
+// newFreeze returns a Freeze that is signed by the user whose name is in by. If by is empty, the Freeze has
+// no signature.
 func newFreeze(namespace, by string) *hlnr.Freeze {
 	end := metav1.NewTime(time.Now().Add(time.Hour))
 	f := &hlnr.Freeze{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "fair"}}
@@ -46,7 +47,7 @@ func TestFreezeIsSigned(t *testing.T) {
 			check(t, person.Patch(t.Context(), newFreeze(namespace, ""), client.RawPatch(types.MergePatchType, []byte(tc.patch))), tc.refused)
 		})
 	}
-	// A GitOps tool signs with each apply, even if nothing else has changed.
+	// A GitOps tool signs the Freeze each time it applies it, even if nothing else has changed.
 	check(t, person.Patch(t.Context(), newFreeze(namespace, ""), client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"annotations": {"hlnr.io/decided-by": "alice@example.com"}}}`))), "")
 	exception := `{"metadata": {"annotations": {"hlnr.io/decided-by": "alice@example.com"}}, "spec": {"exceptions": [{"name": "shop", "reason": "hotfix"}]}}`
 	check(t, person.Patch(t.Context(), newFreeze(namespace, ""), client.RawPatch(types.MergePatchType, []byte(exception))), "")

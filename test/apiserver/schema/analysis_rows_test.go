@@ -2,7 +2,7 @@ package schema_test
 
 import "strings"
 
-// analysisPatch returns a patch of a Microservice with an analysis that has the given fields.
+// analysisPatch returns a patch for a Microservice with an analysis that has the given fields.
 func analysisPatch(fields string) string {
 	return `spec: {updateStrategy: {canary: {steps: [{weight: 10}], analysis: {` + fields + `}}}}`
 }
@@ -197,5 +197,5 @@ var analysisRows = map[string]row{
 	"web authority without name":      {kind: "Microservice", patch: webPatch(`url: "http://a", value: body, caSecretRef: {name: ""}`), refused: "metrics[0].web.caSecretRef.name"},
 }
 
-// onlyOne is the message for a metric that sets the header Authorization twice.
+// onlyOne is the message for a metric that sets the Authorization header twice.
 const onlyOne = "web.secretRef, web.aws, web.google and the header Authorization in web.headers each set the header Authorization: keep one of them"

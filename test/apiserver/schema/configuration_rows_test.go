@@ -2,7 +2,8 @@ package schema_test
 
 import "strings"
 
-// step returns a patch of a Microservice with one step that has weight 10 and the given fields.
+// step returns a patch for a Microservice with one step that has a weight of 10 and the given
+// fields.
 func step(fields ...string) string {
 	return `spec: {updateStrategy: {canary: {steps: [{` + strings.Join(append([]string{"weight: 10"}, fields...), ", ") + `}]}}}`
 }

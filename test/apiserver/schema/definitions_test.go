@@ -22,8 +22,8 @@ import (
 	"github.com/heighliner/heighliner/test/apiserver"
 )
 
-// TestDefinitionsAreSmall checks the size of CRDs. kubectl apply stores the whole CRD as JSON in an annotation, which
-// the server rejects above 262144 bytes.
+// TestDefinitionsAreSmall checks the size of CRDs. kubectl apply stores the whole CRD as JSON in an annotation, and
+// the server rejects an annotation of more than 262144 bytes.
 func TestDefinitionsAreSmall(t *testing.T) {
 	const limit = 200_000
 	for kind, definition := range definitions(t) {
@@ -103,8 +103,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestTemplateIsStripped checks that no field below a field whose type belongs to another API, such as the pod template,
-// has a description, and that only the keys of list maps among these fields have a default.
+// TestTemplateIsStripped checks the fields below each field whose type belongs to another API, such as the pod template:
+// none of them has a description, and only the keys of list maps among them have a default.
 func TestTemplateIsStripped(t *testing.T) {
 	var check func(t *testing.T, path string, keys []string, schema *apiextensionsv1.JSONSchemaProps)
 	defaults := map[string]bool{}
@@ -361,8 +361,8 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// TestMicroserviceFromBeforeTheRuleOnContainers checks that the status and other fields of a Microservice that was
-// created before the server required spec.containerName can be written. Otherwise its rollouts would stop.
+// TestMicroserviceFromBeforeTheRuleOnContainers checks that, if a Microservice was created before the server
+// required spec.containerName, its status and other fields can be written. Otherwise its rollouts would stop.
 func TestMicroserviceFromBeforeTheRuleOnContainers(t *testing.T) {
 	t.Parallel()
 	definition := definitions(t)["Microservice"].DeepCopy()

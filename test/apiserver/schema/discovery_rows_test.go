@@ -1,7 +1,7 @@
 package schema_test
 
-// discoveryRows are about GitHub, several images, TLS, and signatures in an ImagePolicy, and about previews
-// in a Microservice.
+// discoveryRows are the rows about GitHub, several images, TLS, and signatures in an ImagePolicy, and about
+// previews in a Microservice.
 var discoveryRows = map[string]row{
 	"imgp releases": {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop}, releases: {}}}, match: {name: {from: "v(.*)", to: "$1"}}}`},
 	"imgp tags":     {kind: "ImagePolicy", patch: `spec: {source: {github: {repositoryRef: {name: shop, namespace: git}, tags: {}}}, tagFilter: {exclude: ["^x"]}, deny: ["1.2.3"]}`},

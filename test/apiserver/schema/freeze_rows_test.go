@@ -2,7 +2,7 @@ package schema_test
 
 import "strings"
 
-// calendar returns a patch with a list of periods, instead of an end.
+// calendar returns a patch with a list of periods instead of an end.
 func calendar(periods string) string { return `spec: {until: null, periods: [` + periods + `]}` }
 
 // rulesRows apply both to Freezes and to ClusterFreezes. For ClusterFreezes, AT is replaced with the namespace

@@ -2,8 +2,8 @@ package schema_test
 
 import "strings"
 
-// hook returns a patch of a Microservice with one hook. The hook has the type Event and a URL, which fields
-// can override. YAML does not allow duplicate keys, so fields are merged by name.
+// hook returns a patch for a Microservice with one hook. The hook has the type Event and a URL. The
+// given fields can override both. YAML does not allow duplicate keys, so fields are merged by name.
 func hook(fields string) string {
 	base := map[string]string{"name": "a", "type": "Event", "url": `"http://hooks.example.com/a"`}
 	order := []string{"name", "type", "url"}
@@ -30,7 +30,7 @@ func hooks(items ...string) string {
 	return `spec: {updateStrategy: {canary: {steps: [{weight: 1}, {name: half, weight: 50}], hooks: [` + strings.Join(items, ", ") + `]}}}`
 }
 
-// job returns a patch of a Microservice with one hook that runs a Job.
+// job returns a patch for a Microservice with one hook that runs a Job.
 func job(fields string) string {
 	return hook(`type: ConfirmRollout; url: absent; job: {` + fields + `}`)
 }
@@ -147,7 +147,7 @@ var hookRows = map[string]row{
 	"msvc hook with a typo":                  {kind: "Microservice", patch: hook(`tiemout: 1s`), refused: `unknown field "` + hookField + `tiemout"`},
 }
 
-// autoscaled returns a patch of the availability of a kind.
+// autoscaled returns a patch that sets spec.availability.autoscaling, with the given fields.
 func autoscaled(fields string) string {
 	return `spec: {availability: {autoscaling: {` + fields + `}}}`
 }

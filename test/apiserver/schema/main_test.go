@@ -89,7 +89,7 @@ metadata: {name: fair}
 spec: {reason: trade fair, until: "2027-01-04T08:00:00Z"}`,
 }
 
-// object returns the base object of a kind in a namespace, after a merge patch.
+// object returns the base object of a kind in a namespace, with a merge patch applied.
 func object(t testing.TB, kind, namespace, patch string) *unstructured.Unstructured {
 	t.Helper()
 	raw, err := yaml.YAMLToJSON([]byte(base[kind]))

@@ -1,6 +1,6 @@
 package schema_test
 
-// receiver returns a patch of a policy with one receiver that has the given fields.
+// receiver returns a patch for a policy with one receiver that has the given fields.
 func receiver(fields string) string { return `spec: {receivers: [{` + fields + `}]}` }
 
 // notificationRows are the rows of NotificationPolicies.

@@ -2,7 +2,7 @@ package schema_test
 
 import "strings"
 
-// domain returns a patch of a NetworkPolicy with one domain that has the given fields.
+// domain returns a patch for a NetworkPolicy with one domain that has the given fields.
 func domain(fields string) string {
 	return `spec: {domains: [{domain: shop.example.com, ` + fields + `}]}`
 }
@@ -10,7 +10,7 @@ func domain(fields string) string {
 // match returns a patch with one entry of canaryMatches.
 func match(fields string) string { return domain(`canaryMatches: [{` + fields + `}]`) }
 
-// onPort returns a patch with one port of a protocol, and one domain on this port.
+// onPort returns a patch with one port that uses the given protocol, and one domain on this port.
 func onPort(protocol, fields string) string {
 	return `spec: {ports: [{name: main, port: 443, protocol: ` + protocol + `}], domains: [{domain: shop.example.com` + fields + `}]}`
 }
@@ -51,7 +51,8 @@ const (
 	service       = `extensionRef: {group: traefik.io, kind: Middleware, name: a}`
 )
 
-// routingRows are about protocols, listeners, matches, filters, timeouts, and affinity in a NetworkPolicy.
+// routingRows are the rows about protocols, listeners, matches, filters, timeouts, and affinity in a
+// NetworkPolicy.
 var routingRows = map[string]row{
 	"hnp protocol HTTPS":                             {kind: "NetworkPolicy", patch: onPort("HTTPS", ", path: /a")},
 	"hnp protocol GRPC":                              {kind: "NetworkPolicy", patch: onPort("GRPC", "")},

@@ -21,7 +21,7 @@ type row struct {
 	// from is the patch for the base object that is created before an update. Defaults to a patch that sets a
 	// field of the template.
 	from string
-	// refused is a part of the server's message, and is empty if the object is accepted.
+	// refused is part of the server's message, and is empty if the object is accepted.
 	refused string
 }
 

@@ -22,8 +22,8 @@ const (
 )
 
 // TestObjectsStaySmall writes full statuses and measures the size of the stored objects, including field
-// managers. Lists in a status are atomic, because with list maps, the field managers alone would double the
-// size.
+// managers. Lists in a status are atomic: with listType=map, the managedFields entries alone would double
+// the size.
 func TestObjectsStaySmall(t *testing.T) {
 	const (
 		kib      = 1 << 10

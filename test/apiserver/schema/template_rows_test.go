@@ -2,7 +2,7 @@ package schema_test
 
 import "strings"
 
-// templateRef returns a patch of a Microservice that refers to a template with the given fields.
+// templateRef returns a patch for a Microservice that refers to a template with the given fields.
 func templateRef(fields string) string {
 	return `spec: {updateStrategy: {canary: {steps: [{weight: 10}], analysisTemplateRef: {` + fields + `}}}}`
 }
@@ -31,7 +31,7 @@ func templateRows() map[string]row {
 	return out
 }
 
-// templateOnlyRows are the rows of fields that exist only in templates and in references to them.
+// templateOnlyRows are the rows for fields that exist only in templates and in references to them.
 var templateOnlyRows = map[string]row{
 	"template smallest":                      {kind: "AnalysisTemplate"},
 	"template for the cluster":               {kind: "ClusterAnalysisTemplate", patch: `metadata: {name: smallest}`},

@@ -2,8 +2,8 @@ package schema_test
 
 import "strings"
 
-// encrypted returns a patch of a NetworkPolicy that has spec.provider.gateway. The patch sets a domain with the
-// given fields in tls.
+// encrypted returns a patch for a NetworkPolicy that has spec.provider.gateway. The patch sets a domain with
+// the given fields in tls.
 func encrypted(fields string) string { return domain(`tls: {` + fields + `}`) }
 
 // encryptedBy returns a patch with another provider, and a domain with the given fields in tls.
@@ -25,7 +25,7 @@ const (
 	manyParents = `provider: {gateway: {parentRefs: [{name: a}, {name: b}, {name: c}]}}, domains: [{domain: shop.example.com, tls: {mode: ListenerSet, secretName: a}`
 )
 
-// tlsRows are about certificates and DNS records in a NetworkPolicy.
+// tlsRows are the rows about certificates and DNS records in a NetworkPolicy.
 var tlsRows = map[string]row{
 	"hnp tls empty":                              {kind: "NetworkPolicy", patch: encrypted(``)},
 	"hnp tls at the gateway":                     {kind: "NetworkPolicy", patch: encrypted(`mode: Gateway`)},

@@ -261,7 +261,7 @@ func (v *view) Build(r providers.Route) []resources.Object {
 	return []resources.Object{out}
 }
 
-// Carry returns a live ApisixRoute with the Services of a desired route.
+// Carry returns a live ApisixRoute with its Services replaced by those of a desired route.
 func (v *view) Carry(live *providers.Live, r providers.Route) []resources.Object {
 	old := live.Objects[0].(*ApisixRoute)
 	if len(old.Spec.HTTP) == 0 {
@@ -287,8 +287,8 @@ func (v *view) Carry(live *providers.Live, r providers.Route) []resources.Object
 	return []resources.Object{next}
 }
 
-// chosen returns the requests of a route that a match selects. The path of the match replaces the
-// path of the route.
+// chosen returns the part of an ApisixRoute rule that selects the same requests of a route as a
+// canary match. The path of the match replaces the path of the route.
 func chosen(r providers.Route, m v1alpha1.CanaryMatch) Match {
 	out := Match{Hosts: r.Hostnames, Paths: prefix(r.Path)}
 	switch {
@@ -319,8 +319,9 @@ func chosen(r providers.Route, m v1alpha1.CanaryMatch) Match {
 	return out
 }
 
-// prefix returns the patterns of the paths whose first elements are those of path. The pattern
-// "/a*" would also match "/ab". The first pattern is path itself, or "/*" for "/".
+// prefix returns the patterns that match all paths that begin with the elements of path. A single
+// pattern such as "/a*" would be wrong, because it also matches "/ab". The first pattern is path
+// itself, or "/*" for "/".
 func prefix(path string) []string {
 	short := strings.TrimRight(path, "/")
 	switch short {
@@ -352,8 +353,8 @@ func answer(r *ApisixRoute) (c *metav1.Condition, accepted bool) {
 	return c, false
 }
 
-// Verdict reports whether a route is written as decided, and whether a controller has accepted its
-// current generation.
+// Verdict reports whether the live route matches the object that Build returned, and whether a
+// controller has accepted its current generation.
 func (v *view) Verdict(r providers.Route, built []resources.Object) providers.Verdict {
 	live := v.live[r.Name]
 	if live == nil || live.Deleting || !Same(live.Objects[0], built[0]) {
@@ -378,7 +379,7 @@ func (v *view) Verdict(r providers.Route, built []resources.Object) providers.Ve
 	return providers.Verdict{Pending: true, Late: providers.ReasonNotAccepted, Reason: providers.ReasonPending, Message: fmt.Sprintf(what+": "+fix, r.Name, v.class)}
 }
 
-// Same reports whether a live ApisixRoute has the decided content.
+// Same reports whether a live ApisixRoute has the desired content.
 func Same(old, want resources.Object) bool {
 	had, ok := old.(*ApisixRoute)
 	has, also := want.(*ApisixRoute)

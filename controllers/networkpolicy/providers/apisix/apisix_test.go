@@ -170,8 +170,8 @@ status: {}
 	}
 }
 
-// TestBuiltObjectsAreRead checks that the view reads the object that Build returns as the desired
-// route, for any path.
+// TestBuiltObjectsAreRead checks that, for any path, the view reads the object that Build returns
+// and obtains the desired route.
 func TestBuiltObjectsAreRead(t *testing.T) {
 	for _, path := range []string{"/", "/api", "/api/", "/a/b"} {
 		r := route()
@@ -298,8 +298,8 @@ func TestProblems(t *testing.T) {
 	report(t, providers.Unapplied(see(p), []providers.Route{route()}), providers.ReasonNotSupported, "spec.sessionAffinity.cookie")
 }
 
-// report checks that a problem has this reason and contains the text. An empty reason means that
-// there must be no problem.
+// report checks that a problem has the given reason and contains the given text. An empty reason
+// means that there must be no problem.
 func report(t *testing.T, p *providers.Problem, reason, text string) {
 	t.Helper()
 	switch {

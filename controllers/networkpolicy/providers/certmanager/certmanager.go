@@ -54,9 +54,9 @@ func Missing(s providers.Input, t providers.TLS) *providers.Problem {
 		"tls.issuerRef: the API server does not have %s of %s: install cert-manager, or omit issuerRef and create the Secret yourself", Kind.Kind, GroupVersion)}
 }
 
-// Shared returns the Certificates of the hosts of routes, one for each Secret that has an issuer.
-// Each Certificate has the name of its Secret, like Certificates that cert-manager creates. A
-// Certificate retains the hosts of live routes that it already contains.
+// Shared returns the Certificates for the hosts of the routes, one for each Secret that has an
+// issuer. Like the Certificates that cert-manager creates, each Certificate has the same name as
+// its Secret. A Certificate retains the hosts of live routes that it already contains.
 func Shared(s providers.Input, routes []providers.Route, live map[string]*providers.Live) []providers.Shared {
 	issuers, had, hosts := map[string]v1alpha1.IssuerReference{}, map[string][]string{}, providers.BySecret(routes)
 	for _, r := range routes {
@@ -96,8 +96,9 @@ func Holds(o resources.Object, decided []providers.Route, live map[string]*provi
 	}))
 }
 
-// names returns the DNS names of a certificate for hosts, sorted. Hosts that a wildcard covers are
-// omitted, so that previews below the wildcard can start and end without a new certificate.
+// names returns the sorted DNS names of a certificate for the given hosts. Hosts that a wildcard
+// covers are omitted, so that previews below the wildcard can start and end without a new
+// certificate.
 func names(hosts []string) []string {
 	var out []string
 	for _, host := range hosts {

@@ -54,7 +54,7 @@ func TestNames(t *testing.T) {
 }
 
 // TestUndecidedHostsStay checks that the hosts of live routes stay in the certificate in addition
-// to decided hosts, and that other hosts are removed.
+// to the hosts of desired routes, and that other hosts are removed.
 func TestUndecidedHostsStay(t *testing.T) {
 	had := &Certificate{ObjectMeta: metav1.ObjectMeta{Name: "shop-tls"}, Spec: CertificateSpec{
 		SecretName: "shop-tls", DNSNames: []string{"a.example.com", "b.example.com", "c.example.com"},
@@ -113,7 +113,7 @@ func TestUnready(t *testing.T) {
 	}
 }
 
-// TestDefinitionTakesTheCertificate creates a Certificate with the definition of cert-manager, and
+// TestDefinitionTakesTheCertificate installs cert-manager's definition, creates a Certificate, and
 // checks that the API server stores it without changes.
 func TestDefinitionTakesTheCertificate(t *testing.T) {
 	env, err := apiserver.Start(apiserver.Options{})

@@ -75,8 +75,8 @@ func fullRoute(protocol v1alpha1.PortProtocol) providers.Route {
 	return r
 }
 
-// TestDefinitionsTakeTheRoutes creates a complete route of each protocol with both channels of the
-// newest Gateway API, and checks that the API server stores it without changes.
+// TestDefinitionsTakeTheRoutes installs each channel of the newest Gateway API, creates a complete
+// route of each protocol, and checks that the API server stores it without changes.
 func TestDefinitionsTakeTheRoutes(t *testing.T) {
 	for _, channel := range []string{"standard", "experimental"} {
 		t.Run(channel, func(t *testing.T) {
@@ -138,8 +138,8 @@ func TestDefinitionsTakeTheRoutes(t *testing.T) {
 	}
 }
 
-// TestPreviousDefinitionTakesListenerSets creates a ListenerSet with the definition of the previous
-// kind.
+// TestPreviousDefinitionTakesListenerSets installs the definition of the previous kind, and creates
+// a ListenerSet.
 func TestPreviousDefinitionTakesListenerSets(t *testing.T) {
 	env, err := apiserver.Start(apiserver.Options{})
 	if err != nil {
@@ -167,7 +167,7 @@ func TestPreviousDefinitionTakesListenerSets(t *testing.T) {
 	})
 }
 
-// takesListenerSet creates the ListenerSet of a host, and checks that the API server stores it
+// takesListenerSet creates the ListenerSet for a host, and checks that the API server stores it
 // without changes and that the view finds it.
 func takesListenerSet(t *testing.T, env *apiserver.Env, namespace string, served map[string]providers.Served) {
 	t.Helper()

@@ -16,7 +16,7 @@
 //	view.go               the view of one reconcile, with its Gateways
 //	kinds.go              the kinds of routes, and their common parts
 //
-// internal/apply decides whether a route that others changed is written again.
+// internal/apply decides whether a route that another client changed is written again.
 package gateway
 
 import (
@@ -54,7 +54,8 @@ var (
 // Name returns "gateway".
 func (Provider) Name() string { return "gateway" }
 
-// writtenKinds are the kinds of routes, and ListenerSets. An append copies the slice, because it has no spare capacity.
+// writtenKinds are the kinds of routes, and ListenerSets. Appending to the slice copies it, because it has no spare
+// capacity.
 var writtenKinds = slices.Clip(append(slices.Clone(routeKinds), listenerSetKind))
 
 // Writes returns the kinds of routes, and ListenerSets.
@@ -153,7 +154,7 @@ func (v *view) MayConflict(other *v1alpha1.NetworkPolicy) bool {
 	return false
 }
 
-// AddToScheme adds the kinds for which the Gateway API no longer has Go types to a scheme.
+// AddToScheme adds to a scheme the kinds for which the Gateway API no longer has Go types.
 func AddToScheme(s *runtime.Scheme) error {
 	s.AddKnownTypes(previousGroupVersion, &XListenerSet{}, &XListenerSetList{})
 	metav1.AddToGroupVersion(s, previousGroupVersion)

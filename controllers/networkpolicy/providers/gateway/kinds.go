@@ -117,7 +117,7 @@ func (p *parts) mirror(m *gatewayv1.HTTPRequestMirrorFilter) {
 }
 
 // rule adds the backends of a rule. The last rule splits by weight. Rules with more matches precede
-// it, as in the order of precedence in GEP-718.
+// it, in accordance with the order of precedence in GEP-718.
 func (p *parts) rule(backends []gatewayv1.BackendRef, last bool) {
 	for _, b := range backends {
 		p.services[string(b.Name)] = true
@@ -213,7 +213,7 @@ func sameHTTPRule(old, want gatewayv1.HTTPRouteRule) bool {
 		})
 }
 
-// plain returns a mirror with only the fields that this package writes.
+// plain returns a copy of a mirror filter that contains only the fields that this package writes.
 func plain(m *gatewayv1.HTTPRequestMirrorFilter) *gatewayv1.HTTPRequestMirrorFilter {
 	if m == nil {
 		return nil

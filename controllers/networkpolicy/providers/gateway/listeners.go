@@ -246,8 +246,7 @@ func (v *view) setServes(name string) *providers.Problem {
 		"the Gateway has not reported that the listener of ListenerSet %q is programmed: check that its controller implements ListenerSets", name)}
 }
 
-// listenerProblem returns the problem that the conditions of a listener report for a generation, or
-// nil.
+// listenerProblem returns the problem that a listener's conditions show for a generation, or nil.
 func listenerProblem(conditions []metav1.Condition, generation int64, what string) *providers.Problem {
 	for _, kind := range []gatewayv1.ListenerConditionType{
 		gatewayv1.ListenerConditionConflicted, gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerConditionResolvedRefs, gatewayv1.ListenerConditionProgrammed,

@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 )
 
-// fullSets returns a route whose hosts all have their own listeners.
+// fullSets returns a route in which each host has its own listener.
 func fullSets() providers.Route {
 	r := providers.Route{Name: "shop", Path: "/", Port: 80, TLS: map[string]providers.TLS{}}
 	for i := range providers.MaxHostnames {
@@ -57,7 +57,7 @@ func TestParentsFit(t *testing.T) {
 	}
 }
 
-// TestListenerProblem checks the problems that the conditions of a listener report.
+// TestListenerProblem checks which problems a listener's conditions show.
 func TestListenerProblem(t *testing.T) {
 	condition := func(kind, reason string, status metav1.ConditionStatus) metav1.Condition {
 		return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: "reported.", ObservedGeneration: 3}

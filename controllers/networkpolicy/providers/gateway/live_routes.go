@@ -11,8 +11,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// Carry returns a live route with the Services of a desired route. The parents stay. All rules get
-// the filters, timeouts and session affinity of the rule that splits by weight.
+// Carry returns a live route with its Services replaced by those of a desired route. The parents
+// stay. All rules get the filters, timeouts and session affinity of the rule that splits by weight.
 func (v *view) Carry(live *providers.Live, r providers.Route) []resources.Object {
 	old := live.Objects[0]
 	p, ok := partsOf(old)
@@ -40,7 +40,7 @@ func (v *view) Carry(live *providers.Live, r providers.Route) []resources.Object
 	return []resources.Object{next}
 }
 
-// protocolOf returns the protocol of the ports to which a route of this kind routes.
+// protocolOf returns the protocol of the ports that a route of this kind targets.
 func protocolOf(route resources.Object) v1alpha1.PortProtocol {
 	for _, p := range []v1alpha1.PortProtocol{v1alpha1.ProtocolGRPC, v1alpha1.ProtocolTLS, v1alpha1.ProtocolTCP, v1alpha1.ProtocolUDP} {
 		if kindOf(p).Kind == route.GetObjectKind().GroupVersionKind().Kind {

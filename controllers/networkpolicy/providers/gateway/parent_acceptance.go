@@ -29,7 +29,7 @@ func (v *view) brokenListener(r providers.Route) *providers.Problem {
 	return nil
 }
 
-// Same reports whether a live route has the decided content.
+// Same reports whether a live route has the desired content.
 func Same(old, want resources.Object) bool {
 	a, _ := resources.StampOf(old)
 	b, _ := resources.StampOf(want)
@@ -64,9 +64,9 @@ func several(route resources.Object) bool {
 	return len(p.parents) > 1
 }
 
-// Acceptance returns whether one parent accepts a live route, according to the status of the route.
-// Only a report for the current generation of the route counts; a parent without such a report is
-// pending. If several controllers report on one parent, one acceptance is sufficient.
+// Acceptance returns whether the given parent accepts a live route, according to the status of the
+// route. Only a report for the current generation of the route counts; a parent without such a
+// report is pending. If several controllers report on one parent, one acceptance is sufficient.
 func Acceptance(route resources.Object, parent v1alpha1.ParentReference) providers.Verdict {
 	return acceptance(route, attachment{Parent: providers.Parent{ParentReference: parent}})
 }
@@ -150,7 +150,7 @@ func (v *view) Health() *providers.Problem {
 	return nil
 }
 
-// Serves returns the URL of a host at the first matching listener without a problem. A host with
+// Serves returns the URL of a host at the first matching listener that has no problem. A host with
 // TLS is not served until its listener has a certificate.
 func (v *view) Serves(r providers.Route, host string) (string, *providers.Problem) {
 	asked, tls := r.TLS[host]
@@ -212,9 +212,9 @@ type served struct {
 	problem *providers.Problem
 }
 
-// listener returns the best listener for a host among the parents of a route, or nil. Listeners
-// without a problem take precedence. If several listeners remain, the order of the wanted protocols
-// decides. known is false if a Gateway that could have such a listener does not exist.
+// listener returns the best listener for a host among the listeners of a route's parents, or nil.
+// Listeners without a problem take precedence. If several listeners remain, the order of the wanted
+// protocols decides. known is false if a Gateway that could have such a listener does not exist.
 func (v *view) listener(r providers.Route, host string, wanted []gatewayv1.ProtocolType) (best *served, known bool) {
 	known = true
 	rank := func(l *served) int {
@@ -263,7 +263,7 @@ func takes(listener gatewayv1.Hostname, host string) bool {
 	return false
 }
 
-// noListener reports whether a parent is a listener that its Gateway does not have.
+// noListener reports whether a parent refers to a listener that does not exist in its Gateway.
 func (v *view) noListener(a attachment) bool {
 	g := v.gateway(a.ParentReference)
 	return g != nil && a.set == "" && a.SectionName != "" &&

@@ -23,28 +23,29 @@ import (
 var _ providers.Prober = (*view)(nil)
 
 const (
-	// probePath is the path of probes, below the path of the route.
+	// probePath is the path of probes, relative to the path of the route.
 	probePath = "/.well-known/hlnr/"
 	// answerSuffix is the suffix of the hosts to which probes are redirected. The domain never
 	// exists (RFC 6761), so no client is redirected to a server.
 	answerSuffix = ".hlnr.invalid"
-	// maxProbes is the maximum number of probes of one route. A route can have 8 parents, with 64
-	// listeners and 16 addresses each. For addresses beyond the limit, only the status counts.
+	// maxProbes is the maximum number of probes of one route. A route can have up to 8 parents, each
+	// with up to 64 listeners and 16 addresses. Addresses beyond the limit are not probed: for them,
+	// only the status counts.
 	maxProbes = 64
 )
 
-// probes reports whether the policy's routes of a protocol are probed. Only HTTPRoutes have a
-// filter that responds without a backend.
+// probes reports whether the policy's routes for the given protocol are probed. Only HTTPRoutes
+// have a filter that responds without a backend.
 func (v *view) probes(protocol v1alpha1.PortProtocol) bool {
 	p := v.Policy.Spec.Provider
 	return p != nil && p.Gateway != nil && p.Gateway.Confirm == v1alpha1.ConfirmProbe && kindOf(protocol).Kind == httpKind.Kind
 }
 
-// probeRule returns a rule with which the gateway responds to probes of a route whose other rules
+// probeRule returns a rule that makes the gateway respond to probes of a route whose other rules
 // are complete. The path does not change during the lifetime of the route. The response identifies
-// the content: a gateway that still serves earlier content returns the response that identifies the
-// earlier content. No request reaches a backend. The path matches exactly, so that the rule affects
-// no other requests.
+// the content: a gateway that still serves earlier content returns the response for that earlier
+// content. No request reaches a backend. The path match is exact, so the rule does not affect other
+// requests.
 func (v *view) probeRule(r providers.Route, done *gatewayv1.HTTPRoute) gatewayv1.HTTPRouteRule {
 	return gatewayv1.HTTPRouteRule{
 		Matches: []gatewayv1.HTTPRouteMatch{{Path: pathMatch(v1alpha1.MatchPath{Value: v.probedPath(r), Type: v1alpha1.PathExact})}},
@@ -60,7 +61,7 @@ func (v *view) probedPath(r providers.Route) string {
 	return strings.TrimSuffix(r.Path, "/") + probePath + digest(v.Policy.UID, r.Name)
 }
 
-// answerOf returns a host to which no earlier content of the route redirected. Restored content has
+// answerOf returns a redirect host that no earlier content of the route used. Restored content has
 // the same digest as before, so the host also contains the number of changes. For the same live
 // route and content, answerOf returns the same host, so that no write is needed.
 func (v *view) answerOf(r providers.Route, done *gatewayv1.HTTPRoute) string {
@@ -102,7 +103,7 @@ func answerIn(o resources.Object) string {
 	return ""
 }
 
-// digest returns a digest of the values, which is 32 characters long.
+// digest returns a 32-character digest of the values.
 func digest(values ...any) string {
 	text, err := json.Marshal(values)
 	if err != nil {
@@ -112,7 +113,8 @@ func digest(values ...any) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Probes returns the probes of a route that is live as decided and accepted by all its parents.
+// Probes returns the probes of a route, provided that the live route matches the object that Build
+// returned and that all parents of the route have accepted it.
 func (v *view) Probes(r providers.Route, built []resources.Object) []providers.Probe {
 	live := v.live[r.Name]
 	if !v.probes(r.Protocol) || live == nil || live.Deleting || !Same(live.Objects[0], built[0]) {
@@ -132,7 +134,7 @@ func (v *view) Probes(r providers.Route, built []resources.Object) []providers.P
 	return out
 }
 
-// proven reports whether all addresses serve a route that its parents accepted.
+// proven reports whether all addresses serve a route that its parents have accepted.
 func (v *view) proven(r providers.Route, live resources.Object) providers.Verdict {
 	if !v.probes(r.Protocol) {
 		return providers.Verdict{Accepted: true}
@@ -169,8 +171,8 @@ func (q question) at() string {
 }
 
 // questions returns the probes of a route, one for each address of each listener that serves it.
-// All hosts of a route have the same rules, so one host is sufficient. If no listener has a host of
-// the route, there are no probes, and Serves reports the problem.
+// All hosts of a route have the same rules, so one host is sufficient. If no listener matches a
+// host of the route, there are no probes, and Serves reports the problem.
 func (v *view) questions(r providers.Route, live resources.Object) []question {
 	var out []question
 	for _, p := range v.attachments(r) {

@@ -60,8 +60,8 @@ func TestProbeRule(t *testing.T) {
 	}
 }
 
-// TestProbeRuleHasRoom checks that a route with the probe rule and the maximum number of rules of a
-// policy does not exceed the limit of an HTTPRoute.
+// TestProbeRuleHasRoom checks that the probe rule and the maximum number of a policy's rules
+// together do not exceed the limit of an HTTPRoute.
 func TestProbeRuleHasRoom(t *testing.T) {
 	p := probed("1")
 	p.Spec.Provider.Gateway.Filters = []v1alpha1.RouteFilter{{URLRewrite: &v1alpha1.URLRewrite{ReplacePrefixMatch: "/"}}}

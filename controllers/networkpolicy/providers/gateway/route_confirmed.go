@@ -10,15 +10,15 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// fixes contains the fixes, by the reason for which a parent rejects a route.
+// fixes maps each reason for which a parent rejects a route to the text of the fix.
 var fixes = map[string]string{
 	string(gatewayv1.RouteReasonNotAllowedByListeners):      "allow %ss from namespace %q in allowedRoutes of a listener",
 	string(gatewayv1.RouteReasonNoMatchingListenerHostname): "add to the Gateway a listener whose hostname matches spec.domains (%s, namespace %q)",
 	string(gatewayv1.RouteReasonNoMatchingParent):           "set sectionName to the name of a listener of the Gateway, or omit it (%s, namespace %q)",
 }
 
-// Verdict reports whether a desired route exists unchanged, is accepted by every parent, and, with
-// spec.provider.gateway.confirm Probe, is served at all addresses.
+// Verdict reports whether a desired route exists unchanged, is accepted by every parent, and, if
+// spec.provider.gateway.confirm is Probe, is served at all addresses.
 func (v *view) Verdict(r providers.Route, built []resources.Object) providers.Verdict {
 	kind := kindOf(r.Protocol).Kind
 	live := v.live[r.Name]

@@ -220,9 +220,9 @@ func missingRule(ref *v1alpha1.RouteReference, rules []map[string]any, name stri
 	return fmt.Sprintf("no rule of %s %q is named %q (its rules are %q): use one of these names, or rename a rule", ref.Kind, ref.Name, name, has)
 }
 
-// heldBy returns the older policy that prevents this policy from owning the rule at an index: the
-// older policy owns the rule, or the older policy names the rule and this policy does not own the
-// rule. heldBy returns "" if there is no such policy.
+// heldBy returns the older policy that prevents this policy from owning the rule at an index. Such
+// a policy either owns the rule, or names the rule while this policy does not own it. heldBy
+// returns "" if there is no such policy.
 func (v *userView) heldBy(rules []map[string]any, i int, ours bool) string {
 	for _, o := range v.Older {
 		t := resources.ReadTaken(v.users[v.name].object.GetAnnotations(), o.Name)
@@ -262,9 +262,9 @@ func (v *userView) Unapplied(routes []providers.Route) *providers.Problem {
 	text := ""
 	switch spec := v.Policy.Spec; {
 	case spec.Timeouts != nil:
-		text = "spec.timeouts has no effect on a route of spec.provider.routeRef: set timeouts in its rules"
+		text = "spec.timeouts has no effect on the route that spec.provider.routeRef refers to: set timeouts in its rules"
 	case spec.SessionAffinity != nil:
-		text = "spec.sessionAffinity has no effect on a route of spec.provider.routeRef: set sessionPersistence in its rules"
+		text = "spec.sessionAffinity has no effect on the route that spec.provider.routeRef refers to: set sessionPersistence in its rules"
 	case slices.ContainsFunc(routes, func(r providers.Route) bool { return r.Mirror != "" }):
 		text = "mirrorPercent of a step has no effect with spec.provider.routeRef, which does not change filters: use spec.provider.gateway, or a step with a weight"
 	default:
@@ -273,7 +273,8 @@ func (v *userView) Unapplied(routes []providers.Route) *providers.Problem {
 	return &providers.Problem{Reason: providers.ReasonNotSupported, Message: text}
 }
 
-// Build returns the user's route with the policy's rules as decided.
+// Build returns the user's route with the backends of the desired route in the rules that the
+// policy should manage.
 func (v *userView) Build(r providers.Route) []resources.Object {
 	u := v.users[r.Name].object
 	if u == nil {
@@ -282,7 +283,7 @@ func (v *userView) Build(r providers.Route) []resources.Object {
 	return []resources.Object{v.to(u, r, v.held, ruleNames(UserRef(v.Policy)))}
 }
 
-// to returns the route with the decided backends in the given rules.
+// to returns the route with the backends of the desired route in the given rules.
 func (v *userView) to(u *unstructured.Unstructured, r providers.Route, held map[int]string, wanted []string) *unstructured.Unstructured {
 	var backends []any
 	for _, b := range r.Backends {
@@ -316,8 +317,8 @@ func (v *userView) Carry(live *providers.Live, r providers.Route) []resources.Ob
 	return []resources.Object{next}
 }
 
-// Verdict reports whether the route was written as decided, and whether every parent in its spec
-// accepted it.
+// Verdict reports whether the live route matches the one that Build returned, and whether every
+// parent in its spec has accepted it.
 func (v *userView) Verdict(r providers.Route, built []resources.Object) providers.Verdict {
 	u := v.users[r.Name]
 	if u.object == nil || Patch(u.object, built[0].(*unstructured.Unstructured)) != nil {
@@ -446,8 +447,8 @@ func (v *userView) Serves(r providers.Route, host string) (string, *providers.Pr
 	return url, problem
 }
 
-// path returns the path in the first match of the first rule that the policy manages, or "" for any
-// path. Matches whose path is a regular expression are skipped.
+// path returns the path in the first match of the first rule that the policy manages, or "", which
+// stands for any path. Matches whose path is a regular expression are skipped.
 func (v *userView) path(u *unstructured.Unstructured) string {
 	rules := rulesOf(u)
 	held := slices.Sorted(maps.Keys(v.held))

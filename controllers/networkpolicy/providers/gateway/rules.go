@@ -240,8 +240,8 @@ func headers(m v1alpha1.CanaryMatch) []v1alpha1.MatchValue {
 	return out
 }
 
-// cookiePattern returns a regular expression that matches a Cookie header with this cookie (RFC
-// 6265, 4.2.1).
+// cookiePattern returns a regular expression that matches a Cookie header that contains the given
+// cookie (RFC 6265, 4.2.1).
 func cookiePattern(name, value string) string {
 	return "^(?:.*; *)?" + regexp.QuoteMeta(name+"="+value) + "(?:;.*)?$"
 }

@@ -39,11 +39,11 @@ func others(u *unstructured.Unstructured, policy string) map[string]*resources.T
 
 // holders returns the recorded names of the rules that a policy manages, by rule index. If a user
 // renames or copies a rule that the policy took over, the renamed rule or the copy still splits
-// requests between the policy's releases, and only the policy can end this. holders returns such a
-// rule under its own name if that name is recorded. Otherwise, holders returns the rule under a
-// recorded name that no longer belongs to a rule or, if there is no such name, under the first
-// recorded name. A rule that routes to the policy's Services in another way, such as a user's own
-// rule for a preview, is not included.
+// requests between the policy's releases, and only the policy can end this split. holders returns
+// such a rule under its own name if that name is recorded. Otherwise, holders returns the rule
+// under a recorded name that no longer belongs to a rule or, if there is no such name, under the
+// first recorded name. A rule that routes to the policy's Services in another way, such as a user's
+// own rule for a preview, is not included.
 func holders(t *resources.Taken, rules []map[string]any, releases map[string]bool) map[int]string {
 	out := map[int]string{}
 	if t == nil {
@@ -75,10 +75,10 @@ func holders(t *resources.Taken, rules []map[string]any, releases map[string]boo
 }
 
 // take returns a route in which the held rules route to the backends, and records the previous
-// backendRefs of these rules. held contains the recorded name of each rule by the index of the
-// rule. The other rules that the policy managed before are restored, but the records of wanted
-// rules that do not exist are retained. A rule that another policy manages is taken over from that
-// policy, together with the record of the rule.
+// backendRefs of these rules. held maps the index of each of these rules to its recorded name. The
+// other rules that the policy managed before are restored, but the records of wanted rules that do
+// not exist are retained. A rule that another policy manages is taken over from that policy,
+// together with the record of the rule.
 func take(u *unstructured.Unstructured, policy string, held map[int]string, wanted []string, backends []any, t resources.Taken, input providers.Input) *unstructured.Unstructured {
 	next := u.DeepCopy()
 	rules, annotations := rulesOf(next), maps.Clone(next.GetAnnotations())
@@ -132,8 +132,8 @@ func previous(rule map[string]any, index int, own *resources.Taken, had map[int]
 	return now
 }
 
-// Restore returns a route in which the rules of a policy have their previous backendRefs, and the
-// names of rules that no longer exist.
+// Restore returns a route in which the rules of a policy have their previous backendRefs. It also
+// returns the names of those rules that no longer exist.
 func Restore(u *unstructured.Unstructured, policy string, releases map[string]bool) (next *unstructured.Unstructured, missing []string) {
 	next = u.DeepCopy()
 	rules := rulesOf(next)
@@ -148,7 +148,7 @@ func Restore(u *unstructured.Unstructured, policy string, releases map[string]bo
 }
 
 // Managed returns the annotation of a policy in a route, and the backendRefs of the policy's rules.
-// Equal content gives equal results.
+// Managed returns equal results for equal content.
 func Managed(u *unstructured.Unstructured, policy string, releases map[string]bool) string {
 	out, rules := u.GetAnnotations()[resources.TakenKey(policy)], rulesOf(u)
 	had := holders(resources.ReadTaken(u.GetAnnotations(), policy), rules, releases)

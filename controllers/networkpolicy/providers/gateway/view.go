@@ -74,8 +74,8 @@ func ownParents(p *v1alpha1.NetworkPolicy) []providers.Parent {
 }
 
 // allParents returns the parents in spec.provider.gateway and those of individual domains and
-// listeners. If a policy has only listeners, the provider's parents serve nothing, but are
-// included.
+// listeners. If a policy has only listeners, the provider's parents do not serve any traffic, but
+// they are still included.
 func allParents(p *v1alpha1.NetworkPolicy) []providers.Parent {
 	out := ownParents(p)
 	for i := range p.Spec.Domains {

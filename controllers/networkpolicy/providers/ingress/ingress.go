@@ -1,9 +1,9 @@
 // Package ingress implements the provider that writes Ingresses of networking.k8s.io/v1.
 //
-// A route has an Ingress, and a second Ingress for its canary if the class supports the canary
-// annotations of ingress-nginx. The status of an Ingress does not cover the rules. Therefore, a
-// route counts as programmed when the API server has accepted its Ingresses, even though the route
-// might not be served yet.
+// A route consists of an Ingress and, if the class supports the canary annotations of
+// ingress-nginx, a second Ingress for its canary. The status of an Ingress does not cover the
+// rules. Therefore, a route counts as programmed when the API server has accepted its Ingresses,
+// even though the route might not be served yet.
 package ingress
 
 import (
@@ -130,7 +130,8 @@ func (Provider) NewView(s providers.Input) providers.View {
 	return v
 }
 
-// read returns the route of a main Ingress and a canary Ingress, one of which may be nil.
+// read returns the route that a main Ingress and a canary Ingress represent. One of the Ingresses
+// may be nil.
 func read(name string, main, second *networkingv1.Ingress) *providers.Live {
 	out := &providers.Live{Name: name, Weights: map[string]int{}, Accepted: true} // An Ingress has no status that reports acceptance.
 	services := map[string]bool{}
@@ -333,8 +334,8 @@ func shares(r providers.Route) (main, second string, weight int32, exact bool) {
 }
 
 // Build returns the Ingress of a route, and the Ingress of its canary if there is one. Ingresses
-// support only two Services. The weights of additional Services are added to the main Ingress, and
-// Verdict reports the addition.
+// support only two Services. If there are additional Services, the main Ingress also receives their
+// weights, and Verdict reports that the split is not supported.
 func (v *view) Build(r providers.Route) []resources.Object {
 	main, second, weight, _ := shares(r)
 	out := []resources.Object{v.build(r, r.Name, main, nil)}
@@ -407,8 +408,8 @@ func (v *view) Secret(host string) string {
 	return ""
 }
 
-// Verdict reports whether the Ingresses of a route are written as decided. The status of an Ingress
-// does not cover its rules.
+// Verdict reports whether the live Ingresses of a route match those that Build returned. The status
+// of an Ingress does not cover its rules.
 func (v *view) Verdict(r providers.Route, built []resources.Object) providers.Verdict {
 	if _, second, _, exact := shares(r); !exact || second != "" && v.prefix == "" {
 		return providers.Verdict{Reason: providers.ReasonNotSupported, Message: fmt.Sprintf(
@@ -427,8 +428,8 @@ func (v *view) Verdict(r providers.Route, built []resources.Object) providers.Ve
 	return providers.Verdict{Accepted: true}
 }
 
-// Carry returns the live Ingresses of a route with the Services of a desired route. The class, the
-// TLS settings and the annotations of other owners stay.
+// Carry returns the live Ingresses of a route with their Services replaced by those of a desired
+// route. The class, the TLS settings and the annotations of other owners remain unchanged.
 func (v *view) Carry(live *providers.Live, r providers.Route) []resources.Object {
 	main, ok := live.Objects[0].(*networkingv1.Ingress)
 	if !ok || main.Name != live.Name {
@@ -474,7 +475,7 @@ func (v *view) Carry(live *providers.Live, r providers.Route) []resources.Object
 // host and path, or serve either of the two.
 func (v *view) Apart() bool { return true }
 
-// port returns the port of the Service of a managed Ingress.
+// port returns the port of the Service that a managed Ingress routes to.
 func port(i *networkingv1.Ingress) int32 {
 	for _, rule := range i.Spec.Rules {
 		if rule.HTTP != nil && len(rule.HTTP.Paths) > 0 && rule.HTTP.Paths[0].Backend.Service != nil {
@@ -491,7 +492,7 @@ func deref(text *string) string {
 	return *text
 }
 
-// Same reports whether a live Ingress has the decided content. Additions of other owners, such as
+// Same reports whether a live Ingress has the desired content. Additions by other owners, such as
 // annotations, do not matter.
 func Same(old, want resources.Object) bool {
 	had, ok := old.(*networkingv1.Ingress)

@@ -42,8 +42,8 @@ func see(p *v1alpha1.NetworkPolicy, objects ...resources.Object) providers.View 
 	return Provider{}.NewView(providers.Input{Policy: p, Microservice: "shop", Served: map[string]providers.Served{"Ingress": {Version: "v1"}}, Objects: objects})
 }
 
-// route returns a route with these backends. By default, it has two backends with the weights 90
-// and 10.
+// route returns a route with the given backends. By default, it has two backends with the weights
+// 90 and 10.
 func route(backends ...providers.Backend) providers.Route {
 	if backends == nil {
 		backends = []providers.Backend{{Service: "shop-a", Weight: 90}, {Service: "shop-b", Weight: 10}}
@@ -159,8 +159,9 @@ status:
 	}
 }
 
-// TestSharesOfARoute checks that the view reads the objects that Build returns as the desired route
-// and accepts them, and that it rejects splits that an Ingress cannot have.
+// TestSharesOfARoute checks that the view reads the desired route back from the objects that Build
+// returns, that it accepts these objects, and that it rejects splits that an Ingress cannot
+// express.
 func TestSharesOfARoute(t *testing.T) {
 	a, b, c := "shop-a", "shop-b", "shop-c"
 	chosen := []v1alpha1.CanaryMatch{{Headers: []v1alpha1.MatchValue{{Name: "X-Team", Value: "s.*", Type: v1alpha1.MatchRegularExpression}}}}
@@ -209,7 +210,7 @@ func TestSharesOfARoute(t *testing.T) {
 }
 
 // TestVerdictSeesEachObject checks that a route is not accepted if a canary Ingress remains or a
-// user changed an object, and that additions of other owners do not matter.
+// user has changed an object, and that additions by other owners do not matter.
 func TestVerdictSeesEachObject(t *testing.T) {
 	one := []providers.Backend{{Service: "shop-a", Weight: 100}}
 	for name, tc := range map[string]struct {
@@ -287,8 +288,8 @@ func TestUnsupported(t *testing.T) {
 	}
 }
 
-// report checks that a problem has this reason and contains the text. An empty reason means that
-// there must be no problem.
+// report checks that a problem has the given reason and contains the given text. An empty reason
+// means that there must be no problem.
 func report(t *testing.T, p *providers.Problem, reason, text string) {
 	t.Helper()
 	switch {

@@ -1,5 +1,5 @@
-// Package ext contains the fields with which a build of Traefik can extend the configuration. The original package is
-// a module inside the repository of Traefik, and no module proxy serves this module. This build extends nothing.
+// Package ext contains the fields that a build of Traefik can use to extend the configuration. The original package
+// is a module inside the repository of Traefik, and no module proxy serves this module. This build extends nothing.
 package ext
 
 // HTTP extends the HTTP configuration.

@@ -5,13 +5,13 @@ package acme
 
 import "errors"
 
-// ErrNotBuilt is the error of all operations of this module.
+// ErrNotBuilt is the error that all operations of this module return.
 var ErrNotBuilt = errors.New("this build of Traefik has no ACME client: provide certificates in Secrets")
 
 // Account is an account with an authority.
 type Account struct{}
 
-// ExtendedAccount is an account with its address.
+// ExtendedAccount is an account and its address.
 type ExtendedAccount struct {
 	Account
 
