@@ -256,7 +256,7 @@ func TestBadAnswers(t *testing.T) {
 		"broken manifest":       {sig, manifest, "cannot be read"},
 		"broken referrers":      {referrers, index, "cannot be read"},
 		"referrers not allowed": {referrers, registrytest.Status(http.StatusMethodNotAllowed, "UNSUPPORTED"), "405"},
-		"missing content":       {blobs, registrytest.Status(http.StatusNotFound, "BLOB_UNKNOWN"), "missing in the registry"},
+		"missing content":       {blobs, registrytest.Status(http.StatusNotFound, "BLOB_UNKNOWN"), "missing from the registry"},
 		"other content":         {blobs, registrytest.Text("{}"), "cannot be read"},
 		"huge content":          {blobs, registrytest.Huge(2 << 20), "cannot be read"},
 	} {
