@@ -16,7 +16,7 @@ const (
 )
 
 // FinalizerDeletionPolicy blocks the deletion of an object with deletionPolicy Orphan or
-// Restore until this deletionPolicy is applied. It blocks the deletion of a Microservice for at
+// Restore until the deletionPolicy has been applied. It blocks the deletion of a Microservice for at
 // most progressDeadlineSeconds plus drainDelay, and the deletion of a NetworkPolicy for at most ten
 // minutes. It does not block the deletion of objects in a namespace that is being deleted.
 const FinalizerDeletionPolicy = "hlnr.io/deletion-policy"

@@ -12,7 +12,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.source) || self.source != 'EnvoyGateway' || !self.metrics.exists(m, has(m.latency))",message="source: Envoy Gateway measures the latency per route, not per release: use source: Application, or prometheus: {query: …}"
 type CanaryAnalysis struct {
 	// interval between two rounds, and the time range of built-in queries. It must cover at least
-	// two scrapes of Prometheus; four are recommended. Defaults to 1m.
+	// two Prometheus scrapes; four are recommended. Defaults to 1m.
 	// +optional
 	// +kubebuilder:default="1m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('10s') && duration(self) <= duration('1h')",message="interval must be between 10s and 1h"
@@ -49,8 +49,8 @@ type CanaryAnalysis struct {
 	// +kubebuilder:default=Wait
 	NoTraffic NoTrafficPolicy `json:"noTraffic,omitempty"`
 
-	// source is the component that counts the requests for the built-in metrics successRate and
-	// latency. Traefik (as a Gateway), EnvoyGateway, Istio and IngressNGINX mean the proxies with
+	// source is the component that counts the requests that the built-in metrics successRate and
+	// latency measure. Traefik (as a Gateway), EnvoyGateway, Istio and IngressNGINX mean the proxies with
 	// these names. Application means the pods themselves, which report http_requests_total and
 	// http_request_duration_seconds. EnvoyGateway does not measure the latency of a release.
 	// Defaults to Traefik.
@@ -85,7 +85,7 @@ const (
 	NoTrafficWait NoTrafficPolicy = "Wait"
 )
 
-// MetricsSource is the component that counts the requests for the built-in metrics.
+// MetricsSource is the component that counts the requests that the built-in metrics measure.
 // +kubebuilder:validation:Enum=Traefik;Application;EnvoyGateway;Istio;IngressNGINX
 type MetricsSource string
 
@@ -125,7 +125,7 @@ type PrometheusProvider struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@ {}]+(/[^?#@ {}]*)?$')",message="prometheus.address must be a URL such as http://prometheus.monitoring:9090, without a user, query or fragment; put credentials into secretRef"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@ {}]+(/[^?#@ {}]*)?$')",message="prometheus.address must be a URL such as http://prometheus.monitoring:9090, without a user name, query or fragment; put credentials in secretRef"
 	Address string `json:"address"`
 
 	// secretRef refers to a Secret in this namespace with the key token, or with the keys username and
@@ -156,7 +156,7 @@ type PrometheusProvider struct {
 type AnalysisMetric struct {
 	// name of the metric, such as error-rate.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of a metric must consist of lower-case letters, digits and '-', and begin with a letter, such as error-rate"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of a metric must consist of lower-case letters, digits and '-', and begin with a letter: for example, error-rate"
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
@@ -201,7 +201,7 @@ type AnalysisMetric struct {
 	// +optional
 	Baseline BaselineMode `json:"baseline,omitempty"`
 
-	// samples compares several values of each release: the comparison that baseline defines uses the
+	// samples compares several values of each release: the comparison defined by baseline uses the
 	// medians, and a result outside thresholdRange counts only if a Mann-Whitney U test finds that the
 	// values differ. By default one value of each release is compared.
 	// +optional
@@ -273,7 +273,7 @@ type PrometheusMetric struct {
 }
 
 // WebMetric is a number in the JSON response from a URL.
-// +kubebuilder:validation:XValidation:rule="[has(self.secretRef), has(self.aws), has(self.google), has(self.headers) && self.headers.exists(h, h.name.lowerAscii() == 'authorization')].filter(x, x).size() <= 1",message="web.secretRef, web.aws, web.google and the header Authorization in web.headers each set the header Authorization: keep one of them, and remove the others"
+// +kubebuilder:validation:XValidation:rule="[has(self.secretRef), has(self.aws), has(self.google), has(self.headers) && self.headers.exists(h, h.name.lowerAscii() == 'authorization')].filter(x, x).size() <= 1",message="web.secretRef, web.aws, web.google and the Authorization header in web.headers each set the Authorization header: keep one of them, and remove the others"
 // +kubebuilder:validation:XValidation:rule="!(has(self.aws) || has(self.google)) || self.url.startsWith('https://')",message="web.url must begin with https:// if web.aws or web.google is set, because the request contains credentials: write https://"
 type WebMetric struct {
 	// url to request. It can contain the same fields as prometheus.query, as well as {{.Start}} and
@@ -282,7 +282,7 @@ type WebMetric struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://([^/?#@ {}]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service|Start|End|Args[.][a-z][A-Za-z0-9]*) ?[}][}])+([/?]([^# {}]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service|Start|End|Args[.][a-z][A-Za-z0-9]*) ?[}][}])*)?$')",message="web.url must be an http or https URL without a user or fragment; the supported fields are {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}}, {{.Service}}, {{.Start}}, {{.End}} and, in templates, {{.Args.NAME}}"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://([^/?#@ {}]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service|Start|End|Args[.][a-z][A-Za-z0-9]*) ?[}][}])+([/?]([^# {}]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service|Start|End|Args[.][a-z][A-Za-z0-9]*) ?[}][}])*)?$')",message="web.url must be an http or https URL without a user name or fragment; the supported fields are {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}}, {{.Service}}, {{.Start}}, {{.End}} and, in templates, {{.Args.NAME}}"
 	URL string `json:"url"`
 
 	// body is the JSON to send in a POST request. It can contain the same fields as url. Without a
@@ -367,8 +367,8 @@ type WebGoogle struct {
 }
 
 // WebHeader is a header of a request.
-// +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.secretKeyRef)",message="web.headers[]: set value or secretKeyRef, and not both"
-// +kubebuilder:validation:XValidation:rule="has(self.secretKeyRef) || self.name.lowerAscii() != 'authorization'",message="web.headers[].name: the header Authorization needs secretKeyRef instead of value; alternatively, omit the header and set web.secretRef"
+// +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.secretKeyRef)",message="web.headers[]: set value or secretKeyRef, but not both"
+// +kubebuilder:validation:XValidation:rule="has(self.secretKeyRef) || self.name.lowerAscii() != 'authorization'",message="web.headers[].name: the Authorization header requires secretKeyRef instead of value; alternatively, omit the header and set web.secretRef"
 type WebHeader struct {
 	// name of the header.
 	// +required
@@ -555,7 +555,7 @@ type MetricStatus struct {
 	// explained in measurements[].result.
 	Result MeasurementResult `json:"result"`
 
-	// dryRun reports whether the metric has no effect on the rollout.
+	// dryRun is true if the metric does not affect the rollout.
 	// +optional
 	DryRun bool `json:"dryRun,omitempty"`
 

@@ -1,6 +1,6 @@
 package v1alpha1
 
-// ConfigurationTrack defines which of the objects that the template references are part of a
+// ConfigurationTrack defines which of the objects referenced by the template are part of a
 // release.
 // +kubebuilder:validation:Enum=ConfigMaps;All;None
 type ConfigurationTrack string
@@ -17,7 +17,7 @@ const (
 	TrackNone ConfigurationTrack = "None"
 )
 
-// Configuration defines which of the ConfigMaps and Secrets that the template references are part
+// Configuration defines which of the ConfigMaps and Secrets referenced by the template are part
 // of a release. A change to their content creates a new release of the same version, and each
 // release runs with its own copies.
 type Configuration struct {

@@ -73,8 +73,8 @@ func schemas(t *testing.T) map[string]apiextensionsv1.JSONSchemaProps {
 	return found
 }
 
-// visit calls f for the fields below a schema, at any depth. It omits the fields that
-// foreign matches, and the fields below them.
+// visit calls f for the fields below a schema, at any depth. It omits the fields matched
+// by foreign, and the fields below them.
 func visit(path string, schema apiextensionsv1.JSONSchemaProps, f func(string, apiextensionsv1.JSONSchemaProps)) {
 	if schema.Items != nil && schema.Items.Schema != nil {
 		visit(path, *schema.Items.Schema, f)

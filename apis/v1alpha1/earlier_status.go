@@ -57,8 +57,8 @@ type DeprecatedRun struct {
 	WaitsFor string `json:"waitsFor,omitempty"`
 }
 
-// Convert moves the values of deprecated fields, which an earlier version wrote, to the current
-// fields. It does not change a status that this version wrote. Every reader of a Microservice calls
+// Convert moves the values of deprecated fields, written by an earlier version, to the current
+// fields. It does not change a status written by this version. Every reader of a Microservice calls
 // Convert before it reads releaseGroups. The next write of the rollout state stores the result. All
 // groups are written together, so that no group has both deprecated and current fields.
 func (s *MicroserviceStatus) Convert() {

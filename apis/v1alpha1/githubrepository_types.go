@@ -20,7 +20,7 @@ type GitHubRepositorySpec struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=100
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9._-]+$') && self != '.' && self != '..' && !self.endsWith('.git')",message="spec.repo must be the name of a repository, without the owner and .git: for github.com/acme/shop.git write owner: acme and repo: shop"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9._-]+$') && self != '.' && self != '..' && !self.endsWith('.git')",message="spec.repo must be the name of a repository, without the owner or .git: for github.com/acme/shop.git write owner: acme and repo: shop"
 	Repo string `json:"repo"`
 
 	// baseURL of a GitHub Enterprise Server, such as https://github.example.com. Defaults to
@@ -38,8 +38,8 @@ type GitHubRepositorySpec struct {
 	// +optional
 	CredentialsSecretRef *Reference `json:"credentialsSecretRef,omitempty"`
 
-	// webhookSecretRef refers to a Secret in this namespace whose key "secret" signs the deliveries of
-	// a webhook. If webhookSecretRef is set, the manager accepts deliveries at status.webhookPath. A
+	// webhookSecretRef refers to a Secret in this namespace whose key "secret" is used to sign webhook
+	// deliveries. If webhookSecretRef is set, the manager accepts deliveries at status.webhookPath. A
 	// delivery brings the next poll forward; the content of the delivery is not used.
 	// +optional
 	WebhookSecretRef *Reference `json:"webhookSecretRef,omitempty"`
@@ -224,7 +224,7 @@ type PullRequestLabel struct {
 	// sha is the head commit to which the label was added. It is empty if this commit is unknown,
 	// because the label appeared together with a new head commit. On a pull request from a fork, it
 	// is also empty if the label appeared when the pull request was new or had been reopened, after
-	// a gap in polling, or when labels was already full.
+	// a gap in polling, or when the labels list was already full.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	SHA string `json:"sha,omitempty"`
@@ -322,7 +322,7 @@ type CommentRecord struct {
 	// +kubebuilder:validation:MaxLength=64
 	Checksum string `json:"checksum,omitempty"`
 	// deletions is the number of times that the comment was deleted, up to two. The comment is
-	// recreated after the first deletion only.
+	// recreated only after the first deletion.
 	// +optional
 	// +kubebuilder:validation:Maximum=2
 	Deletions int32 `json:"deletions,omitempty"`
@@ -409,7 +409,7 @@ type GitHubRepositoryStatus struct {
 
 // Conditions of a GitHubRepository, in addition to RateLimited and Truncated.
 const (
-	// ConditionWebhookReady reports whether deliveries of a webhook are accepted.
+	// ConditionWebhookReady reports whether webhook deliveries are accepted.
 	ConditionWebhookReady = "WebhookReady"
 	// ConditionFeedbackReady reports whether Deployments and comments on GitHub are up to date.
 	ConditionFeedbackReady = "FeedbackReady"
@@ -420,7 +420,7 @@ const (
 const FinalizerFeedback = "hlnr.io/feedback"
 
 // GitHubRepository reads the releases, tags and pull requests of a GitHub repository for
-// ImagePolicies, and reports the state of their releases to GitHub.
+// ImagePolicies, and reports the state of the resulting releases to GitHub.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -152,7 +152,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="(self.policy == 'Approved') == has(self.label)",message="spec.source.github.pullRequests.forks: set label if and only if policy is Approved"
 type Forks struct {
 	// policy for pull requests from forks. Deny means that no pull request is selected. Approved means
-	// that the commits that the label approves are selected. Allow means that every pull request is
+	// that the commits approved by the label are selected. Allow means that every pull request is
 	// selected.
 	// +required
 	Policy ForkPolicy `json:"policy"`
@@ -165,8 +165,8 @@ type Forks struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=50
-	// +kubebuilder:validation:XValidation:rule="!self.contains('{{') || self.matches('^[^{}]*[{][{][.]SHA[}][}][^{}]*$')",message="spec.source.github.pullRequests.forks.label: the only variable is {{.SHA}}, once, as in preview:{{.SHA}}"
-	// +kubebuilder:validation:XValidation:rule="!self.contains('{{.SHA}}') || size(self) <= 18",message="spec.source.github.pullRequests.forks.label: at most ten characters are allowed in addition to {{.SHA}}, because GitHub limits labels to 50: for example, preview:{{.SHA}}"
+	// +kubebuilder:validation:XValidation:rule="!self.contains('{{') || self.matches('^[^{}]*[{][{][.]SHA[}][}][^{}]*$')",message="spec.source.github.pullRequests.forks.label: the only supported variable is {{.SHA}}, which can be used once, as in preview:{{.SHA}}"
+	// +kubebuilder:validation:XValidation:rule="!self.contains('{{.SHA}}') || size(self) <= 18",message="spec.source.github.pullRequests.forks.label: at most ten characters are allowed in addition to {{.SHA}}, because GitHub limits labels to 50 characters: for example, preview:{{.SHA}}"
 	Label string `json:"label,omitempty"`
 }
 

@@ -17,7 +17,7 @@ const (
 	HookConfirmRollout HookType = "ConfirmRollout"
 	// HookPreRollout is a check that is called once, when the release is available and before it
 	// receives traffic. If the response means no, the release fails; without a response, the rollout
-	// waits. It also applies to the first release of a group.
+	// waits. The check also applies to the first release of a group.
 	HookPreRollout HookType = "PreRollout"
 	// HookRollout is a check in each round of the analysis. If the response means no, the round fails.
 	// Without a response, the round counts as not measured.
@@ -31,7 +31,7 @@ const (
 	// previews.
 	HookPostRollout HookType = "PostRollout"
 	// HookPostPreview is notified once when a preview has ended (its pull request is closed, or it
-	// expired) and its pods are gone. Its last release remains until the hook has responded, and
+	// expired) and its pods are gone. The preview's last release remains until the hook has responded, and
 	// the preview does not start again before then.
 	HookPostPreview HookType = "PostPreview"
 	// HookRollback is called periodically during the rollout. A yes rolls the release back.
@@ -48,7 +48,7 @@ const (
 // For a gate and for PreRollout, the failure of a Job is final, and the release fails.
 // +kubebuilder:validation:XValidation:rule="has(self.url) != has(self.job)",message="spec.updateStrategy.canary.hooks: set exactly one of url and job"
 // +kubebuilder:validation:XValidation:rule="!has(self.job) || !(self.type in ['Rollback', 'Event'])",message="spec.updateStrategy.canary.hooks: job is not allowed for the types Rollback and Event, which are called repeatedly"
-// +kubebuilder:validation:XValidation:rule="!has(self.job) || !has(self.timeout) && !has(self.retries) && !has(self.interval) && !has(self.secretRef) && !has(self.caSecretRef) && !has(self.metadata)",message="spec.updateStrategy.canary.hooks: timeout, retries, interval, secretRef, caSecretRef and metadata are for a url; a job has job.timeout, job.backoffLimit and job.env"
+// +kubebuilder:validation:XValidation:rule="!has(self.job) || !has(self.timeout) && !has(self.retries) && !has(self.interval) && !has(self.secretRef) && !has(self.caSecretRef) && !has(self.metadata)",message="spec.updateStrategy.canary.hooks: timeout, retries, interval, secretRef, caSecretRef and metadata apply only to url; a job has job.timeout, job.backoffLimit and job.env"
 // +kubebuilder:validation:XValidation:rule="!has(self.steps) || self.type in ['Rollout', 'ConfirmTrafficIncrease']",message="spec.updateStrategy.canary.hooks: steps is allowed only for the types Rollout and ConfirmTrafficIncrease"
 // +kubebuilder:validation:XValidation:rule="!has(self.interval) || self.type in ['ConfirmRollout', 'ConfirmTrafficIncrease', 'ConfirmPromotion', 'Rollback']",message="spec.updateStrategy.canary.hooks: interval is allowed only for the types that are called periodically: ConfirmRollout, ConfirmTrafficIncrease, ConfirmPromotion and Rollback"
 // +kubebuilder:validation:XValidation:rule="!has(self.retries) || self.type in ['PreRollout', 'Rollout', 'PostRollout', 'PostPreview', 'Event']",message="spec.updateStrategy.canary.hooks: retries is allowed only for the types PreRollout, Rollout, PostRollout, PostPreview and Event; other hooks are called again at each interval"
@@ -56,7 +56,7 @@ const (
 type Hook struct {
 	// name of the hook. It is sent in each call, and identifies the hook in status.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of a hook must consist of lower-case letters, digits and '-', and begin with a letter, such as first-tenth"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of a hook must consist of lower-case letters, digits and '-', and begin with a letter: for example, first-tenth"
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
@@ -87,8 +87,8 @@ type Hook struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('1m')",message="timeout must be between 1s and 1m"
 	Timeout Duration `json:"timeout,omitempty"`
 
-	// retries is the number of times that a call is repeated if the response is not yes, with
-	// increasing delays. Defaults to 0 for PreRollout and Rollout, and to 3 for PostRollout,
+	// retries is the number of times that a call is repeated, with increasing delays, if the response
+	// is not yes. Defaults to 0 for PreRollout and Rollout, and to 3 for PostRollout,
 	// PostPreview and Event. A PreRollout call that has no response after
 	// these retries is repeated after 1, 2, 4, 8 and 16 seconds, and then about every 16 seconds.
 	// +optional
@@ -147,10 +147,10 @@ const AnnotationHookType = "hlnr.io/hook-type"
 // HookJob is a Job that runs once for each call of a hook. Its pod is like the pods of the release,
 // with the same image, configuration, volumes and ServiceAccount. There are two exceptions: the pod
 // runs only the init containers and the release's container (with the command of the Job), and no
-// Service selects the pod. The Job has no access that the release does not have; Jobs for pull
+// Service selects the pod. The Job does not have more access than the release; Jobs for pull
 // requests from forks are confined in the same way as the pods of these pull requests. Success of
 // the Job means yes, and failure means no. A pod that is evicted or preempted does not count as
-// failed, and runs again.
+// failed, and is replaced.
 type HookJob struct {
 	// command to run instead of the entrypoint of the image. Defaults to the command of the
 	// container.

@@ -24,7 +24,7 @@ type ImagePolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.contains('://') || self.matches('[:@][^/]*$') || self.matches('^([A-Za-z0-9.-]+(:[0-9]+)?/|[[][0-9a-f:]+[]](:[0-9]+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$')",message="spec.image must be a repository such as registry.example.com/team/shop: lower-case letters and digits, separated by '.', '_', '-' and '/'"
 	Image string `json:"image"`
 
-	// imagePullSecrets are Secrets in this namespace that contain credentials of registries. Their
+	// imagePullSecrets are Secrets in this namespace that contain registry credentials. Their
 	// type is kubernetes.io/dockerconfigjson, kubernetes.io/dockercfg or kubernetes.io/basic-auth. A
 	// Secret of the last type requires the annotation hlnr.io/registry, which specifies the registry.
 	// Without Secrets, a registry is read anonymously, or with the workload identity of the manager if
@@ -163,7 +163,7 @@ type PinnedSource struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=100
 	// +kubebuilder:validation:items:MaxLength=128
-	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$')",message="spec.source.pinned.versions must be tags of the image as the registry lists them, of letters, digits, '_', '.' and '-': for build metadata, write 1.2.3_build"
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$')",message="spec.source.pinned.versions must be tags of the image as the registry lists them, consisting of letters, digits, '_', '.' and '-': for build metadata, write 1.2.3_build"
 	Versions []string `json:"versions"`
 }
 
@@ -225,7 +225,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.parts) || has(self.scheme) && self.scheme == 'Tuple'",message="spec.versioning.parts requires versioning.scheme Tuple: omit it, or set the scheme"
 // +kubebuilder:validation:XValidation:rule="!has(self.twoParts) || self.twoParts == 'Deny' || !has(self.scheme) || self.scheme == 'SemVer'",message="spec.versioning.twoParts requires versioning.scheme SemVer: omit twoParts, and with scheme Tuple set versioning.parts"
 // +kubebuilder:validation:XValidation:rule="!has(self.level) || self.level != 'Candidate' || !has(self.scheme) || !(self.scheme in ['Tuple', 'PushTime'])",message="spec.versioning.level must be Release with versioning.scheme Tuple or PushTime, which have no pre-releases"
-// +kubebuilder:validation:XValidation:rule="!has(self.suffix) || !has(self.scheme) || !(self.scheme in ['Regexp', 'PushTime'])",message="spec.versioning.suffix must not be set with versioning.scheme Regexp or PushTime: write it into tagFilter.pattern"
+// +kubebuilder:validation:XValidation:rule="!has(self.suffix) || !has(self.scheme) || !(self.scheme in ['Regexp', 'PushTime'])",message="spec.versioning.suffix must not be set with versioning.scheme Regexp or PushTime: add it to tagFilter.pattern"
 // +kubebuilder:validation:XValidation:rule="!has(self.scheme) || self.scheme != 'Tuple' || !has(self.groupBy) || self.groupBy == 'All' || (has(self.parts) ? self.parts : 3) >= (self.groupBy == 'Major' ? 2 : 3)",message="spec.versioning.groupBy: Major requires versioning.parts to be at least 2; Minor and Patch require at least 3"
 type Versioning struct {
 	// scheme defines how a version is read from a tag. SemVer means that the tag is read as a
@@ -328,7 +328,7 @@ type OfferedRelease struct {
 	// +kubebuilder:validation:MaxItems=8
 	Images []ReleaseImage `json:"images"`
 
-	// pullRequest is the number of the pull request of the group.
+	// pullRequest is the number of the group's pull request.
 	// +optional
 	PullRequest int64 `json:"pullRequest,omitempty"`
 

@@ -76,7 +76,7 @@ type MicroserviceSpec struct {
 	// +optional
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 
-	// configuration defines which of the ConfigMaps and Secrets that the template references are
+	// configuration defines which of the ConfigMaps and Secrets referenced by the template are
 	// part of a release. Defaults to ConfigMaps.
 	// +optional
 	Configuration *Configuration `json:"configuration,omitempty"`
@@ -88,7 +88,7 @@ type MicroserviceSpec struct {
 
 // Previews limits the previews of pull requests.
 type Previews struct {
-	// maxGroups is the maximum number of simultaneous previews. Existing previews keep their slot; a
+	// maxGroups is the maximum number of simultaneous previews. Existing previews keep their slots; a
 	// free slot goes to the pull request with the latest push. Defaults to 20.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
@@ -153,7 +153,7 @@ type Availability struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 1000 : self == 'Full'",message="spec.availability.standbyReplicas must be a number from 0 to 1000 or Full"
 	StandbyReplicas *intstr.IntOrString `json:"standbyReplicas,omitempty"`
 
-	// exclusive is for workers of which two versions must not run at the same time, for example
+	// exclusive is for workers that must not run in two versions at the same time, for example
 	// because they elect a leader or process an ordered stream. The pods of the active release
 	// terminate before the pods of the next release of the group start. If the rollout fails, the pods
 	// of the failed release terminate before the pods of the active release start again. Steps of a
@@ -376,7 +376,7 @@ type GroupPin struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.traffic) || self.traffic != 'Pods' || !has(self.scale) || self.scale == 'MatchWeight'",message="spec.updateStrategy.canary: scale must be MatchWeight or omitted if traffic is Pods, because the weights are shares of the pods"
 // +kubebuilder:validation:XValidation:rule="!has(self.traffic) || self.traffic != 'Pods' || self.steps.all(s, !(has(s.match) && s.match) && !(has(s.mirrorPercent) && s.mirrorPercent > 0))",message="spec.updateStrategy.canary.steps: match and mirrorPercent need routes: remove these fields, or set canary.traffic to Routes"
 // +kubebuilder:validation:XValidation:rule="!has(self.hooks) || self.hooks.all(h, !has(h.steps) || h.steps.all(n, self.steps.exists(s, has(s.name) && s.name == n)))",message="spec.updateStrategy.canary.hooks: hooks[].steps must contain names of steps (steps[].name), not numbers"
-// +kubebuilder:validation:XValidation:rule="!has(self.analysis) || !has(self.analysisTemplateRef)",message="spec.updateStrategy.canary: set analysis or analysisTemplateRef, and not both"
+// +kubebuilder:validation:XValidation:rule="!has(self.analysis) || !has(self.analysisTemplateRef)",message="spec.updateStrategy.canary: set analysis or analysisTemplateRef, but not both"
 // +kubebuilder:validation:XValidation:rule="!has(self.analysis) && !has(self.analysisTemplateRef) || self.steps.exists(s, s.weight > 0 || has(s.match) && s.match || has(s.mirrorPercent) && s.mirrorPercent > 0)",message="spec.updateStrategy.canary.analysis: no step sends requests to the canary, so nothing would be measured: give a step a weight above 0, match or mirrorPercent"
 type CanaryStrategy struct {
 	// steps of the canary, in order. After the last step, the release becomes active.
@@ -442,7 +442,7 @@ type CanaryStep struct {
 	// name by which a Continue decision refers to the step. Defaults to the step's number, counted
 	// from 1.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of a step must consist of lower-case letters, digits and '-', and begin with a letter, such as first-tenth"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of a step must consist of lower-case letters, digits and '-', and begin with a letter: for example, first-tenth"
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name,omitempty"`
 
@@ -452,7 +452,7 @@ type CanaryStep struct {
 	// +kubebuilder:validation:Maximum=100
 	Weight int32 `json:"weight"`
 
-	// match defines whether the requests that the NetworkPolicy's canaryMatches select (by header,
+	// match defines whether the requests selected by the NetworkPolicy's canaryMatches (by header,
 	// query parameter, cookie, path, method or gRPC method) are routed to the canary regardless of its
 	// weight.
 	// +optional

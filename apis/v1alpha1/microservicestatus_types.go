@@ -95,8 +95,8 @@ type Rollout struct {
 	// +optional
 	Gate Gate `json:"gate,omitempty"`
 
-	// gateTime is when the rollout reached the gate. At PreRollout it is not set until all domains
-	// with release.status canary route to the release. At ConfirmRollout it is not set until the hook
+	// gateTime is when the rollout reached the gate. At PreRollout it is not set until the release
+	// is the target of all domains with release.status canary. At ConfirmRollout it is not set until the hook
 	// Jobs of other releases of the group have ended.
 	// +optional
 	GateTime *metav1.MicroTime `json:"gateTime,omitempty"`
@@ -125,8 +125,8 @@ type StepApproval struct {
 	// +kubebuilder:validation:MaxLength=253
 	By string `json:"by"`
 
-	// group is a group that spec.updateStrategy.canary.steps[].approval.from lists, and that the user
-	// is a member of. It is empty if the step does not require a group.
+	// group is a group in spec.updateStrategy.canary.steps[].approval.from that the user is a member
+	// of. It is empty if the step does not require a group.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Group string `json:"group,omitempty"`
@@ -221,7 +221,7 @@ type Release struct {
 	// release, all weights add up to 100.
 	Weight int32 `json:"weight"`
 
-	// match is true while the requests that the NetworkPolicy's canaryMatches select are routed to the
+	// match is true while the requests selected by the NetworkPolicy's canaryMatches are routed to the
 	// release.
 	// +optional
 	Match bool `json:"match,omitempty"`
@@ -375,7 +375,7 @@ type ReleaseGroup struct {
 	// +optional
 	Rollout *Rollout `json:"rollout,omitempty"`
 
-	// end is set when the pods of a preview that is ending are gone, if there are hooks of type
+	// end is set when a preview is ending and its pods are gone, if there are hooks of type
 	// PostPreview.
 	// +optional
 	End *PreviewEnd `json:"end,omitempty"`
@@ -431,12 +431,12 @@ type ReleaseGroupInternal struct {
 	// +kubebuilder:validation:MaxLength=256
 	ResolvedFrom string `json:"resolvedFrom,omitempty"`
 
-	// settledRevision is a revision that some policy did not confirm within the deadline while no
+	// settledRevision is a revision that at least one policy did not confirm within the deadline while no
 	// rollout was in progress. Policies with a lower revision do not block the group.
 	// +optional
 	SettledRevision int64 `json:"settledRevision,omitempty"`
 
-	// superseded is the number of releases that were superseded since the last promotion.
+	// superseded is the number of releases that have been superseded since the last promotion.
 	// +optional
 	Superseded int32 `json:"superseded,omitempty"`
 
@@ -484,8 +484,8 @@ type MicroserviceStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// adoptedReplicas is the number of replicas that the Deployment that adoptFrom refers to had
-	// before it was scaled to zero.
+	// adoptedReplicas is the number of replicas of the Deployment in adoptFrom before it was scaled
+	// to zero.
 	// +optional
 	AdoptedReplicas *int32 `json:"adoptedReplicas,omitempty"`
 
@@ -555,8 +555,8 @@ const (
 	// ConditionPreviewsReady is True while all previews that have a slot are available. Its
 	// message shows how many are available, such as "17 of 20". It is absent if there are no previews.
 	ConditionPreviewsReady = "PreviewsReady"
-	// ConditionDeploymentAdopted is True once the Deployment from which the Microservice takes over is
-	// scaled to zero.
+	// ConditionDeploymentAdopted is True once the Deployment in spec.adoptFrom has been scaled to
+	// zero.
 	ConditionDeploymentAdopted = "DeploymentAdopted"
 )
 

@@ -167,7 +167,7 @@ type NetworkProvider struct {
 // namespace. The policy owns their backendRefs, and no other field of the route.
 // +kubebuilder:validation:XValidation:rule="!(has(self.groups) && has(self.release))",message="spec.provider.routeRef: set at most one of groups and release"
 // +kubebuilder:validation:XValidation:rule="!has(self.groups) || self.groups.policy != 'Each'",message="spec.provider.routeRef.groups.policy must be Newest or Named: a rule routes to one group at a time"
-// +kubebuilder:validation:XValidation:rule="!has(self.release) || !has(self.release.status)",message="spec.provider.routeRef.release.status is only supported in domains and listeners: set release.version"
+// +kubebuilder:validation:XValidation:rule="!has(self.release) || !has(self.release.status)",message="spec.provider.routeRef.release.status is supported only in domains and listeners: set release.version"
 type RouteReference struct {
 	// kind of the route: HTTPRoute, GRPCRoute, TLSRoute, TCPRoute or UDPRoute.
 	// +required
@@ -248,7 +248,7 @@ type GatewayProvider struct {
 
 	// confirm defines when a route counts as programmed. Status means that every parent has
 	// accepted the route. Probe means that, in addition, the addresses of the Gateways serve the
-	// route as it was written. Probe applies to HTTPRoutes only. Defaults to Status.
+	// route as it was written. Probe applies only to HTTPRoutes. Defaults to Status.
 	// +optional
 	Confirm ConfirmMode `json:"confirm,omitempty"`
 
@@ -398,7 +398,7 @@ type RouteTimeouts struct {
 	BackendRequest string `json:"backendRequest,omitempty"`
 }
 
-// SessionAffinity routes a client to the same release or pod again. Exactly one member must be set.
+// SessionAffinity keeps routing a client to the same release or pod. Exactly one member must be set.
 // +kubebuilder:validation:XValidation:rule="has(self.cookie) != has(self.clientIP)",message="spec.sessionAffinity: set exactly one of cookie and clientIP"
 type SessionAffinity struct {
 	// cookie enables affinity by a cookie that the gateway sets. It requires the experimental
@@ -536,7 +536,7 @@ type Domain struct {
 
 // CanaryMatch selects requests that match all of its conditions.
 // +kubebuilder:validation:XValidation:rule="(has(self.headers) && size(self.headers) > 0) || (has(self.queryParams) && size(self.queryParams) > 0) || has(self.cookie) || has(self.path) || has(self.method) || has(self.grpc)",message="spec.domains[].canaryMatches[]: set at least one of headers, queryParams, cookie, path, method and grpc"
-// +kubebuilder:validation:XValidation:rule="!(has(self.cookie) && has(self.headers) && self.headers.exists(h, h.name.lowerAscii() == 'cookie'))",message="spec.domains[].canaryMatches[]: set cookie or the header Cookie, not both"
+// +kubebuilder:validation:XValidation:rule="!(has(self.cookie) && has(self.headers) && self.headers.exists(h, h.name.lowerAscii() == 'cookie'))",message="spec.domains[].canaryMatches[]: set cookie or the Cookie header, but not both"
 type CanaryMatch struct {
 	// headers that a request must have.
 	// +optional
@@ -934,8 +934,8 @@ type GroupTraffic struct {
 	// canary of this group.
 	// +optional
 	CanaryDomains bool `json:"canaryDomains,omitempty"`
-	// canary is the release of this group to which all domains and listeners with release.status
-	// canary route, according to the accepted routes. It is either the canary or the release that
+	// canary is the release of this group that is the target of all domains and listeners with
+	// release.status canary, according to the accepted routes. It is either the canary or the release that
 	// PreRollout hooks test.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
@@ -964,7 +964,7 @@ type NetworkPolicySummary struct {
 	// +optional
 	Domains string `json:"domains,omitempty"`
 	// split is the programmed split, such as "1.1.0=90 1.2.0=10". If hosts have different splits,
-	// each split is listed in the order of the hosts, beginning with the host in url.
+	// the splits are listed in the order of the hosts, beginning with the host in url.
 	// +optional
 	Split string `json:"split,omitempty"`
 }
@@ -1063,7 +1063,7 @@ const (
 	// canaryMatches.
 	ConditionCanaryUnmatched = "CanaryUnmatched"
 	// ConditionSettingsNotApplied is True while a setting of the specification has no effect on the routes,
-	// because the provider, the kind of the routes or the API server has no field for it.
+	// because the provider, the route kind or the API server has no field for it.
 	ConditionSettingsNotApplied = "SettingsNotApplied"
 	// ConditionServiceAdopted is True while the adopted Service routes to the active release.
 	ConditionServiceAdopted = "ServiceAdopted"

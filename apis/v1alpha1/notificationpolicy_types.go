@@ -65,7 +65,7 @@ type NotificationReceiver struct {
 	// name of the receiver. It identifies the receiver in status; a receiver with a changed name
 	// counts as a new receiver.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of a receiver must consist of lower-case letters, digits and '-', and begin with a letter, such as team-channel"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of a receiver must consist of lower-case letters, digits and '-', and begin with a letter: for example, team-channel"
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
@@ -128,7 +128,7 @@ type NotificationReceiver struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z0-9]([-a-zA-Z0-9_./]*[a-zA-Z0-9])?$')",message="context must consist of letters, digits and '-_./', and begin and end with a letter or digit, such as production"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-zA-Z0-9]([-a-zA-Z0-9_./]*[a-zA-Z0-9])?$')",message="context must consist of letters, digits and '-_./', and begin and end with a letter or digit: for example, production"
 	Context string `json:"context,omitempty"`
 
 	// template of the body, in the syntax of Go's text/template, with fields such as
@@ -310,7 +310,7 @@ type NotificationPolicyStatus struct {
 	Deliveries []NotificationDelivery `json:"deliveries,omitempty"`
 }
 
-// NotificationPolicy reports transitions of releases to receivers, such as a webhook. It
+// NotificationPolicy reports transitions of releases to receivers, such as webhooks. It
 // never delays a release.
 //
 // +kubebuilder:object:root=true

@@ -55,8 +55,8 @@ type SemVer struct {
 // ReleaseLevel is the maturity of a version.
 type ReleaseLevel string
 
-// The levels of maturity, most mature first. Preview versions come from pull
-// requests only.
+// The levels of maturity, most mature first. Preview versions come only from pull
+// requests.
 const (
 	LevelRelease   ReleaseLevel = "Release"
 	LevelCandidate ReleaseLevel = "Candidate"

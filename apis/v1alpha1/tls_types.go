@@ -7,8 +7,8 @@ type TLSMode string
 // The modes, each named after a kind. TLSGateway and TLSListenerSet require spec.provider.gateway,
 // TLSIngress requires spec.provider.ingress, and TLSApisix requires spec.provider.apisix.
 const (
-	// TLSGateway uses an HTTPS listener of the Gateway, with the certificate of the Gateway's
-	// owner. Nothing is written.
+	// TLSGateway uses an HTTPS listener of the Gateway, with the certificate that the Gateway's
+	// owner provides. Nothing is written.
 	TLSGateway TLSMode = "Gateway"
 	// TLSListenerSet uses a ListenerSet that the policy creates for each host, and that the Gateway
 	// must allow.

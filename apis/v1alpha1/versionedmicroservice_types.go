@@ -83,7 +83,7 @@ type ReleaseAvailability struct {
 	Exclusive bool `json:"exclusive,omitempty"`
 }
 
-// DisruptionBudget limits evictions of the pods of a release. Exactly one member must be
+// DisruptionBudget limits the eviction of a release's pods. Exactly one member must be
 // set.
 // +kubebuilder:validation:XValidation:rule="has(self.minAvailable) != has(self.maxUnavailable)",message="disruptionBudget: set exactly one of minAvailable and maxUnavailable"
 type DisruptionBudget struct {
@@ -102,7 +102,7 @@ type DisruptionBudget struct {
 type DecisionAction string
 
 const (
-	// DecisionContinue approves the step that the decision's step field names, or ends the pause of
+	// DecisionContinue approves the step named in the decision's step field, or ends the pause of
 	// this step.
 	DecisionContinue DecisionAction = "Continue"
 	// DecisionAdopt makes the release active without further steps, once it is
@@ -117,14 +117,14 @@ const (
 // Decision is a user's decision about a release.
 // +kubebuilder:validation:XValidation:rule="self.action == 'Continue' ? has(self.step) : !has(self.step)",message="spec.decision.step is the step that action Continue approves (its name, or its number from 1), and must not be set with other actions"
 type Decision struct {
-	// action to take. Continue approves the step that the step field names, or ends the pause of this
+	// action to take. Continue approves the step named in the step field, or ends the pause of this
 	// step. Adopt makes the release active without further steps, as soon as it is available.
 	// Deprecate aborts the rollout of a pending or canary release. Retry starts a failed release
 	// again.
 	// +required
 	Action DecisionAction `json:"action"`
 
-	// id identifies this decision. A decision with the id of the last handled decision on the
+	// id identifies this decision. A decision with the same id as the last handled decision on the
 	// release is not handled again.
 	// +required
 	// +kubebuilder:validation:MinLength=1

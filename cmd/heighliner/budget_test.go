@@ -194,7 +194,7 @@ func TestWriteBudget(t *testing.T) {
 		"with pauses":    {&v1alpha1.CanaryPause{Duration: "3s"}, budgetWithPauses},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // The subtests spend most of their time waiting until writes end.
+			t.Parallel() // The subtests spend most of their time waiting for writes to stop.
 			least := phases{}
 			for round := 1; round <= rounds && len(least.over(test.budget)) > 0 && !t.Failed(); round++ {
 				t.Run(fmt.Sprint("round ", round), func(t *testing.T) { playBudget(t, test.pause, least) })
@@ -219,7 +219,7 @@ func playBudget(t *testing.T, pause *v1alpha1.CanaryPause, least phases) {
 	gateway.Spec.Listeners = []gatewayv1.Listener{{Name: "http", Port: 80, Protocol: gatewayv1.HTTPProtocolType}}
 	create(t, gateway)
 	startManager(t, "v1.0.0", kubeconfig, namespace)
-	waitFor(t, "a manager without requests", await.Limit, func() string { return notQuiet(writes) })
+	waitFor(t, "the manager to stop sending requests", await.Limit, func() string { return notQuiet(writes) })
 	writes.clear()
 
 	for _, service := range budgeted {
@@ -281,7 +281,7 @@ func slow(t *testing.T, namespace string) (n int) {
 // notQuiet returns a message if requests were sent in the last five seconds. Delayed writes happen within this time.
 func notQuiet(l *rolloutState) string {
 	if !l.quiet(5 * time.Second) {
-		return "the manager still sends requests"
+		return "the manager is still sending requests"
 	}
 	return ""
 }

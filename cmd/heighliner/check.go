@@ -82,7 +82,7 @@ func leaseNames(shards int) []string {
 func check(ctx context.Context, config *rest.Config, namespace string, leases []string, out io.Writer) error {
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return fmt.Errorf("make client: %w", err)
+		return fmt.Errorf("create the client: %w", err)
 	}
 	for _, lease := range leases {
 		holder, err := waitRenewed(ctx, clients, namespace, lease)

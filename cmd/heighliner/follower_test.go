@@ -99,7 +99,6 @@ func TestFollower(t *testing.T) {
 	policy := &v1alpha1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop"}}
 	policy.Spec.Image, policy.Spec.Interval = images.Repository("team/shop"), "5s"
 	policy.Spec.Platforms = []string{"linux/amd64"}
-	create(t, policy)
 	ms := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop"}}
 	ms.Spec.ImagePolicyRef.Name = "shop"
 	ms.Spec.Template.Spec.Containers = []corev1.Container{{
@@ -107,6 +106,8 @@ func TestFollower(t *testing.T) {
 		ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}},
 	}}
 	create(t, ms)
+	follows(placeholder, true, `suspended until Microservice "shop" has an active release`)
+	create(t, policy) // Without the ImagePolicy, there is no version.
 	follows("@"+digests["1.0.0"], false, "version 1.0.0")
 	job.Name = "paused" // The user suspended this CronJob. It follows the release, but remains suspended.
 	follows("@"+digests["1.0.0"], true, "version 1.0.0")
@@ -215,21 +216,24 @@ func TestFollower(t *testing.T) {
 		t.Fatal(err)
 	}
 	follows("@"+digests["1.0.0"], false, `Microservice "shop" does not exist`)
-	var events eventsv1.EventList
-	if err := env.Client.List(t.Context(), &events, client.InNamespace(namespace)); err != nil {
-		t.Fatal(err)
-	}
-	var reasons []string
-	for _, e := range events.Items {
-		if e.Regarding.Kind == "CronJob" {
-			reasons = append(reasons, e.Reason)
+	await.Nil(t, func(ctx context.Context) error { // The manager sends events in the background.
+		var events eventsv1.EventList
+		if err := env.Client.List(ctx, &events, client.InNamespace(namespace)); err != nil {
+			return err
 		}
-	}
-	for _, want := range []string{"Following", "MicroserviceNotFound", "NoActiveRelease"} {
-		if !slices.Contains(reasons, want) {
-			t.Errorf("events %q, want an event with reason %s", reasons, want)
+		var reasons []string
+		for _, e := range events.Items {
+			if e.Regarding.Kind == "CronJob" {
+				reasons = append(reasons, e.Reason)
+			}
 		}
-	}
+		for _, want := range []string{"Following", "MicroserviceNotFound", "NoActiveRelease"} {
+			if !slices.Contains(reasons, want) {
+				return fmt.Errorf("events %q, want an event with reason %s", reasons, want)
+			}
+		}
+		return nil
+	})
 }
 
 // configured fails the test unless the CronJob refers to a single ConfigMap with the given content wherever the

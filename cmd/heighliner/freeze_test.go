@@ -119,8 +119,17 @@ func TestFreeze(t *testing.T) {
 	}
 
 	// A period of a calendar ends at its scheduled time, without any change by a user.
-	from, to := metav1.NewTime(time.Now().Add(-time.Hour)), metav1.NewTime(time.Now().Add(15*time.Second).Truncate(time.Second))
+	from, to := metav1.NewTime(time.Now().Add(-time.Hour)), metav1.NewTime(time.Now().Add(30*time.Second).Truncate(time.Second))
 	f = freeze(v1alpha1.FreezeRules{Reason: "trade fair", Periods: []v1alpha1.FreezePeriod{{From: from, To: to}}})
+	await.Nil(t, func(ctx context.Context) error {
+		if err := env.Client.Get(ctx, client.ObjectKeyFromObject(f), f); err != nil {
+			return err
+		}
+		if !f.Status.Active {
+			return fmt.Errorf("status %+v", f.Status)
+		}
+		return nil
+	})
 	images.Push(t, "team/shop", "1.2.0")
 	state("1.2.0", false)
 	await.Nil(t, func(ctx context.Context) error {
@@ -135,13 +144,16 @@ func TestFreeze(t *testing.T) {
 	if ended := time.Now(); ended.Before(to.Time) {
 		t.Errorf("1.2.0 is active at %s, during the freeze", ended)
 	}
-	var events eventsv1.EventList
-	if err := env.Client.List(t.Context(), &events, client.InNamespace(namespace)); err != nil {
-		t.Fatal(err)
-	}
-	for _, reason := range []string{"Frozen", "Thawed", "FreezeBegan"} {
-		if !slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool { return e.Reason == reason }) {
-			t.Errorf("there is no event %s", reason)
+	await.Nil(t, func(ctx context.Context) error { // The manager sends events in the background.
+		var events eventsv1.EventList
+		if err := env.Client.List(ctx, &events, client.InNamespace(namespace)); err != nil {
+			return err
 		}
-	}
+		for _, reason := range []string{"Frozen", "Thawed", "FreezeBegan"} {
+			if !slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool { return e.Reason == reason }) {
+				return fmt.Errorf("there is no event %s", reason)
+			}
+		}
+		return nil
+	})
 }

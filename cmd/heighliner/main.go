@@ -4,7 +4,7 @@
 //	check.go       "heighliner check", the command that helm test runs
 //	manager.go     flags, and the manager with its controllers
 //	memory.go      the memory limit of the container, and memory that is returned to the operating system
-//	namespaces.go  namespaces in which the manager lacks its permissions
+//	namespaces.go  namespaces in which the manager lacks permissions
 package main
 
 import (

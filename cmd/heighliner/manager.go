@@ -322,7 +322,7 @@ func newShards(mgr ctrl.Manager, o options) (*shard.Shards, error) {
 	config.Timeout = shard.RenewDeadline / 2
 	leases, err := coordinationv1.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("make client for Leases: %w", err)
+		return nil, fmt.Errorf("create the client for Leases: %w", err)
 	}
 	shards, err := shard.New(shard.Options{
 		Count: o.shards, Namespace: o.ownNamespace(), Identity: host + "_" + string(uuid.NewUUID()),

@@ -104,7 +104,7 @@ func TestManagerOptions(t *testing.T) {
 			}
 			for obj := range got.Cache.ByObject {
 				if _, ok := obj.(*corev1.Secret); ok {
-					t.Error("there is an informer of Secrets")
+					t.Error("there is an informer for Secrets")
 				}
 			}
 			if *got.GracefulShutdownTimeout <= 0 || *got.GracefulShutdownTimeout > time.Minute {

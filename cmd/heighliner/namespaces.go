@@ -22,8 +22,8 @@ const (
 	// permissionsPoll is the time between two reads of the permissions in namespaces that are not watched.
 	permissionsPoll = 30 * time.Second
 	// minRun is the minimum time for which the manager runs before it restarts to watch another namespace. The kubelet resets its back-off
-	// for a container that ran for 10 minutes. A team that repeatedly removes and creates the RoleBinding of its namespace therefore cannot
-	// keep the manager from running for other namespaces.
+	// for a container that has run for 10 minutes. A team that repeatedly removes and creates the RoleBinding of its namespace therefore
+	// cannot keep the manager from running for other namespaces.
 	minRun = 10 * time.Minute
 )
 
@@ -128,15 +128,15 @@ func (r permissions) watchable(ctx context.Context, namespaces []string, log log
 	return out, lacking, nil
 }
 
-// omitUnwatchable removes from the options the namespaces that cannot be watched. It returns a Runnable that ends the manager when
-// one of these namespaces can be watched, or nil if it removed no namespace.
+// omitUnwatchable removes from the options the namespaces that cannot be watched. It returns a Runnable that stops the manager
+// when one of these namespaces can be watched, or nil if it removed no namespace.
 func (o *options) omitUnwatchable(ctx context.Context, config *rest.Config, log logr.Logger) (ctrlmanager.Runnable, error) {
 	if len(o.namespaces) == 0 {
 		return nil, nil
 	}
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("make client for permissions: %w", err)
+		return nil, fmt.Errorf("create the client for permission checks: %w", err)
 	}
 	r := permissions{client}
 	namespaces, lacking, err := r.watchable(ctx, o.namespaces, log)

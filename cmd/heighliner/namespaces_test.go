@@ -39,7 +39,7 @@ func roleOf(t *testing.T, namespace string) *rbacv1.Role {
 	return role
 }
 
-// TestWatchedKinds tests that the controllers require exactly the kinds that the Role allows them to watch. The kinds of routes are not
+// TestWatchedKinds tests that the controllers require exactly the kinds that the Role allows them to watch. Route kinds are not
 // compared.
 func TestWatchedKinds(t *testing.T) {
 	ofRoutes := map[string]bool{}

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -21,6 +19,7 @@ import (
 
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -42,6 +41,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 	"github.com/heighliner/heighliner/test/apiserver"
 	"github.com/heighliner/heighliner/test/await"
+	"github.com/heighliner/heighliner/test/port"
 )
 
 var env *apiserver.Env
@@ -88,6 +88,25 @@ func shipped(t *testing.T, components ...string) {
 	if out, err := env.Kubectl(t, "", "apply", "-k", overlay(t, "", []string{"rbac"}, components...)); err != nil {
 		t.Fatalf("apply the roles: %v: %s", err, out)
 	}
+	await.Nil(t, func(ctx context.Context) error { // The authorizer applies the roles with a delay.
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "list", Group: v1alpha1.GroupVersion.Group, Resource: "microservices"},
+		}}
+		if err := env.As(t, apiserver.ManagerUser).Create(ctx, review); err != nil {
+			return err
+		}
+		if !review.Status.Allowed {
+			return errors.New("the roles of the manager are not in effect yet")
+		}
+		return nil
+	})
+}
+
+// patient returns the options of a manager that does not exit because of a slow renewal of its Lease.
+func patient(o options) ctrl.Options {
+	out := managerOptions(o)
+	out.LeaseDuration, out.RenewDeadline = new(2*await.Limit), new(await.Limit)
+	return out
 }
 
 // overlay creates a kustomization from folders in config and from components, and returns the folder of the kustomization.
@@ -155,22 +174,6 @@ func create(t *testing.T, obj client.Object) {
 	}
 }
 
-// freeAddress returns an unused loopback address. Its port is below the range of ports that Linux assigns to connections,
-// so that no connection takes it before the manager starts.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	for range 100 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 15000+rand.IntN(10000)))
-		if err != nil {
-			continue
-		}
-		defer l.Close()
-		return l.Addr().String()
-	}
-	t.Fatal("found no unused port on the loopback address")
-	return ""
-}
-
 // alone removes the objects of other tests, which this manager would reconcile and count.
 func alone(t *testing.T) {
 	t.Helper()
@@ -193,8 +196,8 @@ func TestShippedRightsSuffice(t *testing.T) {
 	alone(t)
 	shipped(t)
 	installTLS(t) // Install the CRDs before the manager starts, because it discovers the kinds when it starts.
-	// Create the namespace before the manager starts, so that the namespace is deleted after the manager has ended: a
-	// namespace that is being deleted rejects events.
+	// Create the namespace before the manager starts, so that the namespace is deleted after the manager has stopped:
+	// a namespace that is being deleted rejects events.
 	namespace := env.Namespace(t)
 	var refused refusals
 	config := rest.CopyConfig(env.Config)
@@ -204,12 +207,16 @@ func TestShippedRightsSuffice(t *testing.T) {
 	}
 	config.Wrap(refused.wrap)
 	elsewhere := env.Namespace(t)
-	metrics, webhooks := freeAddress(t), freeAddress(t)
-	mgr, err := newManager(config, options{
+	metrics, webhooks := port.Take(t), port.Take(t)
+	o := options{
 		leaderElect: true, leaderNamespace: "heighliner-system", metricsAddress: metrics, probeAddress: "0", webhookAddress: webhooks,
 		minDrain: time.Second, workers: 4, outbound: outbound.Config{Allow: []string{"127.0.0.1"}},
-	})
+	}
+	mgr, err := ctrl.NewManager(config, patient(o))
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := setup(mgr, o); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -32,6 +32,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 	"github.com/heighliner/heighliner/test/apiserver"
 	"github.com/heighliner/heighliner/test/await"
+	"github.com/heighliner/heighliner/test/port"
 )
 
 // tenant is a namespace with one object of each kind that refers to a Secret.
@@ -218,7 +219,7 @@ func TestSecretsByNamespace(t *testing.T) {
 	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(receiver.Close)
 
-	webhooks := freeAddress(t)
+	webhooks := port.Take(t)
 	mine := newTenant(t, private, public, hub, github.URL, receiver.URL, webhooks)
 	yours := newTenant(t, private, public, hub, github.URL, receiver.URL, webhooks)
 	if out, err := env.Kubectl(t, "", "apply", "-k", overlay(t, mine.namespace, nil, "read-secrets")); err != nil {
@@ -241,7 +242,7 @@ func TestSecretsByNamespace(t *testing.T) {
 	registry := ctrlmetrics.Registry
 	ctrlmetrics.Registry = prometheus.NewRegistry()
 	defer func() { ctrlmetrics.Registry = registry }()
-	second := managerOptions(o)
+	second := patient(o)
 	second.Controller.SkipNameValidation = new(true)
 	mgr, err := ctrl.NewManager(config, second)
 	if err != nil {

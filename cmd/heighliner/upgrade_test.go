@@ -36,6 +36,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 	"github.com/heighliner/heighliner/test/apiserver"
 	"github.com/heighliner/heighliner/test/await"
+	"github.com/heighliner/heighliner/test/port"
 )
 
 // asManager is the environment variable that makes the test binary run as the manager. Its value is the version of the
@@ -109,7 +110,7 @@ func proxiedAs(t *testing.T, config *rest.Config, note func(*http.Request)) (kub
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := freeAddress(t)
+	address := port.Take(t)
 	server := &http.Server{Addr: address, Handler: &httputil.ReverseProxy{
 		Transport: transport, FlushInterval: -1,
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -152,7 +153,7 @@ func isWrite(r *http.Request) bool {
 // startManager runs this binary as the manager of a version.
 func startManager(t *testing.T, version, kubeconfig, namespace string, more ...string) *manager {
 	t.Helper()
-	m := &manager{T: t, metrics: freeAddress(t), log: filepath.Join(t.TempDir(), "log")}
+	m := &manager{T: t, metrics: port.Take(t), log: filepath.Join(t.TempDir(), "log")}
 	log, err := os.Create(m.log)
 	if err != nil {
 		t.Fatal(err)
@@ -299,7 +300,7 @@ func TestUpgradeWritesNothing(t *testing.T) {
 		}
 		return resizing(t, namespace)
 	})
-	proxy.touch() // The manager may not have read the last change yet.
+	proxy.touch() // The manager might not have read the last change yet.
 	waitFor(t, "stable", await.Limit, func() string {
 		if writes := proxy.clear(); len(writes) > 0 || !proxy.quiet(5*time.Second) { // Delayed writes happen within this time.
 			return fmt.Sprintf("%d writes since the last check", len(writes))
@@ -391,8 +392,8 @@ func storeEarlier(t *testing.T, namespace string) {
 	}
 }
 
-// missing describes what is still missing until a version is active in all Microservices and the given number of
-// releases exists.
+// missing describes the Microservices in which a version is not active yet or, if there are none, a wrong number
+// of releases. The text is empty if nothing is missing.
 func missing(t *testing.T, namespace, version string, releases int) string {
 	t.Helper()
 	ctx := context.Background()

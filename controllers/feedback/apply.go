@@ -30,7 +30,7 @@ type result struct {
 	write
 	// id is the ID of the Deployment; 0 if there is none.
 	id int64
-	// kept is the state of the comment to record.
+	// kept is the comment state to record.
 	kept github.CommentState
 	// err is the error that the write returned, or nil.
 	err error
@@ -125,7 +125,7 @@ func (r *Reconciler) apply(ctx context.Context, ghr *v1alpha1.GitHubRepository, 
 		out.results = append(out.results, res)
 		r.metrics.written(res)
 		if affectsAllWrites(res.err) {
-			if w.otherRepository == "" { // errors of other repositories do not affect the current repository
+			if w.otherRepository == "" { // errors in other repositories do not affect the current repository
 				out.err = res.err
 			}
 			break
@@ -156,8 +156,8 @@ func (w write) failedWith(err error) result {
 	return res
 }
 
-// prefixOf returns the marker prefix of all of a repository's Deployments. The prefix is public on GitHub. It
-// must therefore not contain the UID, which is the key of the comment markers.
+// prefixOf returns the marker prefix that all of a repository's Deployments share. The prefix is public on
+// GitHub. It must therefore not contain the UID, which is the key of the comment markers.
 func prefixOf(uid types.UID) string {
 	return fmt.Sprintf("feedback:%x:", sha256.Sum256([]byte("deployments of "+uid)))
 }
@@ -267,7 +267,7 @@ func deletionsOf(s github.CommentState) int32 {
 	return 0
 }
 
-// affectsAllWrites reports whether an error concerns all writes, and not only the write that failed.
+// affectsAllWrites reports whether an error affects all writes, and not only the write that failed.
 func affectsAllWrites(err error) bool {
 	switch github.KindOf(err) {
 	case github.Unauthorized, github.Blocked, github.RateLimited, github.Reserved, github.Unreachable, github.Refused, github.BadConfig:

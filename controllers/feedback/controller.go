@@ -72,7 +72,7 @@ type Options struct {
 	Shards *shard.Shards
 }
 
-// Reconciler writes the feedback of GitHubRepositories to GitHub.
+// Reconciler writes the feedback for GitHubRepositories to GitHub.
 type Reconciler struct {
 	client.Client
 	live    client.Reader
@@ -183,7 +183,7 @@ func (r *Reconciler) reconcileFeedback(ctx context.Context, ghr *v1alpha1.GitHub
 		f.abandoned, f.locked = known.abandoned(), known.locked()
 		p = newPlan(f)
 		if wrote, err := r.ensureFinalizer(ctx, before, f, &p); wrote || err != nil {
-			return status.Again(ctx, err) // the event of the write enqueues the repository again
+			return status.Again(ctx, err) // the event for the write enqueues the repository again
 		}
 		ghr.Status.Feedback, ghr.Status.Comments = p.records, p.comments
 	}
@@ -217,7 +217,7 @@ func (r *Reconciler) reconcileFeedback(ctx context.Context, ghr *v1alpha1.GitHub
 // after each start of the manager.
 func needsSearch(ghr *v1alpha1.GitHubRepository) bool {
 	if f := ghr.Spec.Feedback; f != nil && !enabled(f.Deployments.PullRequests) && !f.Deployments.Releases {
-		return false // credentials that permit comments may not permit listing Deployments
+		return false // credentials that permit comments might not permit listing Deployments
 	}
 	return len(ghr.Status.Feedback) == 0
 }

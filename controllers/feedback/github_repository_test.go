@@ -10,8 +10,7 @@ import (
 	"github.com/heighliner/heighliner/internal/github/githubtest"
 )
 
-// point changes the GitHubRepository to refer to another repository, whose pull requests are
-// known from now on.
+// point changes the GitHubRepository so that it refers to another repository, whose pull requests are known from then on.
 func (s *story) point(repo *githubtest.Repository, pulls int) {
 	s.Helper()
 	s.repo, s.pulls = repo, pulls
@@ -129,7 +128,7 @@ func TestRenamed(t *testing.T) {
 }
 
 // TestPreviousRepositoryWithoutAccess checks that, if the credentials have no access to the previous repository, no Deployment is
-// recorded as inactive, feedback is written to the new repository, and the previous repository is finally abandoned.
+// recorded as inactive, feedback is written to the new repository, and the previous repository is eventually abandoned.
 func TestPreviousRepositoryWithoutAccess(t *testing.T) {
 	s := begin(t)
 	sha := s.ready()
@@ -169,8 +168,8 @@ func TestPreviousRepositoryWithoutAccess(t *testing.T) {
 	s.expect("in the previous one", envName+" "+short(sha)+": success")
 }
 
-// TestDeletedDeployment checks that the record of a Deployment that was deleted on GitHub is removed
-// after GitHub has not found the Deployment for a minute.
+// TestDeletedDeployment checks that the record of a Deployment that was deleted on GitHub is removed after the Deployment has
+// been missing on GitHub for a minute.
 func TestDeletedDeployment(t *testing.T) {
 	s := begin(t)
 	s.ready()

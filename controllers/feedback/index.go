@@ -74,7 +74,7 @@ func changed[T client.Object](f func(T) any) builder.Predicates {
 	}})
 }
 
-// The fields of each kind whose changes trigger a reconcile.
+// For each kind, the fields whose changes trigger a reconcile.
 var (
 	repositoryChanged = changed(func(g *v1alpha1.GitHubRepository) any {
 		return []any{

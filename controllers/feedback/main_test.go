@@ -166,7 +166,7 @@ func (s *story) restart() {
 		Client: s.client, live: env.Client, clock: s.clock, metrics: m, tasks: newTaskQueue(s.clock, defaultTasks),
 		pool: github.NewPool(github.Options{Outbound: allowed, Clock: s.clock}), events: status.Recorder{Events: s},
 	}
-	s.reconciler.tasks.run(s.Context(), func(types.NamespacedName) {}) // settle polls whether the task is done
+	s.reconciler.tasks.run(s.Context(), func(types.NamespacedName) {}) // settle waits for the end of the task
 }
 
 func (s *story) create(obj client.Object) {
@@ -208,7 +208,7 @@ func (s *story) edit(change func(*v1alpha1.GitHubRepository)) {
 	}
 }
 
-// poll writes the pull requests on GitHub into the status, as the GitHubRepository controller does.
+// poll writes the pull requests on GitHub to the status, as the GitHubRepository controller does.
 func (s *story) poll() {
 	s.Helper()
 	if err := retry.RetryOnConflict(retry.DefaultBackoff, s.pollOnce); err != nil {
@@ -267,7 +267,7 @@ func (s *story) microservice() *v1alpha1.Microservice {
 }
 
 // rolloutState sets a pull request's group. Rows have the form "sha status", newest first, with a "+" before
-// the status of an available release. Without rows the group is removed.
+// the status of an available release. Without rows, the group is removed.
 func (s *story) rolloutState(number int64, slug string, rows ...string) {
 	s.Helper()
 	ms := s.microservice()
@@ -295,7 +295,7 @@ func groupWith(number int64, slug string, rows ...string) v1alpha1.ReleaseGroup 
 	return g
 }
 
-// route creates a NetworkPolicy of the Microservice, or updates its status for the group: the
+// route creates a NetworkPolicy for the Microservice, or updates the policy's status for the group: the
 // release that it routes to, and whether the route is programmed.
 func (s *story) route(slug, sha string, programmed bool) {
 	s.Helper()
@@ -354,8 +354,8 @@ func (s *story) remembered() *repositoryEntry {
 }
 
 // settle reconciles until further changes require an edit or an advance of the clock. It
-// returns the time until the next reconcile. A task may end before the reconcile that started it; settle then
-// detects the task by its outcome.
+// returns the time until the next reconcile. A task might end before the reconcile that started it; settle
+// then detects the task by its outcome.
 func (s *story) settle() time.Duration {
 	s.Helper()
 	for range 200 {

@@ -22,7 +22,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// run starts a manager with the controller for the namespaces, and returns the cache of the manager.
+// run starts a manager with the controller for the namespaces, and returns the manager's cache.
 func (s *story) run(namespaces ...string) client.Reader {
 	s.Helper()
 	watched := map[string]cache.Config{s.namespace: {}}
@@ -130,7 +130,7 @@ func TestEventsWithoutTimers(t *testing.T) {
 	}
 	await.Nil(t, func(context.Context) error {
 		if s.get() != nil {
-			return fmt.Errorf("the GitHubRepository stays")
+			return fmt.Errorf("the GitHubRepository still exists")
 		}
 		return nil
 	})

@@ -60,7 +60,7 @@ func (r *Reconciler) observe(ctx context.Context, ghr *v1alpha1.GitHubRepository
 	return f, nil
 }
 
-// reasonTooManyPullRequests is the reason of the Truncated condition if not all pull requests fit
+// reasonTooManyPullRequests is the reason for the Truncated condition if not all pull requests fit
 // into the status.
 const reasonTooManyPullRequests = "TooManyPullRequests"
 
@@ -96,8 +96,8 @@ func (r *Reconciler) observeServices(ctx context.Context, f *observed, policy *v
 	return nil
 }
 
-// observeReleases reads why releases failed, and which active releases are stable. It requests another
-// reconcile for the time when more releases may have become stable.
+// observeReleases determines why releases failed, and which active releases are stable. It requests
+// another reconcile for the time when more releases may have become stable.
 func (r *Reconciler) observeReleases(ctx context.Context, f *observed, s *service) error {
 	for _, g := range s.microservice.Status.ReleaseGroups {
 		for _, row := range g.Releases {
@@ -129,11 +129,12 @@ func (r *Reconciler) observeReleases(ctx context.Context, f *observed, s *servic
 	return nil
 }
 
-// causePollInterval is the interval between checks of why an active release is not available.
+// causePollInterval is the interval at which the controller checks why an active release is not
+// available.
 const causePollInterval = 15 * time.Second
 
-// allows reports whether ImagePolicies of a namespace may use the repository. The
-// githubrepository controller reports errors in spec.allowedNamespaces.
+// allows reports whether ImagePolicies in a namespace may use the repository. The githubrepository
+// controller reports errors in spec.allowedNamespaces.
 func (r *Reconciler) allows(ctx context.Context, ghr *v1alpha1.GitHubRepository, namespace string) (bool, error) {
 	var ns corev1.Namespace
 	if ghr.NeedsNamespaceLabels(namespace) {

@@ -85,7 +85,7 @@ type write struct {
 	deployment *v1alpha1.FeedbackRecord
 	want       releaseState
 
-	// deleted reports whether GitHub has not found the Deployment for so long that it counts as deleted.
+	// deleted reports whether the Deployment has been missing on GitHub for so long that it counts as deleted.
 	deleted bool
 
 	// comment is the record of the comment, and text is the text to write. comment is nil for a
@@ -255,7 +255,7 @@ func (p *planner) require(m member) {
 	p.wantedStates[m.head] = m.releaseState
 }
 
-// planDeployments plans the records of Deployments and their writes.
+// planDeployments plans the Deployment records and the writes for them.
 func (p *planner) planDeployments() {
 	for _, r := range p.records {
 		at, t := repositoryOfRecord(&r).resolve(p.repository), targetOf(&r, p.repository)
@@ -414,7 +414,7 @@ func (p *planner) boundRecords() {
 	p.out.writes = slices.DeleteFunc(p.out.writes, func(w write) bool { return dropped[w.key] })
 }
 
-// planComments plans the comments and their writes.
+// planComments plans the comments and the writes for them.
 func (p *planner) planComments() {
 	rows := p.commentRows()
 	for _, c := range p.comments {

@@ -103,10 +103,10 @@ func TestJudge(t *testing.T) {
 		}, releaseState{state: "in_progress", description: "Its route is not programmed: Pending.", active: true}},
 		"policy has not observed the pull request": {group(head + " +active"), func(s *service) {
 			s.routes = []v1alpha1.NetworkPolicy{routedTo(groupName, commit("b"), true)}
-		}, releaseState{state: "in_progress", description: "Its routes are not created yet.", active: true}},
+		}, releaseState{state: "in_progress", description: "Its routes have not been created yet.", active: true}},
 		"policy has not observed the group": {group(head + " +active"), func(s *service) {
 			s.routes = []v1alpha1.NetworkPolicy{routedTo("other-2", head, true)}
-		}, releaseState{state: "in_progress", description: "Its routes are not created yet.", active: true}},
+		}, releaseState{state: "in_progress", description: "Its routes have not been created yet.", active: true}},
 		"failed": {group(head + " error"), func(s *service) {
 			s.failures[msName+"-"+short(head)] = v1alpha1.FailureImageNotFound
 		}, releaseState{state: "failure", description: "ImageNotFound: the image does not exist in the registry."}},
@@ -319,7 +319,7 @@ func TestPolled(t *testing.T) {
 		reason  string
 		want    bool
 	}{
-		"never": {}, "whole": {true, "", true}, "tags cut": {true, "TooManyTags", true}, "pull requests cut": {true, reasonTooManyPullRequests, false},
+		"never": {}, "whole": {true, "", true}, "tags truncated": {true, "TooManyTags", true}, "pull requests truncated": {true, reasonTooManyPullRequests, false},
 	} {
 		ghr := &v1alpha1.GitHubRepository{}
 		if test.counted {
@@ -485,7 +485,7 @@ func TestPlanProperties(t *testing.T) {
 					}
 					keys[w.key] = true
 					if w.deployment != nil && w.want.state == v1alpha1.DeploymentSuccess && !ready(f, w.deployment) {
-						t.Fatalf("seed %d: success of %+v, which is not ready", seed, w.deployment)
+						t.Fatalf("seed %d: success is reported for %+v, which is not ready", seed, w.deployment)
 					}
 				}
 				back := *f
@@ -510,7 +510,7 @@ func TestPlanProperties(t *testing.T) {
 	}
 }
 
-// ready computes whether a release is ready. It does so independently of the plan.
+// ready determines whether a release is ready. It does so independently of the plan.
 func ready(f *observed, r *v1alpha1.FeedbackRecord) bool {
 	ms := f.services[0].microservice
 	for _, g := range ms.Status.ReleaseGroups {
@@ -528,8 +528,8 @@ func ready(f *observed, r *v1alpha1.FeedbackRecord) bool {
 	return false
 }
 
-// alone checks that no environment has two successful Deployments, and that all Deployments of
-// closed, missing and draft pull requests are inactive.
+// alone checks that no environment has two successful Deployments, and that all Deployments of closed,
+// missing, and draft pull requests are inactive.
 func alone(t *testing.T, seed uint64, f *observed) {
 	t.Helper()
 	success := map[string]int{}

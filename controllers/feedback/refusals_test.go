@@ -46,7 +46,7 @@ func TestLockedConversation(t *testing.T) {
 		t.Errorf("condition %q, want %q", got, want)
 	}
 	if tries := s.server.Count(comments, 403); tries > 2*12 {
-		t.Errorf("%d attempts at two locked conversations in %s", tries, "a few hours")
+		t.Errorf("%d attempts to write to two locked conversations in %s", tries, "a few hours")
 	}
 	s.repo.Lock(7, false)
 	s.clock.Step(invalidBackoff)
@@ -166,8 +166,8 @@ func TestClosedWhileReplicasLag(t *testing.T) {
 	s.expect("known", envName+" "+short(sha)+": queued inactive")
 }
 
-// TestDeploymentDeleted checks that a Deployment that a user deleted on GitHub is created again after
-// GitHub has not found it for a minute.
+// TestDeploymentDeleted checks that a Deployment that a user deleted on GitHub is created again after it
+// has been missing on GitHub for a minute.
 func TestDeploymentDeleted(t *testing.T) {
 	s := begin(t)
 	sha := s.open(feature())

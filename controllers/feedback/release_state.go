@@ -187,7 +187,7 @@ func (s *service) routedState(slug, release string) releaseState {
 		}
 		// The policy's status is older than the release.
 		if !isActive(route, slug, release) {
-			return releaseState{state: v1alpha1.DeploymentInProgress, description: "Its routes are not created yet."}
+			return releaseState{state: v1alpha1.DeploymentInProgress, description: "Its routes have not been created yet."}
 		}
 		for _, d := range route.Status.Domains {
 			switch {

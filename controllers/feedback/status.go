@@ -79,8 +79,8 @@ func recordComment(ghr *v1alpha1.GitHubRepository, res *result) {
 	}
 }
 
-// setCondition sets FeedbackReady: False until each failed write has been repeated successfully,
-// and True once everything is written.
+// setCondition sets FeedbackReady: False until each failed write has been retried successfully, and True
+// once everything is written.
 func setCondition(ghr *v1alpha1.GitHubRepository, p *plan, known *repositoryEntry, search bool) {
 	set := func(value metav1.ConditionStatus, reason, message string) {
 		status.Set(&ghr.Status.Conditions, ghr.Generation, v1alpha1.ConditionFeedbackReady, value, reason, message)

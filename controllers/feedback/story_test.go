@@ -56,9 +56,8 @@ const allWritten = "True Succeeded: GitHub is up to date"
 
 func feature() githubtest.PullRequest { return githubtest.PullRequest{HeadRef: "feature"} }
 
-// TestLifeOfAPreview checks that a Deployment is first queued and then in_progress, becomes a
-// success only when the preview is ready and routed, and becomes inactive when the pull request is
-// closed.
+// TestLifeOfAPreview checks that a Deployment is first queued and then in_progress, becomes successful only
+// when the preview is ready and routed, and becomes inactive when the pull request is closed.
 func TestLifeOfAPreview(t *testing.T) {
 	s := begin(t)
 	sha := s.open(feature())
@@ -607,7 +606,7 @@ func TestTwoWriters(t *testing.T) {
 		ghr := s.get()
 		limited := meta.FindStatusCondition(ghr.Status.Conditions, v1alpha1.ConditionRateLimited)
 		if len(ghr.Status.Feedback) != 1 || len(ghr.Status.Comments) != 1 || ghr.Status.PullRequests[0].Title != title || limited == nil || limited.Message != title {
-			t.Errorf("feedback of %q is lost: %+v", title, ghr.Status)
+			t.Errorf("feedback for %q is lost: %+v", title, ghr.Status)
 		}
 	}
 	s.race = nil
@@ -646,7 +645,7 @@ func TestManyPullRequests(t *testing.T) {
 		s.comment(n)
 	}
 	if n := s.server.Count(posts, 201); n != 16 {
-		t.Errorf("%d Deployments were made, want 16", n)
+		t.Errorf("%d Deployments were created, want 16", n)
 	}
 	if n := s.server.Count(statuses, 201); n != 16 {
 		t.Errorf("%d states were written, want 16", n)

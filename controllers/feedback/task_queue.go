@@ -28,8 +28,8 @@ const (
 	invalidBackoff = time.Hour
 	// deletedAfter is how long a Deployment must be missing on GitHub before it counts as deleted.
 	deletedAfter = time.Minute
-	// maxAbandonTries is the number of attempts to clean up another repository while GitHub
-	// reports that the repository does not exist, or denies access.
+	// maxAbandonTries is the maximum number of attempts to clean up another repository while GitHub reports
+	// that the repository does not exist, or denies access.
 	maxAbandonTries = 10
 )
 
@@ -206,15 +206,15 @@ func (e *repositoryEntry) noteFailure(key, sum string, err error, now time.Time)
 	e.failures[key] = f
 }
 
-// due reports whether a write may be tried now, and otherwise returns the time of the next attempt.
+// due reports whether a write may be tried now. If it may not, due also returns the time of the next attempt.
 func (e *repositoryEntry) due(w *write, now time.Time) (bool, time.Time) {
 	f, failed := e.failures[w.key]
 	changed := failed && github.KindOf(f.err) == github.Invalid && f.checksum != w.checksum
 	return !failed || changed || !now.Before(f.next), f.next
 }
 
-// isDeleted reports whether GitHub has not found the object of a write for so long that the object
-// counts as deleted.
+// isDeleted reports whether the object of a write has been missing on GitHub for so long that it counts as
+// deleted.
 func (e *repositoryEntry) isDeleted(key string, now time.Time) bool {
 	f, failed := e.failures[key]
 	return failed && github.KindOf(f.err) == github.NotFound && now.Sub(f.since) >= deletedAfter

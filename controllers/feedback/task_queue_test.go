@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestSlowHostDoesNotBlockOthers checks that any number of repositories at a host that is not
+// TestSlowHostDoesNotBlockOthers checks that any number of repositories on a host that is not
 // responding, in any number of namespaces, leave slots for other repositories.
 func TestSlowHostDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
@@ -74,7 +74,7 @@ func TestBackoff(t *testing.T) {
 	}
 	m.noteFailure(w.key, "", nil, now)
 	if due, _ := m.due(w, now); !due {
-		t.Error("a success does not reset the failures")
+		t.Error("a success does not reset the failure count")
 	}
 }
 

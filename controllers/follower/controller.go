@@ -229,7 +229,7 @@ func (r *reconciler) reject(ctx context.Context, job *batchv1.CronJob, p plan, w
 	return nil // If the API server rejects the message too, the event shows it.
 }
 
-// report records an event when a CronJob follows another release, or must wait.
+// report records an event when a CronJob starts to follow another release, or must wait.
 func (r *reconciler) report(job *batchv1.CronJob, p plan) {
 	if p.reason == following || p.reason == noActiveRelease {
 		r.events.Normal(job, string(p.reason), "Follow", p.message)

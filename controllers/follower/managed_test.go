@@ -115,7 +115,7 @@ func TestRemovedVariableAndVolume(t *testing.T) {
 	s.follow()
 	first := podSpec(s.live())
 	if v := first.Containers[0].Env[0].ValueFrom.ConfigMapKeyRef.Name; v == "settings" || first.Volumes[0].ConfigMap.Name != v {
-		t.Fatalf("variable of %s, volume of %s", v, first.Volumes[0].ConfigMap.Name)
+		t.Fatalf("the variable is from %s, and the volume is from %s", v, first.Volumes[0].ConfigMap.Name)
 	}
 	s.follow() // What the user did not remove remains.
 	if diff := cmp.Diff(first, podSpec(s.live())); diff != "" {
@@ -135,8 +135,8 @@ func TestRemovedVariableAndVolume(t *testing.T) {
 }
 
 // TestLabelRemoved checks that a CronJob that the controller suspended starts Jobs again after its label is
-// removed. Without the label the CronJob is not in the cache, and its manifest does not contain the suspend
-// field, so nothing else would resume it.
+// removed. Without the label, the CronJob is not in the cache, and its manifest does not contain the
+// suspend field, so nothing else would resume it.
 func TestLabelRemoved(t *testing.T) {
 	s := newManaged(t)
 	const pod = `{"restartPolicy":"Never","containers":[{"name":"shop","image":"shop"}]}`
@@ -256,6 +256,6 @@ func TestRejectedCronJob(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := s.live().Annotations[v1alpha1.AnnotationFollowMessage]; strings.Contains(got, "denied by policy") {
-		t.Errorf("accepted, the message is %q", got)
+		t.Errorf("after the change was accepted, the message is %q", got)
 	}
 }

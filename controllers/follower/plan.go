@@ -34,7 +34,7 @@ type plan struct {
 	release *v1alpha1.VersionedMicroservice
 	// container is the container that runs the image of the release.
 	container string
-	// suspend reports whether the CronJob must not start Jobs. Otherwise the user decides whether to suspend it.
+	// suspend reports whether the CronJob must be suspended. Otherwise, the user decides whether to suspend it.
 	suspend bool
 	// restore reports whether references are reset to the ConfigMaps and Secrets of the manifest if
 	// there is no release, because the copies are or will be deleted.

@@ -31,7 +31,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// FieldOwner is the field manager of all writes of this controller.
+// FieldOwner is the field manager for all writes by this controller.
 const FieldOwner = "heighliner-freeze"
 
 // Options of the controllers.

@@ -39,7 +39,7 @@ func setStatus(o *observed, now time.Time) (next time.Time) {
 	return state.Next()
 }
 
-// timeOf converts a time to the type that statuses use. It returns nil for the zero time.
+// timeOf converts a time to the type that is used in statuses. It returns nil for the zero time.
 func timeOf(t time.Time) *metav1.Time {
 	if t.IsZero() {
 		return nil

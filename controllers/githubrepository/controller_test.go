@@ -133,7 +133,7 @@ func TestSteadyStateCostsNothing(t *testing.T) {
 		}
 	}
 	same(t, "writes", s.writes, writes)
-	same(t, "used of the limit", s.github.Used("good"), used)
+	same(t, "requests counted against the limit", s.github.Used("good"), used)
 	for what, n := range s.github.Counts() {
 		if what.Status != 304 {
 			t.Errorf("%d times %v", n, what)
@@ -161,7 +161,7 @@ func TestClosed(t *testing.T) {
 	s.down.Store(false)
 	s.github.Fail(githubtest.Fault{Route: routePull, Answer: githubtest.NotFound, Times: 1})
 	r = s.poll("shop")
-	same(t, "while nothing answers for the number", numbers(r, v1alpha1.PullRequestOpen), []int64{2, 1})
+	same(t, "while GitHub does not find the number", numbers(r, v1alpha1.PullRequestOpen), []int64{2, 1})
 	same(t, "requests while the state is unclear", s.github.Count(routePull, 404), 1)
 	s.poll("shop")
 	same(t, "further requests within ten minutes", s.github.Count(routePull, 200), 0)
@@ -258,8 +258,8 @@ func TestLifeOfAPullRequest(t *testing.T) {
 	s.clock.Step(10 * time.Second)
 	s.repo.Edit(n, "synchronize", func(p *githubtest.PullRequest) { p.HeadSHA = first })
 	r = s.poll("shop")
-	same(t, "head after a push by force", pull(t, r, n).HeadSHA, first)
-	same(t, "its time: the last poll that saw another one", pull(t, r, n).HeadTime, timestamp(saw))
+	same(t, "head after a force push", pull(t, r, n).HeadSHA, first)
+	same(t, "its time: the last poll that saw another head", pull(t, r, n).HeadTime, timestamp(saw))
 
 	s.repo.Label(n)
 	r = s.poll("shop")
@@ -521,7 +521,7 @@ func TestReplacedRepository(t *testing.T) {
 }
 
 // TestReplacedInTheMiddleOfAPoll checks that pull requests are rejected if another repository takes over the
-// name of the repository between two requests of one poll.
+// name of the repository between two requests in one poll.
 func TestReplacedInTheMiddleOfAPoll(t *testing.T) {
 	s := begin(t)
 	s.many(3)
@@ -530,10 +530,10 @@ func TestReplacedInTheMiddleOfAPoll(t *testing.T) {
 	before := s.rest("shop")
 	a := &poller{poll: &poll{repository: &github.Repository{ID: before.Status.RepositoryID}, pulls: &pullRequests{}}}
 	if a.isForeign(&github.PullRequest{Number: 1, RepositoryID: before.Status.RepositoryID}) || a.err != nil {
-		t.Errorf("a delivery of the repository is attributed to another repository: %v", a.err)
+		t.Errorf("a delivery for the repository is attributed to another repository: %v", a.err)
 	}
 	if !a.isForeign(&github.PullRequest{Number: 1, RepositoryID: 1}) || a.pulls != nil || !transient(a.err) {
-		t.Errorf("a delivery of another repository is accepted: %v", a.err)
+		t.Errorf("a delivery for another repository is accepted: %v", a.err)
 	}
 }
 
@@ -584,12 +584,12 @@ func TestTenantsAreIsolated(t *testing.T) {
 	}
 	for range 2 {
 		r := s.poll("shop")
-		same(t, "known by its owner", numbers(r, v1alpha1.PullRequestOpen), []int64{1})
+		same(t, "known to its owner", numbers(r, v1alpha1.PullRequestOpen), []int64{1})
 		for _, name := range []string{"evil", "anonymous"} {
 			r := s.poll(name)
 			wantCondition(t, r, "Ready", "False NotFound: ")
 			same(t, "known by "+name, len(r.Status.PullRequests), 0)
-			same(t, "name that is known by "+name, r.Status.Repository, "")
+			same(t, "name that is known to "+name, r.Status.Repository, "")
 		}
 	}
 }
@@ -659,7 +659,7 @@ func TestLimits(t *testing.T) {
 			s.pass("shop")
 			twin, _ := s.pass("twin")
 			wantCondition(t, twin, "RateLimited", "True "+test.reason)
-			same(t, "requests in the pause", len(s.github.Counts()), 0)
+			same(t, "requests during the pause", len(s.github.Counts()), 0)
 			s.clock.Step(next)
 			r, _ = s.pass("shop")
 			wantCondition(t, r, "RateLimited", "False NotLimited")

@@ -52,7 +52,7 @@ func (l *poll) expect(announced map[int64]notice) {
 func (l *poll) findMissing() {
 	for n, what := range l.announced {
 		switch {
-		case l.pulls == nil && l.err == nil: // no pull requests are wanted
+		case l.pulls == nil && l.err == nil: // no pull requests are needed
 			continue
 		case l.pulls == nil:
 		case l.pulls.includes(n, what):

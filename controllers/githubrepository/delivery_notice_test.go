@@ -128,7 +128,7 @@ func TestReadsForADeliveryAreBounded(t *testing.T) {
 		"a push": d.repo.PushEvent("main", "cccccccccccccccccccccccccccccccccccccccc"),
 		"a closed pull request that was never known": {ID: "9", Event: "pull_request",
 			Payload: []byte(`{"action":"closed","number":77,"pull_request":{"number":77,"state":"closed","updated_at":"2027-01-01T00:00:00Z"},"repository":{"full_name":"acme/shop"}}`)},
-		"a time that cannot be read": {ID: "10", Event: "pull_request",
+		"a time that cannot be parsed": {ID: "10", Event: "pull_request",
 			Payload: []byte(`{"action":"edited","number":1,"pull_request":{"number":1,"updated_at":"soon"},"repository":{"full_name":"acme/shop"}}`)},
 	} {
 		d.github.ResetCounts()
@@ -154,7 +154,7 @@ func TestAnnouncedChangesAreKept(t *testing.T) {
 	d.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Interval = "2h" })
 	_, next := d.pass("shop")
 	known := d.reconciler.polls.entry(d.key("shop"))
-	same(t, "expected of the poll", slices.Collect(maps.Keys(known.poll.missing)), []int64{int64(n)})
+	same(t, "pull requests whose changes the poll has not found", slices.Collect(maps.Keys(known.poll.missing)), []int64{int64(n)})
 	r := d.until(next, 2*time.Minute)
 	same(t, "labels", len(pull(t, r, n).Labels), 1)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/heighliner/heighliner/internal/github/githubtest"
 )
 
-// TestPollCompletesDespiteDeliveries checks polls of a large or slow repository that take 15 seconds, with a
-// delivery every ten seconds. The list must be known after five minutes, regardless of which replica gets the
+// TestPollCompletesDespiteDeliveries checks 15-second polls of a large or slow repository, with a delivery
+// every ten seconds. The list must be known after five minutes, regardless of which replica gets the
 // deliveries.
 func TestPollCompletesDespiteDeliveries(t *testing.T) {
 	for name, leader := range map[string]bool{"to the leader": true, "to another replica": false} {
@@ -55,7 +55,7 @@ func TestPollCompletesDespiteDeliveries(t *testing.T) {
 					return
 				}
 			}
-			t.Errorf("after five minutes no poll has ended, or no request is handled (%q): %q", d.get("slow").Status.LastHandledRequest, condition(d.get("slow"), "Ready"))
+			t.Errorf("after five minutes, no poll has ended, or no request has been handled (%q): %q", d.get("slow").Status.LastHandledRequest, condition(d.get("slow"), "Ready"))
 		})
 	}
 }

@@ -15,7 +15,7 @@ const routeCommit = "GET /repos/{owner}/{repo}/git/commits/{commit_sha}"
 // pull request is read, does not count, because an image of this merge is an image of the previous push. This
 // also applies to forks.
 func TestMergeOfThePushBefore(t *testing.T) {
-	for name, fork := range map[string]string{"of the repository": "", "of a fork": "stranger/shop"} {
+	for name, fork := range map[string]string{"from the repository": "", "from a fork": "stranger/shop"} {
 		t.Run(name, func(t *testing.T) {
 			s := begin(t)
 			s.repo.SetLateMerges(true)

@@ -143,7 +143,7 @@ func nameLabels(labels map[string]bool, choice *v1alpha1.GitHubPullRequests) {
 	}
 }
 
-// allows reports whether ImagePolicies of a namespace may use the repository. Namespace labels are read from
+// allows reports whether ImagePolicies in a namespace may use the repository. Namespace labels are read from
 // the API server, and not from the cache.
 func (r *Reconciler) allows(ctx context.Context, o *observed, namespace string) (bool, error) {
 	var ns corev1.Namespace

@@ -11,7 +11,7 @@ import (
 // paused reports whether GitHub must not be called.
 func (o *observed) paused() bool { return o.problem != nil || o.repository.Spec.Suspend }
 
-// unreported reports whether a completed poll for this query is not in the status yet.
+// unreported reports whether a completed poll for this query is still missing from the status.
 func (m cacheEntry) unreported(q query) bool {
 	return m.poll != nil && !m.reported && m.poll.query.isSame(q)
 }

@@ -21,8 +21,8 @@ type wanted struct {
 	pulls, releases, tags bool
 	// commits reports whether the commits of releases are needed.
 	commits bool
-	// names are the regular expressions that select the wanted tags, sorted and joined by separator.
-	// An empty expression selects all tags.
+	// names are the regular expressions that select the tags to read, sorted and joined by separator. An
+	// empty expression selects all tags.
 	names string
 	// labels are the labels to which ImagePolicies refer, in lower case, sorted and joined by separator.
 	labels string
@@ -31,7 +31,7 @@ type wanted struct {
 // separator does not occur in regular expressions in the API.
 const separator = "\x00"
 
-// any reports whether anything is wanted.
+// any reports whether there is anything to read.
 func (w wanted) any() bool { return w.pulls || w.releases || w.tags }
 
 // query describes what a poll reads from a repository. Each poll answers one query.
@@ -83,7 +83,7 @@ type poll struct {
 	pulls           *pullRequests
 	releases        *github.List[github.Release]
 	tags            *github.List[github.Tag]
-	// incomplete reports whether one poll was not sufficient for all requests.
+	// incomplete reports whether more than one poll is required for all requests.
 	incomplete bool
 	// err is the first error.
 	err error
@@ -122,7 +122,7 @@ func (l *poll) answers(q query, now time.Time) bool {
 	return l != nil && l.query == q && now.Before(l.due)
 }
 
-// maxReads is the maximum number of requests for single pull requests or commits in a poll.
+// maxReads is the maximum number of requests for individual pull requests or commits in a poll.
 const maxReads = 20
 
 // unsettledDelay is the delay before a request that GitHub did not answer conclusively is repeated.
@@ -212,8 +212,8 @@ func (a *poller) noteError(err error) bool {
 // stopped reports whether GitHub must not be called again in this poll.
 func (a *poller) stopped() bool { return limited(a.err) || a.ctx.Err() != nil }
 
-// readPullRequests requests the list of open pull requests, each pull request that is missing from the list
-// by its number, and the dates of new head commits.
+// readPullRequests requests the list of open pull requests, the pull requests that are missing from the
+// list (by number), and the dates of new head commits.
 func (a *poller) readPullRequests(repo github.Repo, known []v1alpha1.PullRequest) {
 	r := a.reconciler
 	list, started, err := cached(a.ctx, r.requests, a.client, repo, "pulls", a.after, counted(r.metrics, "PullRequests", func(ctx context.Context) (github.PullRequests, error) {

@@ -50,8 +50,8 @@ type pullRequests struct {
 
 // mergeContext contains those inputs to a merge that are neither the previous state nor the poll.
 type mergeContext struct {
-	// gap reports whether there was no poll for some time. In that case, a head commit may have changed and
-	// changed back.
+	// gap reports whether some time passed without a poll. In that case, a head commit may have changed and changed
+	// back.
 	gap bool
 	// wanted contains the labels to which ImagePolicies refer.
 	wanted map[string]bool
@@ -59,8 +59,7 @@ type mergeContext struct {
 	lastRead map[int64]lastRead
 	// maxGap is how long a pull request may go without a poll before there is a gap; 0 means no limit.
 	maxGap time.Duration
-	// lastPoll is the time of the poll that the previous state is from; zero if an earlier process ran this
-	// poll.
+	// lastPoll is the time of the poll that produced the previous state; zero if an earlier process ran this poll.
 	lastPoll time.Time
 	// pushes contains, for head commits without a date, the time before which they were not
 	// pushed. The keys are from headOf.
@@ -311,8 +310,8 @@ func rank(wanted map[string]bool, label string) int {
 	return 1
 }
 
-// refersTo reports whether a label is wanted. The comparison ignores case, as GitHub does, and accepts any
-// commit for {{.SHA}}.
+// refersTo reports whether an ImagePolicy refers to a label. The comparison ignores case, as GitHub does, and
+// accepts any commit for {{.SHA}}.
 func refersTo(wanted map[string]bool, label string) bool {
 	label = strings.ToLower(label)
 	return wanted[label] || wanted[wholeCommit.ReplaceAllString(label, "{{.sha}}")]
@@ -328,7 +327,7 @@ func cut(text string, n int) string {
 	return string([]rune(text)[:n])
 }
 
-// associations maps GitHub's names to the associations of authors.
+// associations maps GitHub's names to author associations.
 var associations = map[string]v1alpha1.AuthorAssociation{
 	"OWNER": "Owner", "MEMBER": "Member", "COLLABORATOR": "Collaborator", "CONTRIBUTOR": "Contributor",
 	"FIRST_TIME_CONTRIBUTOR": "FirstTimeContributor", "FIRST_TIMER": "FirstTimer", "MANNEQUIN": "Mannequin", "NONE": "None",
@@ -397,8 +396,8 @@ func undatedHeads(known []v1alpha1.PullRequest, p *pullRequests) []string {
 // headOf returns the key of a head commit of a pull request.
 func headOf(number int64, sha string) string { return fmt.Sprintf("%d@%s", number, sha) }
 
-// keepClosed is the minimum time for which closed pull requests are kept for controllers that have not
-// observed them yet.
+// keepClosed is the minimum time that closed pull requests are kept for controllers that have not observed them
+// yet.
 const keepClosed = 24 * time.Hour
 
 // Bounds on the status: the number of pull requests, and the total size in bytes of JSON.

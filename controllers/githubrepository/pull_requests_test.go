@@ -122,7 +122,7 @@ func TestMergeProperties(t *testing.T) {
 		for n, pr := range after {
 			k, was := before[n]
 			if (pr.State == v1alpha1.PullRequestClosed) != (pr.ClosedTime != nil) {
-				t.Fatalf("pull request %d is %s since %v", n, pr.State, pr.ClosedTime)
+				t.Fatalf("pull request %d has been %s since %v", n, pr.State, pr.ClosedTime)
 			}
 			if was && k.HeadSHA == pr.HeadSHA && k.HeadTime != nil && !pr.HeadTime.Equal(k.HeadTime) {
 				t.Fatalf("the time of the head of pull request %d changed", n)

@@ -31,9 +31,9 @@ func releasesOf(list *github.List[github.Release]) ([]v1alpha1.GitHubRelease, in
 	return fit(result, maxReleases, maxReleaseBytes)
 }
 
-// tagsOf returns the wanted tags that fit into the status, and the number of tags that do not fit. Tags with a release
-// come first, because their commits are needed, followed by the highest tags. Each regular expression gets the same
-// share.
+// tagsOf returns the selected tags that fit into the status, and the number of tags that do not fit. Tags with a
+// release come first, because their commits are needed, followed by the highest tags. Each regular expression gets the
+// same share.
 func tagsOf(list *github.List[github.Tag], names string, releases []v1alpha1.GitHubRelease) ([]v1alpha1.GitHubTag, int) {
 	all := make([]v1alpha1.GitHubTag, 0, len(list.Items))
 	for _, t := range list.Items {

@@ -76,7 +76,7 @@ func TestLabelsOfUnreadPullRequests(t *testing.T) {
 			p.read("ok")
 			p.read("ok", forked(sha(2), someLabels, "ok"))
 		}, false},
-		"no poll reads it for an hour, in which the head commit can change and change back": {func(p *polls) {
+		"no poll reads it for an hour, during which the head commit can change and change back": {func(p *polls) {
 			p.read("ok", forked(sha(1), 0))
 			for range 60 {
 				p.read("ok")

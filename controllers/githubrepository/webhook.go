@@ -25,13 +25,13 @@ import (
 	"github.com/heighliner/heighliner/internal/github"
 )
 
-// Bounds of deliveries.
+// Bounds on deliveries.
 const (
 	// maxPayload is the maximum size of a delivery in bytes.
 	maxPayload = github.MaxPayload
 	// maxDeliveries is the maximum number of deliveries that are read concurrently, and maxDeliveriesFrom is the
 	// maximum number from one address, which may be the address of a proxy. A slow body occupies a slot for ten
-	// seconds. There is no limit per repository, because anyone can send deliveries whose signature is not
+	// seconds. There is no limit per repository, because anyone can send deliveries whose signature has not been
 	// verified yet.
 	maxDeliveries     = 64
 	maxDeliveriesFrom = 32
@@ -62,9 +62,8 @@ const (
 // webhookHandler accepts deliveries of GitHub's webhooks at /github/<namespace>/<name>. Deliveries are only
 // hints to start a poll earlier. If a delivery is lost, the next regular poll observes the change.
 //
-// A GitHub App and an organization have one webhook for all of their repositories. A delivery
-// therefore concerns each GitHubRepository in the namespace that refers to the same Secret and to
-// the repository of the delivery.
+// A GitHub App or an organization has one webhook for all of its repositories. A delivery therefore concerns
+// each GitHubRepository in the namespace that refers to the same Secret and to the repository of the delivery.
 //
 // For a delivery without a valid signature, the handler computes only one hash, and reads a Secret at
 // most once every five seconds. Such a delivery does not count against the limits of valid deliveries,
@@ -235,7 +234,7 @@ func (h *webhookHandler) secretOf(ctx context.Context, key types.NamespacedName)
 		return &repository, known.(cachedSecret).secret, nil
 	}
 	var secret corev1.Secret
-	// A Secret that the manager may not read is handled like a missing Secret. The condition
+	// A Secret that the manager is not permitted to read is handled like a missing Secret. The condition
 	// WebhookReady reports the problem.
 	if err := h.secrets.Get(ctx, name, &secret); client.IgnoreNotFound(err) != nil && !apierrors.IsForbidden(err) {
 		return nil, nil, fmt.Errorf("get Secret: %w", err)

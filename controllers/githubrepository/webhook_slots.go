@@ -38,7 +38,7 @@ func (p *slotCounter) enter(each ...slot) (leave func(), ok bool) {
 	}, true
 }
 
-// count returns the number of slots of a key that are in use.
+// count returns the number of a key's slots that are in use.
 func (p *slotCounter) count(of string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

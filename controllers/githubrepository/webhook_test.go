@@ -223,8 +223,8 @@ func TestHints(t *testing.T) {
 	same(t, "response for another repository", d.send(cart.PushEvent("main", strings.Repeat("a", 40)), "signs"), 202)
 	same(t, "passed on for another repository", d.after(coalesceDelay), []string(nil))
 
-	same(t, "answer after the time is over", func() int { d.clock.Step(rememberedFor); return d.send(first, "signs") }(), 202)
-	same(t, "passed on after the time is over", d.after(coalesceDelay), []string{"shop [1]"})
+	same(t, "answer after the delivery was forgotten", func() int { d.clock.Step(rememberedFor); return d.send(first, "signs") }(), 202)
+	same(t, "passed on after the delivery was forgotten", d.after(coalesceDelay), []string{"shop [1]"})
 }
 
 // TestHintsAreBounded checks that any number of hints cause only a few polls, and that the last hint causes a
@@ -286,7 +286,7 @@ func (c *countingReader) Get(ctx context.Context, key client.ObjectKey, obj clie
 	return c.Reader.Get(ctx, key, obj, opts...)
 }
 
-// TestSlowDeliveries checks that slow bodies, whose signatures are not checked yet, do not block deliveries
+// TestSlowDeliveries checks that slow bodies, whose signatures have not been checked yet, do not block deliveries
 // for the same or other repositories, and that slow bodies from one address do not block other addresses.
 func TestSlowDeliveries(t *testing.T) {
 	d := serve(t)
@@ -301,7 +301,7 @@ func TestSlowDeliveries(t *testing.T) {
 		request.Header.Set("X-Hub-Signature-256", "sha256=00")
 		request.Header.Set("Content-Type", "application/json")
 		go end.Write([]byte("{"))
-		if response, err := http.DefaultClient.Do(request); err == nil { // otherwise the test has ended
+		if response, err := http.DefaultClient.Do(request); err == nil { // otherwise, the test has ended
 			response.Body.Close()
 		}
 	}
@@ -325,9 +325,8 @@ func TestSlowDeliveries(t *testing.T) {
 	same(t, "answer after a slot is free", d.send(d.repo.PullRequestEvent(n, "edited"), "signs"), 202)
 }
 
-// TestDeliveriesOfAnApp checks a delivery of a GitHub App, which has only one webhook: the GitHubRepository
-// for the delivery's repository handles the delivery if it is in the same namespace and refers to the same
-// Secret.
+// TestDeliveriesOfAnApp checks a delivery from a GitHub App, which has only one webhook: the GitHubRepository for
+// the delivery's repository handles the delivery if it is in the same namespace and refers to the same Secret.
 func TestDeliveriesOfAnApp(t *testing.T) {
 	d := serve(t)
 	cart := d.github.AddRepository("acme/cart")
@@ -424,7 +423,7 @@ func TestServerEnds(t *testing.T) {
 		t.Errorf("without an address: %v", err)
 	}
 	if s.NeedLeaderElection() {
-		t.Error("replicas other than the leader take no deliveries")
+		t.Error("replicas other than the leader accept no deliveries")
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)

@@ -43,8 +43,8 @@ func (o *observed) byBuildTime() bool {
 }
 
 // BuildTime returns the build time of a tag's image. It requests the time unless the time is known and the
-// image has not changed. A scan requests only a limited number of build times, and sets untimed if more of
-// them are unknown.
+// image has not changed. A scan requests only a limited number of build times, and sets untimed if more
+// are unknown.
 func (a *recordReader) BuildTime(tag, platform string) (buildTime, error) {
 	known, ok := a.times[tag]
 	image, asked := a.images[ref{0, tag}]

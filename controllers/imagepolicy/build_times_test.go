@@ -25,7 +25,7 @@ import (
 
 func byTime(p *v1alpha1.ImagePolicySpec) { p.Versioning.Scheme = v1alpha1.SchemePushTime }
 
-// built pushes an image with a build time before the time of the test's clock.
+// built pushes an image that was built the given duration before the time of the test's clock.
 func (s *story) built(tag string, ago time.Duration) (digest string) {
 	s.Helper()
 	return s.server.PushImage(s, path, tag, registrytest.Image(s, tag, "linux/amd64", s.clock.Now().Add(-ago)))
@@ -39,8 +39,7 @@ func tagged(p *v1alpha1.ImagePolicy) (out []string) {
 	return out
 }
 
-// TestByTime checks that tags without an order are offered in the order of the build times of their
-// images.
+// TestByTime checks that tags without an order are offered in the order of their images' build times.
 func TestByTime(t *testing.T) {
 	s := begin(t) // 2026-01-02 03:04:05
 	s.built("sha-fff", 48*time.Hour)
@@ -169,8 +168,7 @@ func TestByTimeOfMovingTags(t *testing.T) {
 		t.Errorf("an older image is offered with the digest %s of another image", d)
 	}
 
-	// Tags beyond the limits are not requested in each scan. A moved tag is noticed just before it would be
-	// offered.
+	// Tags beyond the limits are not requested in every scan. A moved tag is noticed just before it would be offered.
 	s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Limits.ReleasesPerGroup = 1 })
 	s.hold("shop")
 	p = s.scan("shop")
@@ -187,8 +185,8 @@ func TestByTimeOfMovingTags(t *testing.T) {
 }
 
 // TestByTimeOfAMovedTagWithMinAge checks that the new image of a moved tag is offered when it is older than
-// spec.minAge, counted from the scan that found it, and that the previous version is not withdrawn until then. The image may
-// be signed only later, and the tag may have moved several times.
+// spec.minAge, counted from the scan that found it, and that the previous version is not withdrawn until then. The image might not
+// be signed until later, and the tag might have moved several times.
 func TestByTimeOfAMovedTagWithMinAge(t *testing.T) {
 	s := begin(t)
 	key := cosigntest.NewKey(t)
@@ -385,7 +383,7 @@ func TestExplainByTime(t *testing.T) {
 
 // TestExplainTimesOfManyImages checks that Explain requests the times of 1,500 images in one run, each only
 // once regardless of the result, and reports its progress. If the registry fails, or the caller stops
-// waiting, Explain ends at one of the next images, and no tag is evaluated.
+// waiting, Explain stops at one of the next images, and no tag is evaluated.
 func TestExplainTimesOfManyImages(t *testing.T) {
 	const many = 1500
 	server := registrytest.New(t)

@@ -52,7 +52,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// FieldOwner is the field manager of all writes of this controller.
+// FieldOwner is the field manager for all writes by this controller.
 const FieldOwner = "heighliner-imagepolicy"
 
 // Scanner reads registries.
@@ -63,7 +63,7 @@ type Scanner interface {
 	Resolve(ctx context.Context, r registry.Request, tag string) (registry.Image, error)
 	// Inspect returns the metadata of an image, by digest, for a platform.
 	Inspect(ctx context.Context, r registry.Request, digest, platform string) (registry.Image, error)
-	// Gone reports whether neither tag nor digest exists, while witness exists.
+	// Gone reports whether tag and digest are both absent while witness exists.
 	Gone(ctx context.Context, r registry.Request, tag, digest, witness string) (bool, error)
 }
 
@@ -287,7 +287,7 @@ func (r *Reconciler) startScan(o *observed, l *scanRecord, known cacheEntry) {
 	})
 }
 
-// reader returns a reader of the last scan, if the scan has the current origin.
+// reader returns a reader for the last scan if the scan has the current origin.
 func (m cacheEntry) reader(o *observed, c clock.PassiveClock) *recordReader {
 	if m.record == nil || m.record.query.origin != o.query.origin {
 		return &recordReader{scanRecord: newScanRecord(o.query, access{}, false), clock: c}

@@ -430,7 +430,7 @@ func TestWorkloadIdentityAndOwnAuthority(t *testing.T) {
 	}
 	policy.Spec.CertSecretRef = &v1alpha1.Reference{Name: "ca"}
 	if c := i.credential(policy, "ghcr.io/acme/web"); c.WorkloadIdentity {
-		t.Error("the identity is used with certificates of the policy")
+		t.Error("the identity is used with the policy's certificates")
 	}
 }
 
@@ -514,7 +514,7 @@ func TestNothingWaitsForARegistry(t *testing.T) {
 		s.clock.Step(time.Minute)
 		_, next := s.once("shop")
 		same(t, "next: the scan requeues it", next, time.Duration(0))
-		await.Receive(t, "asked", entered)
+		await.Receive(t, "a request", entered)
 		writes := s.writes
 		s.once("shop")
 		same(t, "writes while it scans", s.writes, writes)
@@ -524,7 +524,7 @@ func TestNothingWaitsForARegistry(t *testing.T) {
 		same(t, "withdrawn", taken(p), []string{"1.2.0 in release: Denied"})
 		same(t, "Ready", condition(p, "Ready"), "True Succeeded: offers 1 in 1 group")
 		s.server.Heal()
-		s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Timeout = "29s" }) // another query, which is scanned immediately
+		s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Timeout = "29s" }) // another query, which starts a scan immediately
 		p, _ = s.pass("shop")
 		same(t, "offered by the next query", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
 	})
@@ -537,7 +537,7 @@ func TestNothingWaitsForARegistry(t *testing.T) {
 		entered := hang(s)
 		s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Deny = []string{"1.1.0"} })
 		p, _ := s.once("shop")
-		await.Receive(t, "asked", entered)
+		await.Receive(t, "a request", entered)
 		same(t, "offered", offered(p), []string(nil))
 		same(t, "Reconciling", condition(p, "Reconciling"), "True Scanning: the scan of the registry is not complete: scans of the same namespace or registry are queued, or the registry is slow")
 	})
@@ -547,7 +547,7 @@ func TestNothingWaitsForARegistry(t *testing.T) {
 		entered := hang(s)
 		s.policy("shop")
 		_, next := s.once("shop")
-		await.Receive(t, "asked", entered)
+		await.Receive(t, "a request", entered)
 		same(t, "writes at first", s.writes, 0)
 		same(t, "next", next, firstReportDelay)
 		s.clock.Step(firstReportDelay)
@@ -595,7 +595,7 @@ func TestBadSpecifications(t *testing.T) {
 		t.Errorf("Reconciling of an unknown registry is %q", got)
 	}
 	if p.Status.ObservedGeneration == p.Generation {
-		t.Error("a specification that was never scanned counts as decided")
+		t.Error("a specification without a scan counts as decided")
 	}
 }
 
@@ -693,7 +693,7 @@ func TestSuspend(t *testing.T) {
 	same(t, "next", next, time.Duration(0))
 	same(t, "requests", s.server.Total(), asked)
 	same(t, "generation", p.Status.ObservedGeneration, p.Generation)
-	same(t, "offered: the rules still hold", offered(p), []string{"1.0.0 in release"})
+	same(t, "offered: the rules still apply", offered(p), []string{"1.0.0 in release"})
 	same(t, "withdrawn", taken(p), []string{"1.1.0 in release: Denied"})
 	same(t, "Ready", condition(p, "Ready"), "True Suspended: spec.suspend is true: no scans; offered versions remain offered")
 	s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Suspend = false })

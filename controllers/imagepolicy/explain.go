@@ -54,10 +54,10 @@ type Progress struct {
 // returns an error for a GitHub source, because such a source requires a cluster.
 //
 // The error is a problem with the specification, or the registry's first error. In the latter case, the
-// explanation contains the results so far. Each image is requested once, and requests end after three
-// failures. Reading the build times of thousands of images takes minutes, or hours with a slow registry. If
-// ctx is done before all times are read, the error is the cause of ctx. progress is called after each image;
-// it may be nil.
+// explanation contains the results so far. Each image is requested once, and no more requests are sent after
+// three failures. Reading the build times of thousands of images takes minutes, or hours with a slow
+// registry. If ctx is done before all times are read, the error wraps context.Cause(ctx). progress is called
+// after each image; it may be nil.
 func Explain(ctx context.Context, policy *v1alpha1.ImagePolicy, source Scanner, auth registry.Credential, tls registry.TLS, platform string, progress func(Progress)) (Explanation, error) {
 	o := withoutStatus(policy, platform)
 	if o.problem != nil {

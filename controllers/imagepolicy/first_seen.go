@@ -91,7 +91,7 @@ func (o *observed) observeTags(before *firstSeen, tags []string, checksum string
 	}
 	seen := &firstSeen{origin: o.query.origin, time: at, list: tags, first: map[string]time.Time{}, withoutImage: map[string]bool{}}
 	if before == nil && len(tags) == 0 && o.github != nil {
-		return nil // GitHub was not polled for the names yet
+		return nil // GitHub has not been polled for the names yet
 	}
 	if before != nil && before.origin == seen.origin {
 		seen.reported, seen.base, seen.withoutImage = before.reported, before.base, before.withoutImage
@@ -193,8 +193,7 @@ func (seen *firstSeen) retain(named version.Result) *firstSeen {
 	return &c
 }
 
-// withImage returns a copy that records when the image of a version that had no image before was
-// first seen.
+// withImage returns a copy that records when an image was first seen for a version that had no image before.
 func (seen *firstSeen) withImage(rel version.Release, at time.Time) *firstSeen {
 	if seen == nil || !seen.withoutImage[rel.Version] {
 		return seen
@@ -206,8 +205,8 @@ func (seen *firstSeen) withImage(rel version.Release, at time.Time) *firstSeen {
 	return &c
 }
 
-// oldEnough rejects a version from GitHub whose image is younger than spec.minAge. The image counts as being
-// as old as the name, unless an earlier scan did not find the image.
+// oldEnough rejects a version from GitHub whose image is younger than spec.minAge. The image is considered
+// to be as old as the name, unless an earlier scan did not find the image.
 func (s *selection) oldEnough(o *observed, a *recordReader, rel version.Release, now time.Time) *version.Refusal {
 	if _, found := s.images[rel.Tag]; found {
 		s.firstSeen = s.firstSeen.withImage(rel, a.time)
@@ -234,7 +233,7 @@ func (s *selection) tooYoung(o *observed, rel version.Release, offered bool, now
 		"first seen at %s; spec.minAge is %s: offered from %s", formatTime(first), o.policy.Spec.MinAge, formatTime(from))}
 }
 
-// isDelayed reports whether the new image of an offered version's tag is younger than spec.minAge, counted
+// isDelayed reports whether the new image of an offered version's tag is younger than spec.minAge, measured
 // from the first scan that found the image. While the image is too young, the offer does not change.
 func (s *selection) isDelayed(o *observed, a *recordReader, rel version.Release, before, now []v1alpha1.ReleaseImage) bool {
 	if o.minAge == 0 || s.firstSeen == nil || len(before) == 0 {

@@ -116,7 +116,7 @@ func TestReleasesOfGitHub(t *testing.T) {
 		[]any{published.UTC(), sha("a"), "https://github.com/acme/shop/releases/tag/shop/v1.2.0"})
 	same(t, "lists", s.server.Requests(registrytest.List), 0)
 
-	// The image of 1.1.0 and a release are published. A release that is no longer in the list remains.
+	// The image of 1.1.0 and another release are published. A release that is no longer in the list remains.
 	s.push("1.1.0", "1.4.0")
 	s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
 		st.Releases = append([]v1alpha1.GitHubRelease{{Tag: "shop/v1.4.0"}}, st.Releases[1:4]...)
@@ -451,7 +451,7 @@ func TestSteps(t *testing.T) {
 		s.edit("shop", func(p *v1alpha1.ImagePolicy) { further(&p.Spec) })
 		p := s.scan("shop")
 		same(t, "offered", offered(p), []string{"1.0.0 in release"})
-		same(t, "withdrawn", taken(p), []string(nil)) // a missing image does not prove its absence
+		same(t, "withdrawn", taken(p), []string(nil)) // one response without the image does not prove its absence
 	})
 }
 
@@ -562,8 +562,8 @@ func TestShrinkGuard(t *testing.T) {
 	}
 }
 
-// TestPaceOfScans checks that scans are less frequent while nothing changes, and follow the interval again
-// after a change or a user's request.
+// TestPaceOfScans checks that scans become less frequent while nothing changes, and return to the configured
+// interval after a change or a user's request.
 func TestPaceOfScans(t *testing.T) {
 	s := begin(t)
 	s.push("1.0.0")
@@ -609,7 +609,7 @@ func TestRepositoryOfANamespaceThatIsNotWatched(t *testing.T) {
 	if err := r.observeGitHub(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	want := `spec.source.github.repositoryRef: the manager does not watch namespace "infra": refer to a GitHubRepository of a watched namespace, or add the namespace to namespaces of the Helm chart, or to --namespace of the manager`
+	want := `spec.source.github.repositoryRef: the manager does not watch namespace "infra": refer to a GitHubRepository in a watched namespace, or add the namespace to namespaces of the Helm chart, or to --namespace of the manager`
 	if o.problem == nil || o.problem.Reason != "RepositoryNotAllowed" || o.problem.Error() != want {
 		t.Errorf("problem: %v, want %s", o.problem, want)
 	}

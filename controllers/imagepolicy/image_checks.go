@@ -17,7 +17,7 @@ func compareRefs(a, b ref) int {
 	return cmp.Or(cmp.Compare(a.image, b.image), cmp.Compare(a.identifier, b.identifier))
 }
 
-// notScanned means that the image was not requested yet. It is not a rejection.
+// notScanned means that the image has not been requested yet. It is not a rejection.
 var notScanned = &version.Refusal{}
 
 func rejectf(v version.Verdict, format string, args ...any) *version.Refusal {

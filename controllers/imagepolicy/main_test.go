@@ -186,7 +186,7 @@ func (s *story) edit(name string, change func(*v1alpha1.ImagePolicy)) {
 		s.get(name, p)
 		change(p)
 		err := env.Client.Update(ctx, p)
-		if err != nil && !apierrors.IsConflict(err) { // A running manager may write the status at the same time.
+		if err != nil && !apierrors.IsConflict(err) { // A running manager might write the status at the same time.
 			s.Fatal(err)
 		}
 		return err
@@ -251,7 +251,7 @@ func offered(p *v1alpha1.ImagePolicy) []string {
 	return out
 }
 
-// taken returns the withdrawn versions with their reason, in the form "1.0.0 in release: Denied".
+// taken returns the withdrawn versions with their reasons, in the form "1.0.0 in release: Denied".
 func taken(p *v1alpha1.ImagePolicy) []string {
 	var out []string
 	for _, w := range p.Status.Withdrawn {

@@ -86,7 +86,7 @@ func TestSlowRegistryDoesNotBlockOthers(t *testing.T) {
 	}
 	s.run()
 	for range 2 {
-		await.Receive(t, "asked", asked)
+		await.Receive(t, "a request", asked)
 	}
 	s.push("1.0.0")
 	s.policy("good")

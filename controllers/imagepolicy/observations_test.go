@@ -123,7 +123,7 @@ func pushesDoNotKeepAScanFromItsEnd(t *testing.T, every int) {
 			return
 		}
 	}
-	t.Errorf("after ten minutes %d of 30 pull requests have a preview: %q", len(p.Status.Releases), condition(p, "Ready"))
+	t.Errorf("after ten minutes, %d of 30 pull requests have a preview: %q", len(p.Status.Releases), condition(p, "Ready"))
 }
 
 // TestImageThatIsMissingForASecond checks that an image that is missing for a second, for example during
@@ -218,8 +218,8 @@ func TestRefusedHeadAlone(t *testing.T) {
 	}
 }
 
-// TestMinAgeOfAnImageThatComesBack checks that, if a tag had an image for only a minute and later returns to
-// that image, the image must wait for spec.minAge again.
+// TestMinAgeOfAnImageThatComesBack checks that, if a tag pointed to an image for only a minute and later points
+// to that image again, the image must wait for spec.minAge again.
 func TestMinAgeOfAnImageThatComesBack(t *testing.T) {
 	s := old(t, "1.0.0")
 	p := s.scan("shop")

@@ -165,7 +165,7 @@ func withdraw(o *observed, s selection, now time.Time) []v1alpha1.Withdrawal {
 	return out
 }
 
-// lastReason returns 0 for a version that a user denies, which must not have traffic, and 1 for all other
+// lastReason returns 0 for a version that a user denies, which must not receive traffic, and 1 for all other
 // versions. If the list is too long, versions for which it returns 1 are omitted first.
 func lastReason(w version.Withdrawal) int {
 	if w.Reason == version.Denied {

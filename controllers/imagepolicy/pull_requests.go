@@ -60,12 +60,13 @@ type pullState struct {
 	pr      *v1alpha1.PullRequest
 	slug    string
 	offered *v1alpha1.OfferedRelease // nil if there is no offered release
-	// unknown reports whether GitHub does not list the pull request, which does not prove that it is closed.
+	// unknown reports whether the pull request is missing from GitHub's list, which does not prove that it is
+	// closed.
 	unknown bool
 }
 
 // selectPullRequests selects the releases of pull requests. It requests the images of a limited number of
-// head commits per scan: first head commits that were never requested, and then head commits that have waited
+// head commits per scan: first the head commits that were never requested, and then those that have waited
 // longest.
 func selectPullRequests(o *observed, a *recordReader) selection {
 	s, due := o.selectPulls(a)
@@ -99,7 +100,8 @@ func selectPullRequests(o *observed, a *recordReader) selection {
 	return s
 }
 
-// waitingSince returns the time at which the next request for a head commit is due; zero if the head commit was not requested yet.
+// waitingSince returns the time at which the next request for a head commit is due; zero if the head commit has not been requested
+// yet.
 func (a *recordReader) waitingSince(pr *v1alpha1.PullRequest) time.Time {
 	if h := a.heads[pr.Number]; h.knows(pr) {
 		return h.next
@@ -302,7 +304,7 @@ func countsOf(rejected []version.Rejection) []version.Count {
 	return counts
 }
 
-// maxName is the maximum length of the name of a group in the schema.
+// maxName is the maximum length of a group name in the schema.
 const maxName = 253
 
 // previewRelease returns the release of the head commit of a pull request.

@@ -211,7 +211,8 @@ func TestTagsThatMove(t *testing.T) {
 	}
 }
 
-// TestFiltersWithdraw checks that pull requests that the filters no longer select are withdrawn only after GitHub was polled.
+// TestFiltersWithdraw checks that pull requests that the filters no longer select are withdrawn only after GitHub has been
+// polled.
 func TestFiltersWithdraw(t *testing.T) {
 	for name, test := range map[string]struct {
 		spec func(*v1alpha1.GitHubPullRequests)
@@ -276,7 +277,7 @@ func TestForks(t *testing.T) {
 	same(t, "branches with the same name in two forks", previews(p), []string{"patch-2 bbbb sha-bbbbbbb", "patch-1 aaaa sha-aaaaaaa"})
 	for _, rel := range p.Status.Releases {
 		if !rel.Fork {
-			t.Errorf("%s is offered without the mark of a fork", rel.Group)
+			t.Errorf("%s is offered without being marked as a fork", rel.Group)
 		}
 	}
 	p, _ = s.pass("shop")
@@ -435,7 +436,7 @@ func TestPullRequestsInAnyOrder(t *testing.T) {
 		}
 		for _, w := range want.withdrawn {
 			if takes[w.Group] || offers[w.Group] {
-				t.Errorf("group %s is withdrawn twice, or also offered", w.Group)
+				t.Errorf("group %s is withdrawn twice, or is also offered", w.Group)
 			}
 			takes[w.Group] = true
 		}
@@ -495,7 +496,7 @@ func TestPullRequestsRespectARateLimit(t *testing.T) {
 		}
 		s.clock.Step(11 * time.Second)
 	}
-	same(t, "requests in the pause", s.server.Total()-asked, 0)
+	same(t, "requests during the pause", s.server.Total()-asked, 0)
 	s.clock.Step(11 * time.Second)
 	p, _ := s.pass("shop")
 	same(t, "offered after the pause", previews(p), []string{"one-1 1111 sha-1111111"})
@@ -646,8 +647,9 @@ func approvedAt(commit string) func(*v1alpha1.PullRequest) {
 }
 
 // TestForkOverwritesItsTag checks that the revision label of a fork's image is not sufficient, because the
-// Dockerfile can set it: an image of a commit that was not approved could claim the approved commit. Only a
-// tag with the full commit SHA, which CI writes, counts, and only if the label does not contradict the tag.
+// Dockerfile can set it: an image built from a commit that was not approved could claim that it was built from the
+// approved commit. Only a tag with the full commit SHA, which CI writes, counts, and only if the label does not
+// contradict the tag.
 func TestForkOverwritesItsTag(t *testing.T) {
 	s := begin(t)
 	pushed := s.clock.Now()
@@ -724,7 +726,7 @@ func TestApprovalThatNamesTheCommit(t *testing.T) {
 		g.Forks = &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "preview:{{.SHA}}"}
 	}))
 	p, _ := s.pass("shop")
-	same(t, "offered from the commit that was pushed meanwhile", previews(p), []string(nil))
+	same(t, "offered from the commit that was pushed in the meantime", previews(p), []string(nil))
 	s.changes(0, approves(sha("a"), sha("b")))
 	same(t, "offered when it is approved", previews(s.scan("shop")), []string{"patch-1 bbbb " + sha("b")})
 	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.HeadSHA = sha("c") })

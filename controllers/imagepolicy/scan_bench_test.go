@@ -170,7 +170,7 @@ func BenchmarkScan(b *testing.B) {
 	}
 }
 
-// cpu returns the processor time of this process, including the garbage collector.
+// cpu returns the processor time of this process, including garbage collection.
 func cpu(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage

@@ -18,8 +18,8 @@ const (
 	// maxScan is the timeout of one scan, which includes the list, all images, and all proofs of absence. It
 	// is also the maximum value of spec.timeout.
 	maxScan = 2 * time.Minute
-	// maxLists is the maximum total size, in bytes, of all lists of tags that are kept. A list with
-	// the maximum number of tags of maximum length takes 17 MB.
+	// maxLists is the maximum total size, in bytes, of all tag lists that are kept. A list with the maximum
+	// number of tags of maximum length takes 17 MB.
 	maxLists = 96 << 20
 )
 
@@ -81,8 +81,8 @@ type slot struct {
 
 // slotsOf returns a scan's slots. A namespace gets at most a quarter of all scans, and an eighth at one
 // registry. Therefore, neither a slow registry nor many policies in one namespace can block other namespaces
-// or the other registries of the namespace. Many policies in one namespace also cannot block another
-// namespace's policies that use the same registry with the same credential or with anonymous access.
+// or the other registries of the namespace. Nor can many policies in one namespace block another namespace's
+// policies that use the same registry with the same credential or with anonymous access.
 func slotsOf(policy types.NamespacedName, l *scanRecord) []slot {
 	namespace, host := policy.Namespace, registry.Host(l.query.repository)
 	return []slot{
@@ -244,8 +244,9 @@ func (ls *scanCache) finish(t *scanTask) bool {
 }
 
 // shed removes lists while the size of all lists exceeds maxLists. It first removes the oldest list of the
-// namespace whose lists have the largest total size, but not the list of keep, whose scan has just completed.
-// A policy whose list was removed requests the list again when it uses the list, or for its next scan.
+// namespace whose lists have the largest total size. It never removes the list of keep, whose scan has just
+// completed. A policy whose list was removed requests the list again when it uses the list, or for its next
+// scan.
 func (ls *scanCache) shed(keep types.NamespacedName) {
 	for {
 		total, taken, seen := 0, map[string]int{}, map[*string]bool{}

@@ -73,7 +73,7 @@ func TestSharesOfScans(t *testing.T) {
 			func(c *crowd, i int) { c.begin("evil", fmt.Sprint(i), fmt.Sprintf("slow.example/x%d", i), "") }, 2,
 			func(c *crowd) { c.begin("evil", "good", "good.example/x", "") },
 		},
-		"others at that registry, also anonymous": {
+		"others at that registry, including anonymous scans": {
 			func(c *crowd, i int) { c.begin("evil", fmt.Sprint(i), fmt.Sprintf("hub.example/x%d", i), "") }, 2,
 			func(c *crowd) { c.begin("good", "good", "hub.example/x", "") },
 		},
@@ -121,7 +121,7 @@ func TestScansAreBounded(t *testing.T) {
 	c.size(24, 16)
 	first := map[string]bool{}
 	for range 16 {
-		first[await.Receive(t, "begun", c.began).Name] = true
+		first[await.Receive(t, "the start of a scan", c.began).Name] = true
 	}
 	for i := range 16 {
 		if !first[fmt.Sprint(i)] {
@@ -130,12 +130,12 @@ func TestScansAreBounded(t *testing.T) {
 	}
 	for i := range 24 {
 		c.finish <- struct{}{}
-		await.Receive(t, "requeued", c.requeued)
+		await.Receive(t, "the requeue", c.requeued)
 		c.size(23-i, 16)
 	}
 	for range 16 {
 		c.finish <- struct{}{}
-		await.Receive(t, "requeued", c.requeued)
+		await.Receive(t, "the requeue", c.requeued)
 	}
 	c.size(0, 0)
 	same(t, "slots that are kept", len(c.scans.running), 0)
@@ -149,19 +149,19 @@ func TestTasksEnd(t *testing.T) {
 	c.start()
 	evil := types.NamespacedName{Namespace: "evil", Name: "p"}
 	c.begin("evil", "p", "a.example/x", "")
-	await.Receive(t, "begun", c.began)
+	await.Receive(t, "the start of a scan", c.began)
 	c.begin("evil", "p", "b.example/x", "")
-	same(t, "ended", await.Receive(t, "ended", c.ended), evil)
-	await.Receive(t, "started again", c.began)
+	same(t, "ended", await.Receive(t, "the end of the scan", c.ended), evil)
+	await.Receive(t, "the start of the next scan", c.began)
 	same(t, "current task", c.scans.entry(evil).task.record.query.repository, "b.example/x")
 	c.finish <- struct{}{}
-	await.Receive(t, "requeued", c.requeued)
+	await.Receive(t, "the requeue", c.requeued)
 	same(t, "current scan", c.scans.entry(evil).record.query.repository, "b.example/x")
 
 	c.begin("evil", "p", "c.example/x", "")
-	await.Receive(t, "begun", c.began)
+	await.Receive(t, "the start of a scan", c.began)
 	c.scans.forget(evil)
-	await.Receive(t, "ended when forgotten", c.ended)
+	await.Receive(t, "the end of the forgotten scan", c.ended)
 	c.size(0, 0)
 	same(t, "remembered", len(c.scans.policies), 0)
 
@@ -176,7 +176,7 @@ func TestTasksEnd(t *testing.T) {
 		t.Errorf("%d stopped scans are waiting", waiting)
 	}
 	for range 2 {
-		await.Receive(t, "ended when stopped", c.ended)
+		await.Receive(t, "the end of a stopped scan", c.ended)
 	}
 	select {
 	case policy := <-c.requeued:

@@ -14,7 +14,7 @@ import (
 )
 
 // TestListsAreBounded checks that, if a tenant has many policies, not all lists of these policies are kept, and
-// that the lists of other tenants and all other state of policies are kept.
+// that the lists of other tenants and all other policy state are kept.
 func TestListsAreBounded(t *testing.T) {
 	t.Parallel()
 	clock := testingclock.NewFakeClock(time.Now())

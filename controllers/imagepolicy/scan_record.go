@@ -79,7 +79,7 @@ func (a *access) auth(image int) registry.Credential {
 type scanRecord struct {
 	query  query
 	access access
-	// immediate reports whether the scan does not use earlier answers.
+	// immediate reports whether the scan ignores earlier answers.
 	immediate bool
 	// time is the time at which the list was requested.
 	time time.Time
@@ -87,9 +87,10 @@ type scanRecord struct {
 	due time.Time
 	// pace is the pace of scans, which are less frequent while nothing changes.
 	pace registry.Pace
-	// previousChecksum and checksum are the checksums of the results of the previous scan and of this scan.
+	// previousChecksum and checksum are the checksums of the previous scan's results and of this scan's
+	// results.
 	previousChecksum, checksum string
-	// failed is the first error of a scan for pull requests.
+	// failed is the first error in a scan for pull requests.
 	failed error
 
 	tags *answer[registry.Scan]

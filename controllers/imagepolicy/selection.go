@@ -60,7 +60,7 @@ type selection struct {
 	// missing contains the offered tags that are no longer in the list or, if the source is not a
 	// registry, that have no image in the registry.
 	missing map[string]bool
-	// untagged are the versions whose tags were deleted while their images remain.
+	// untagged are the versions whose tags were deleted but whose images remain.
 	untagged []string
 	// gone are the offered versions whose absence was proved twice.
 	gone []version.Held
@@ -71,8 +71,8 @@ type selection struct {
 	// reports whether the offered versions were verified with other keys, and must be verified again.
 	keys        string
 	keysChanged bool
-	// undecided reports whether the check of an offered version is not complete. The policy is not
-	// Ready until the check is complete.
+	// undecided reports whether the check of an offered version is incomplete. The policy is not Ready until
+	// the check is complete.
 	undecided bool
 	registryErrors
 }
@@ -115,7 +115,7 @@ func (s *registryErrors) noteUnreadable() {
 	}
 }
 
-// noteError keeps the registry's first error. Errors for single tags do not count.
+// noteError keeps the registry's first error. Errors for individual tags do not count.
 func (s *registryErrors) noteError(err error) {
 	s.failures++
 	if s.err == nil {
@@ -125,8 +125,8 @@ func (s *registryErrors) noteError(err error) {
 
 // selectReleases reads a scan record, or completes the record if the reader has a scanner, and selects
 // releases. It never fails as a whole: releases whose images cannot be read, or are not known yet, do not
-// change. absent contains the tags that earlier scans found absent, and is updated. seen records when earlier
-// scans first saw tags.
+// change. absent contains the tags that earlier scans found to be absent, and is updated. seen records when
+// earlier scans first saw tags.
 func selectReleases(o *observed, a *recordReader, absent map[string]time.Time, seen *firstSeen) selection {
 	if o.github != nil && o.github.source.PullRequests != nil {
 		return selectPullRequests(o, a)
@@ -387,8 +387,8 @@ func (s *selection) proveGone(o *observed, a *recordReader, absent map[string]ti
 	}
 }
 
-// withoutTag checks whether a version's tag was deleted while the image remains. spec.untagged defines
-// whether such a version is withdrawn.
+// withoutTag checks whether a version's tag was deleted but the image remains. spec.untagged defines whether
+// such a version is withdrawn.
 func (s *selection) withoutTag(o *observed, a *recordReader, rel version.Release, witness string) (gone bool, err error) {
 	deleted, err := a.Gone(rel.Tag, "", witness)
 	if err != nil || !deleted || o.policy.Spec.Untagged == v1alpha1.UntaggedWithdraw {

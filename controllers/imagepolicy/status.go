@@ -63,7 +63,7 @@ func setConditions(o *observed, s selection, out plan) {
 	}
 }
 
-// untaggedNote lists the versions whose tags are deleted while their images remain.
+// untaggedNote lists the versions whose tags were deleted but whose images remain.
 func untaggedNote(s selection) string {
 	const most = 5
 	if len(s.untagged) == 0 {

@@ -29,7 +29,7 @@ const (
 )
 
 // requeueDeployment is the interval at which the controller rereads a Deployment that is missing or cannot be
-// adopted, because Deployments are not watched.
+// adopted. Deployments are not watched.
 const requeueDeployment = time.Minute
 
 // adoption is the progress of the takeover from a Deployment.
@@ -46,7 +46,7 @@ type adoption struct {
 }
 
 // observeDeployment reads the Deployment that the Microservice takes over from, until the takeover is
-// done. Deployments are not watched.
+// complete. Deployments are not watched.
 func (r *Reconciler) observeDeployment(ctx context.Context, o *observed) error {
 	from := o.ms.Spec.AdoptFrom
 	if from == nil || meta.IsStatusConditionTrue(o.ms.Status.Conditions, v1alpha1.ConditionDeploymentAdopted) {
@@ -65,8 +65,8 @@ func (r *Reconciler) observeDeployment(ctx context.Context, o *observed) error {
 }
 
 // adopt decides whether to scale the previous Deployment to zero. The Deployment is scaled to zero when a
-// release is active and available, each Service that a policy adopts routes to the release, and requests in
-// flight to the previous pods have had time to end. The function is pure.
+// release is active and available, each Service that a policy adopts routes to the release, and in-flight
+// requests to the previous pods have had time to complete. The function is pure.
 func adopt(o *observed, now time.Time) *adoption {
 	name, d := o.ms.Spec.AdoptFrom.DeploymentName, o.deployment
 	say := func(reason, format string, args ...any) *adoption {
@@ -105,7 +105,7 @@ func adopt(o *observed, now time.Time) *adoption {
 		return say(reasonServiceNotAdopted, "Deployment %q serves until a networkpolicies.hlnr.io object adopts its Service: set spec.adoptFrom.serviceName of that object", name)
 	}
 	if end := moved.Add(o.facts.Spec.Drain); now.Before(end) {
-		a := say(reasonDraining, "Deployment %q finishes open requests until %s", name, end.UTC().Format(time.RFC3339))
+		a := say(reasonDraining, "Deployment %q completes in-flight requests until %s", name, end.UTC().Format(time.RFC3339))
 		a.requeue = end
 		return a
 	}
@@ -156,7 +156,7 @@ func setAdopted(w *pass) {
 	switch a := w.plan.adoption; {
 	case w.ms.Spec.AdoptFrom == nil:
 		status.Remove(conds, v1alpha1.ConditionDeploymentAdopted)
-	case a == nil: // The takeover is done.
+	case a == nil: // The takeover is complete.
 	case a.reason == reasonAdopted:
 		status.Set(conds, w.ms.Generation, v1alpha1.ConditionDeploymentAdopted, metav1.ConditionTrue, a.reason, a.message)
 	default:

@@ -22,7 +22,7 @@ func adopts(deletion v1alpha1.DeletionPolicy) func(*v1alpha1.Microservice) {
 	}
 }
 
-// previous creates the Deployment that ran the service previously, with available pods.
+// previous creates the Deployment that previously ran the service, with available pods.
 func (s *story) previous(replicas int32) *appsv1.Deployment {
 	s.Helper()
 	labels := map[string]string{"app": "web"}

@@ -28,7 +28,7 @@ type pass struct {
 
 // applied is the result of applying a plan.
 type applied struct {
-	// unwritable contains, by release, the error of a write that the API server rejected in this reconcile.
+	// unwritable contains, by release, the error from a write that the API server rejected in this reconcile.
 	unwritable map[string]error
 }
 
@@ -187,11 +187,11 @@ func (r *Reconciler) resize(ctx context.Context, w *pass, name string, replicas 
 	if before == nil || !before.DeletionTimestamp.IsZero() {
 		return nil
 	}
-	object := new(*before) // A shallow copy: the object is copied deeply only if it must be written.
+	object := new(*before) // A shallow copy: the object is deep-copied only if it must be written.
 	object.Annotations = maps.Clone(before.Annotations)
 	object.Spec.Replicas = int32(replicas)
-	// The routes follow the rollout state with a delay. Until the traffic of a release is gone, the
-	// release keeps its autoscaler and the pods that the autoscaler added.
+	// The routes follow the rollout state with a delay. Until a release no longer receives traffic, it keeps
+	// its autoscaler and the pods that the autoscaler added.
 	serves := !slices.Contains(w.plan.Idle, name)
 	object.Spec.Availability.DisruptionBudget = resources.NextBudget(before.Spec.Availability.DisruptionBudget, resources.DisruptionBudget(w.ms, object.Spec.Replicas, serves))
 	object.Spec.Availability.Autoscaling = resources.Autoscaling(w.ms, object.Spec.Replicas, serves)
@@ -216,7 +216,7 @@ func (r *Reconciler) resize(ctx context.Context, w *pass, name string, replicas 
 	return nil
 }
 
-// mark marks the object of a release that was never active, and otherwise removes the mark.
+// mark marks the object of a release that was never active, and removes the mark from any other object.
 func mark(plan release.Result, object *v1alpha1.VersionedMicroservice) {
 	if slices.Contains(plan.NeverActive, object.Name) {
 		metav1.SetMetaDataAnnotation(&object.ObjectMeta, v1alpha1.AnnotationNeverActive, "true")

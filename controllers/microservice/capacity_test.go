@@ -40,7 +40,7 @@ func half(t *testing.T) *story {
 	return s
 }
 
-// grow simulates an autoscaler that adds replicas because of more load.
+// grow simulates an autoscaler that adds replicas because the load has increased.
 func (s *story) grow(version string, replicas int32) {
 	s.Helper()
 	c := s.release(version)
@@ -57,7 +57,7 @@ func (s *story) keepsAutoscaler(version string) {
 	for _, g := range p.Status.Groups {
 		for _, name := range g.References {
 			if name == c.Name && c.Spec.Availability.Autoscaling == nil {
-				s.Errorf("%s is in the routes with %d pods, but no longer has an autoscaler", version, c.Status.Replicas)
+				s.Errorf("routes refer to %s, which has %d pods but no longer has an autoscaler", version, c.Status.Replicas)
 			}
 		}
 	}
@@ -132,7 +132,7 @@ func TestRefusedResizeKeepsNoTraffic(t *testing.T) {
 			}
 			s.clock.Step(24 * time.Hour)
 			for range 20 {
-				_, _ = s.pass() // the reconcile may return the rejection
+				_, _ = s.pass() // the reconcile might return the rejection
 				s.gateway()
 				s.clock.Step(time.Hour)
 			}
@@ -223,7 +223,7 @@ func TestRefusedRevivalKeepsNoTraffic(t *testing.T) {
 			}
 			test.abort(s)
 			for range 5 {
-				_, _ = s.pass() // the reconcile may return the rejection
+				_, _ = s.pass() // the reconcile might return the rejection
 				s.gateway()
 				s.clock.Step(time.Hour)
 			}

@@ -109,7 +109,8 @@ func setReady(w *pass, problem *status.Error) {
 	}
 }
 
-// reasonSourcePending is the reason while new versions of an ImagePolicy are ignored, because they do not belong to its current specification.
+// reasonSourcePending is the reason that is used while new versions of an ImagePolicy are ignored because they do not belong to the policy's
+// current specification.
 const (
 	reasonSourcePending = "SourcePending"
 	sourcePending       = "the ImagePolicy has not completed a scan with its current specification yet"
@@ -305,7 +306,7 @@ func failures(g v1alpha1.ReleaseGroup) []string {
 // waiting for a user takes precedence over waiting for a time.
 var progress = []string{"Idle", "Draining", "Canary", "Analysis", "Paused", "Window", "Frozen", "Group", "Together", "Gate", "Blocked", "TrafficLost", "Inconclusive", "Approval"}
 
-// waits maps a plan's reasons for waiting to reasons for the Progressing condition.
+// waits contains, for each of a plan's reasons for waiting, the reason for the Progressing condition.
 var waits = map[release.Reason]string{
 	release.Unhealthy: "Canary", release.AnalysisRunning: "Analysis", release.AnalysisNoTraffic: "Analysis", release.Waiting: "Paused", release.Paused: "Paused", release.Frozen: "Frozen",
 	release.TrafficLost: "TrafficLost", release.Blocked: "Blocked", release.AwaitingGroup: "Group",

@@ -22,7 +22,7 @@ import (
 )
 
 // TestSchemaAdmitsAllConditions checks that the schema of the status admits all conditions of the controller
-// together. Otherwise the API server would reject the status, and with it the rollout state.
+// together. Otherwise, the API server would reject the status, and with it the rollout state.
 func TestSchemaAdmitsAllConditions(t *testing.T) {
 	t.Parallel()
 	kinds := conditionsOfTheCode(t)

@@ -63,8 +63,8 @@ func (o *observed) isCopy(obj client.Object) bool {
 	return resources.IsCopy(obj, o.ms, o.objects[release])
 }
 
-// proveLost reads from the API server the copies that the cache does not contain, so that copies that are
-// missing because the cache lags are not mistaken for copies that a user deleted.
+// proveLost reads from the API server the copies that the cache does not contain, so that a lagging cache is
+// not mistaken for a deletion by a user.
 func (r *Reconciler) proveLost(ctx context.Context, o *observed) error {
 	for _, object := range o.objects {
 		for _, s := range o.lost(object) {

@@ -512,7 +512,8 @@ func TestDeletedCopies(t *testing.T) {
 	same(t, "ConfigurationLost when it is known again", condition(s.ms(), "ConfigurationLost"), "")
 }
 
-// TestCopiesThatTheCacheLacks checks that a cache without the new copies causes neither second copies nor a reported loss.
+// TestCopiesThatTheCacheLacks checks that a cache without the new copies causes neither second copies nor a report that
+// copies were lost.
 func TestCopiesThatTheCacheLacks(t *testing.T) {
 	t.Parallel()
 	s := begin(t, names("settings"))
@@ -626,7 +627,7 @@ func TestForeignCopy(t *testing.T) {
 }
 
 // TestLabelsMakeNoCopy checks that a user's ConfigMap or Secret is neither deleted nor given an owner,
-// whatever its labels are, because users copy labels with templates.
+// whatever its labels are, because users copy labels along with templates.
 func TestLabelsMakeNoCopy(t *testing.T) {
 	t.Parallel()
 	for name, release := range map[string]func(*story) string{

@@ -18,7 +18,7 @@
 //
 //	spec.go                  converts the specification for the planner
 //	state.go                 converts the rollout state in the status for the planner and back
-//	hook_answers.go          which answers of hooks and which results of measurements count
+//	hook_answers.go          which hook answers and measurement results count
 //	preview_status.go        the number of available previews
 //	peers.go                 the Microservices that are rolled out together
 //	freezes.go               the Freezes and ClusterFreezes that apply; internal/release/freezes_and_waits.go enforces them
@@ -54,7 +54,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// FieldOwner is the field manager of all writes of this controller.
+// FieldOwner is the field manager for all writes by this controller.
 const FieldOwner = "heighliner-microservice"
 
 // minDrainDelay is the default of [Options.MinDrainDelay].
@@ -188,7 +188,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		if err != nil {
 			return r.fail(ctx, err)
 		}
-		return ctrl.Result{}, nil // The event of this write triggers the next reconcile.
+		return ctrl.Result{}, nil // The event for this write triggers the next reconcile.
 	}
 	if r.journal.Behind(&ms) {
 		return ctrl.Result{}, nil // the watch delivers the last write of this process (protocol rule 2)
@@ -226,8 +226,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 // next returns the time until the next reconcile: until the requeue time of the plan, or until a
-// rejected write may be retried. err is an error to be retried with back-off. The requeue time of the
-// plan applies in any case, because pauses, deadlines and drains end even if a write is rejected.
+// rejected write may be retried. err is an error that requires a retry with back-off. The requeue time of the plan applies in
+// any case, because pauses, deadlines and drains end even if a write is rejected.
 func (r *Reconciler) next(w *pass, refused *status.Error) (requeue time.Duration, err error) {
 	requeue = until(w.plan.RequeueTime, r.clock.Now())
 	if a := w.plan.adoption; a != nil && !a.requeue.IsZero() {

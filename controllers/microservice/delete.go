@@ -185,7 +185,7 @@ func replicasBefore(ms *v1alpha1.Microservice, d *appsv1.Deployment) (int32, boo
 	return 0, false
 }
 
-// drained returns the remaining time for requests in flight, counted from the first call. After a restart,
+// drained returns the remaining time for in-flight requests, measured from the first call. After a restart,
 // the manager waits the full time again.
 func (r *Reconciler) drained(ms *v1alpha1.Microservice, drain time.Duration) time.Duration {
 	at, _ := r.restored.LoadOrStore(ms.UID, r.clock.Now())

@@ -17,7 +17,7 @@ import (
 )
 
 // requeueMissingSecret is the interval at which the controller reads a Secret that a fork's release is
-// waiting for, because Secrets are not watched.
+// waiting for. Secrets are not watched.
 const requeueMissingSecret = time.Minute
 
 // confined returns the Microservice from which releases for forks are built. Its template does not refer to

@@ -59,7 +59,7 @@ func TestForksGetNoTokenOfAServiceAccount(t *testing.T) {
 }
 
 // TestForksWhereSecretsAreForbidden checks a namespace whose Secrets the manager is not permitted to read.
-// No release of a fork is created, because its template may refer to credentials; the missing permission is
+// No release of a fork is created, because its template might refer to credentials; the missing permission is
 // reported; and other releases are created.
 func TestForksWhereSecretsAreForbidden(t *testing.T) {
 	t.Parallel()
@@ -120,7 +120,7 @@ func TestForksWaitForSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 5 {
-		_, _ = s.pass() // The reconcile may return the rejection.
+		_, _ = s.pass() // The reconcile might return the rejection.
 	}
 	var releases v1alpha1.VersionedMicroserviceList
 	if err := env.Client.List(t.Context(), &releases, client.InNamespace(s.namespace)); err != nil {

@@ -116,7 +116,7 @@ func TestFreezeSelects(t *testing.T) {
 	s.route()
 	s.offer("1.0.0")
 	s.play()
-	s.fair(time.Hour, v1alpha1.FreezeException{Name: "shop", Reason: "hotfix of the cart"})
+	s.fair(time.Hour, v1alpha1.FreezeException{Name: "shop", Reason: "hotfix for the cart"})
 	end := metav1.NewTime(s.clock.Now().Add(time.Hour))
 	night := &v1alpha1.ClusterFreeze{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}
 	night.Spec.FreezeRules = v1alpha1.FreezeRules{Reason: "cluster upgrade", Until: &end}
@@ -139,7 +139,7 @@ func TestFreezeSelects(t *testing.T) {
 	s.play(s.until("1.1.0 active 100%"))
 }
 
-// TestFactsWithoutTheRightToReadFreezes checks that Facts omits freezes that a user may not read.
+// TestFactsWithoutTheRightToReadFreezes checks that Facts omits freezes that a user is not permitted to read.
 func TestFactsWithoutTheRightToReadFreezes(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -172,8 +172,8 @@ func TestFactsWithoutTheRightToReadFreezes(t *testing.T) {
 	}
 }
 
-// TestFreezeEnqueues checks that only changes that may start or end a Microservice's wait for a
-// freeze enqueue the Microservice.
+// TestFreezeEnqueues checks that only changes that can start or end a Microservice's wait for a freeze enqueue the
+// Microservice.
 func TestFreezeEnqueues(t *testing.T) {
 	t.Parallel()
 	s := begin(t)

@@ -17,8 +17,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// observeAnalysis reads the analysis. problem is the reason why a canary cannot be measured, or nil. If a
-// user may not read templates, the analysis is omitted from this user's plan.
+// observeAnalysis reads the analysis. problem is the reason why a canary cannot be measured, or nil. If a user is
+// not permitted to read templates, the analysis is omitted from this user's plan.
 func (r *Reconciler) observeAnalysis(ctx context.Context, o *observed) (problem *status.Error, err error) {
 	place, template := "spec.updateStrategy.canary.analysis.", ""
 	o.analysis, template, err = analysistemplate.Read(ctx, r.Client, o.ms)
@@ -53,8 +53,8 @@ func readVerdict(a *v1alpha1.ReleaseAnalysis) *release.Verdict {
 	}
 }
 
-// readMeasured ignores a passed result if the analysis has been edited since then, or if its template cannot
-// be used. No step passes until the release is measured with the current analysis. A failure remains a
+// readMeasured ignores a passed result if the analysis has been edited since the measurement, or if its template
+// cannot be used. No step passes until the release is measured with the current analysis. A failure remains a
 // failure.
 func (o *observed) readMeasured(c *v1alpha1.VersionedMicroservice, object *release.Object) {
 	if object.Analysis == nil || object.Analysis.Phase != release.VerdictPassed {
@@ -138,7 +138,7 @@ func readEndHooks(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice) 
 		switch {
 		case at < 0:
 			fact.Done = false
-			lines = append(lines, h.Name+" was not called yet")
+			lines = append(lines, h.Name+" has not been called yet")
 		case c.Status.Hooks[at].Phase == v1alpha1.HookWaiting:
 			fact.Done = false
 			lines = append(lines, answered(c.Status.Hooks[at]))
@@ -180,7 +180,7 @@ func readGate(canary *v1alpha1.CanaryStrategy, group *v1alpha1.ReleaseGroup, ans
 		switch a := answerOf(h, run, answers); {
 		case a == nil:
 			fact.Open = false
-			lines = append(lines, h.Name+" was not called yet")
+			lines = append(lines, h.Name+" has not been called yet")
 		case a.Phase == v1alpha1.HookFailed:
 			fact.Open, fact.Failed = false, true
 			lines = append(lines, answered(*a))

@@ -354,7 +354,7 @@ func (s *story) report(obj, before client.Object) bool {
 	return true
 }
 
-// rolloutState renders groups, rows and objects, without times and revisions.
+// rolloutState renders groups, rows, and objects, without times and revisions.
 func (s *story) rolloutState() string {
 	s.Helper()
 	objects := s.objects()

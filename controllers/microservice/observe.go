@@ -54,7 +54,7 @@ type observed struct {
 	policies []v1alpha1.NetworkPolicy
 	// deployment is the Deployment from which the Microservice takes over, or nil.
 	deployment *appsv1.Deployment
-	// adopting reports whether the takeover is not complete.
+	// adopting reports whether the takeover is incomplete.
 	adopting bool
 }
 
@@ -157,7 +157,7 @@ func (r *Reconciler) observeObjects(ctx context.Context, o *observed) error {
 }
 
 // proveAbsence reads from the API server the releases that are in the rollout state but not in the cache, so
-// that objects that are missing because the cache lags are not mistaken for deleted objects.
+// that a lagging cache is not mistaken for the deletion of objects.
 func (r *Reconciler) proveAbsence(ctx context.Context, o *observed) error {
 	for _, g := range o.ms.Status.ReleaseGroups {
 		for _, row := range g.Releases {
@@ -304,8 +304,8 @@ func pushed(o *v1alpha1.OfferedRelease) time.Time {
 	return o.ReleaseTime.Time
 }
 
-// stale reports whether the offer of an ImagePolicy is based on an older specification, because the
-// current specification is invalid or was not used for a scan yet.
+// stale reports whether the offer of an ImagePolicy is based on an older specification, because the current
+// specification is invalid or has not been used for a scan yet.
 func stale(p *v1alpha1.ImagePolicy) bool {
 	stalled := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionStalled)
 	return p.Status.ObservedGeneration != p.Generation || stalled != nil && stalled.Reason == v1alpha1.ReasonInvalidSpec
@@ -345,7 +345,7 @@ func (r *Reconciler) observePolicies(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// unreported reports whether a NetworkPolicy's status does not show its routes yet. This is the case if the
-// NetworkPolicy was just created, its status was lost, its routes cannot be read, or the status only reserves
-// its next writes. Each complete status has a provider.
+// unreported reports whether a NetworkPolicy's routes are still missing from its status. This is the case if
+// the NetworkPolicy was just created, its status was lost, its routes cannot be read, or the status only
+// reserves its next writes. Each complete status has a provider.
 func unreported(s *v1alpha1.NetworkPolicyStatus) bool { return s.Provider == "" }

@@ -80,7 +80,7 @@ func TestForPeers(t *testing.T) {
 	touched.Status.Summary.Active = "1.0.0"
 	if changed := stateChanged(); !changed.Update(event.UpdateEvent{ObjectOld: cart, ObjectNew: written}) ||
 		changed.Update(event.UpdateEvent{ObjectOld: cart, ObjectNew: touched}) || !changed.Delete(event.DeleteEvent{Object: cart}) {
-		t.Error("stateChanged does not match exactly the changes to the rollout state")
+		t.Error("stateChanged does not exactly match the changes to the rollout state")
 	}
 }
 

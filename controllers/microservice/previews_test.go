@@ -234,10 +234,10 @@ func TestPreviewsTakeOverFromNothing(t *testing.T) {
 		groups []v1alpha1.ReleaseGroup
 		want   bool
 	}{
-		"nothing":               {nil, false},
-		"a preview":             {[]v1alpha1.ReleaseGroup{serving(v1alpha1.LevelPreview)}, false},
-		"a release":             {[]v1alpha1.ReleaseGroup{serving(v1alpha1.LevelRelease)}, true},
-		"a release and preview": {[]v1alpha1.ReleaseGroup{serving(v1alpha1.LevelCandidate), serving(v1alpha1.LevelPreview)}, true},
+		"nothing":                 {nil, false},
+		"a preview":               {[]v1alpha1.ReleaseGroup{serving(v1alpha1.LevelPreview)}, false},
+		"a release":               {[]v1alpha1.ReleaseGroup{serving(v1alpha1.LevelRelease)}, true},
+		"a release and a preview": {[]v1alpha1.ReleaseGroup{serving(v1alpha1.LevelCandidate), serving(v1alpha1.LevelPreview)}, true},
 	} {
 		ms := &v1alpha1.Microservice{}
 		ms.Status.ReleaseGroups = test.groups

@@ -27,8 +27,8 @@ func TestReadyBeforeTheExchange(t *testing.T) {
 }
 
 // TestReadyAfterTheExchange checks the message for a release whose own pods became ready after the pods of
-// the active release were stopped. The message contains the reason why the release is waiting before it
-// gets its first traffic.
+// the active release were stopped. The message shows why the release is waiting before it gets its first
+// traffic.
 func TestReadyAfterTheExchange(t *testing.T) {
 	t.Parallel()
 	ms := &v1alpha1.Microservice{}

@@ -18,8 +18,8 @@ var renamed = map[string]string{
 	"RetriedByItself": string(release.RetriedAutomatically),
 }
 
-// convertStatus converts a status that an earlier version wrote to this version's reasons and fields. The
-// conversion alone causes no write.
+// convertStatus converts a status written by an earlier version to the reasons and fields of this
+// version. The conversion alone does not cause a write.
 func convertStatus(s *v1alpha1.MicroserviceStatus) {
 	s.Convert()
 	for i := range s.ReleaseGroups {

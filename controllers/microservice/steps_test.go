@@ -38,7 +38,7 @@ func (s *story) outcome(version string, write func(*v1alpha1.VersionedMicroservi
 	s.report(c, before)
 }
 
-// answer sets the answers of all hooks of the gate at which the rollout is waiting.
+// answer sets the answers of all hooks at the gate where the rollout is waiting.
 func (s *story) answer(version string, phase v1alpha1.HookPhase) {
 	s.Helper()
 	s.outcome(version, func(st *v1alpha1.VersionedMicroserviceStatus, run *v1alpha1.Rollout) {

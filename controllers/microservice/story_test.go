@@ -439,7 +439,7 @@ func TestConcurrentRolloutStateWrite(t *testing.T) {
 }
 
 // TestOwnLastWrite checks that a reconcile does nothing if the rollout state that it reads is older than
-// this process's last write, and that it continues if a user reset the rollout state.
+// this process's last write, and that it continues if a user has reset the rollout state.
 func TestOwnLastWrite(t *testing.T) {
 	t.Parallel()
 	s := begin(t)
@@ -453,7 +453,7 @@ func TestOwnLastWrite(t *testing.T) {
 	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(s.ms())}); err != nil {
 		t.Error(err)
 	}
-	same(t, "writes on an old rollout state", len(s.writes), writes)
+	same(t, "writes based on an old rollout state", len(s.writes), writes)
 	r.Client = s.client
 	s.play()
 

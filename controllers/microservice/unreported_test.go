@@ -9,8 +9,9 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// TestPolicyThatReadsNoRoutesHasNotReported checks a policy that lost its status and whose kind of routes
-// cannot be read. Its routes are still unknown. The status is the same as in controllers/networkpolicy.blind.
+// TestPolicyThatReadsNoRoutesHasNotReported checks a policy that lost its status and whose routes are of a
+// kind that cannot be read. The routes are still unknown. The status is the same as in
+// controllers/networkpolicy.blind.
 func TestPolicyThatReadsNoRoutesHasNotReported(t *testing.T) {
 	t.Parallel()
 	var s v1alpha1.NetworkPolicyStatus

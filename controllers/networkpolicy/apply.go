@@ -145,7 +145,7 @@ func (w *writing) routes(ctx context.Context) error {
 	return nil
 }
 
-// route writes the objects of a route. It returns the error of the first rejected object, or nil.
+// route writes the objects of a route. It returns the error for the first rejected object, or nil.
 func (w *writing) route(ctx context.Context, name string, objects []resources.Object) *status.Error {
 	key := traffic.RouteName(name)
 	for _, want := range objects {
@@ -241,7 +241,7 @@ func (r *Reconciler) patchAdopted(ctx context.Context, live, next *corev1.Servic
 func (r *Reconciler) carryOut(ctx context.Context, f *traffic.Observed) (time.Duration, error) {
 	out := traffic.Plan(f)
 	if now, more := traffic.Reserve(f, out); more {
-		return 0, r.save(ctx, f.Policy, now) // The event of this write triggers the next reconcile.
+		return 0, r.save(ctx, f.Policy, now) // The event for this write triggers the next reconcile.
 	}
 	w, failed := r.write(ctx, f, out)
 	if name := client.ObjectKeyFromObject(f.Policy); !conflictAlone(w) {

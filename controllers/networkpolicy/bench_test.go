@@ -85,7 +85,8 @@ func newFleet(t testing.TB, n int) *fleet {
 // rollout sets the canary weight of the i-th Microservice.
 func (f *fleet) rollout(i int, revision int64, weight int) {
 	name := fmt.Sprintf("shop-%03d", i)
-	m := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: fleetNamespace, Name: name, UID: types.UID("uid-" + name)}}
+	m := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: fleetNamespace, Name: name, UID: types.UID("uid-" + name), Generation: 1}}
+	m.Status.ObservedGeneration = m.Generation
 	m.Status.Internal = &v1alpha1.MicroserviceInternal{Sequence: revision}
 	m.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{group("1-x", revision, fmt.Sprintf("%s-b 1.1.0 canary %d", name, weight), fmt.Sprintf("%s-a 1.0.0 active %d", name, 100-weight))}
 	f.put(m)

@@ -25,9 +25,8 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// TestServerKindsInstalledLater installs the kinds of routes while the manager is running, and then
-// runs the suite for every provider and protocol. It checks that the API server accepts the objects
-// that the controller writes.
+// TestServerKindsInstalledLater installs the route kinds while the manager is running, and then runs the suite for
+// every provider and protocol. It checks that the API server accepts the objects that the controller writes.
 func TestServerKindsInstalledLater(t *testing.T) {
 	p := newPlace(t)
 	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
@@ -231,8 +230,8 @@ func (s *onServer) objects() (names []string) {
 }
 
 // Remove deletes the policy, and waits until the garbage collector has deleted its objects. A reconcile that began
-// before the deletion may still write an object, which the garbage collector also deletes. For this reason, tests must
-// not assert anything after the wait.
+// before the deletion might still write an object, which the garbage collector also deletes. For this reason, tests
+// must not assert anything after the wait.
 func (s *onServer) Remove() {
 	s.t.Helper()
 	var policy v1alpha1.NetworkPolicy

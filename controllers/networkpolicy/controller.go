@@ -11,7 +11,7 @@
 //	observe.go     reads
 //	status.go      status writes, and the status while objects cannot be read
 //	events.go      events, and the status changes that they report
-//	watch.go       watches of kinds that the API server serves now or later
+//	watch.go       watches for kinds that the API server serves now or later
 //	cached.go      the content of the cache
 //	index.go       indexes of policies, and the policies that a change affects
 //	reconciler.go  the type Reconciler
@@ -177,10 +177,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return r.finalize(ctx, &policy)
 	}
 	if changed, err := r.ensureFinalizer(ctx, &policy); err != nil || changed {
-		return status.Again(ctx, err) // The event of this write triggers the next reconcile.
+		return status.Again(ctx, err) // The event for this write triggers the next reconcile.
 	}
 	if r.journal.Behind(&policy) {
-		return ctrl.Result{}, nil // The event of the last status write triggers the next reconcile.
+		return ctrl.Result{}, nil // The event for the last status write triggers the next reconcile.
 	}
 	if unread := r.unread(&policy); unread != nil {
 		if err := r.save(ctx, &policy, blind(&policy, unread)); err != nil {

@@ -46,6 +46,7 @@ func TestServerRollout(t *testing.T) {
 	b := p.pod("b")
 	p.rollout(group("1-x", 1, "b 1.1.0 pending 0", "a 1.0.0 active 100"))
 	p.endpoints(resources.ReleaseServiceName("shop", "shop", "b"))
+	p.quiet()
 	before := len(requests.in(p.namespace))
 	p.rollout(group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"))
 	p.eventually("shop", "canary", confirmed("1-x", 2, "a", "b"))
@@ -82,16 +83,33 @@ func TestServerRollout(t *testing.T) {
 	}
 }
 
-// endpoints waits until a Service has a ready endpoint.
+// endpoints waits until a Service has one endpoint, which is ready.
 func (p *place) endpoints(service string) {
 	p.t.Helper()
+	p.readyEndpoints(service, 1)
+}
+
+// readyEndpoints waits until a Service has the given number of endpoints, and all of them are ready.
+func (p *place) readyEndpoints(service string, count int) {
+	p.t.Helper()
 	await.Nil(p.t, func(ctx context.Context) error {
-		var slices discoveryv1.EndpointSliceList
-		err := server.List(ctx, &slices, client.InNamespace(p.namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service})
-		if err == nil && len(slices.Items) == 1 && len(slices.Items[0].Endpoints) == 1 && serving(slices.Items[0].Endpoints[0]) {
-			return nil
+		var list discoveryv1.EndpointSliceList
+		if err := server.List(ctx, &list, client.InNamespace(p.namespace), client.MatchingLabels{discoveryv1.LabelServiceName: service}); err != nil {
+			return err
 		}
-		return fmt.Errorf("Service %s has no ready endpoint: %w", service, err)
+		all, ready := 0, 0
+		for i := range list.Items {
+			for _, e := range list.Items[i].Endpoints {
+				all++
+				if serving(e) {
+					ready++
+				}
+			}
+		}
+		if all != count || ready != count {
+			return fmt.Errorf("Service %s has %d endpoints, of which %d are ready, want %d", service, all, ready, count)
+		}
+		return nil
 	})
 }
 

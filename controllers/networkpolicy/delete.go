@@ -30,8 +30,8 @@ const (
 	// routes to route only to active releases. It is shorter than the time for which hack/uninstall.sh
 	// waits for finalizers.
 	orphanDeadline = time.Minute
-	// restoreDrain is the time that gateways and kube-proxies have to observe that a Service was
-	// restored, before the pods of the releases may be deleted.
+	// restoreDrain is the time that is allowed for gateways and kube-proxies to observe that a Service
+	// was restored, before the pods of the releases may be deleted.
 	restoreDrain = 5 * time.Second
 	// podInterval is the time after which to check pods again, because the controller does not
 	// watch them.
@@ -42,7 +42,7 @@ const (
 // finalizer. It reports whether it wrote the policy.
 func (r *Reconciler) ensureFinalizer(ctx context.Context, policy *v1alpha1.NetworkPolicy) (bool, error) {
 	needed := policy.Spec.DeletionPolicy == v1alpha1.DeletionOrphan || policy.Spec.DeletionPolicy == v1alpha1.DeletionRestore ||
-		len(policy.Status.Routes) > 0 // The rules of an earlier route are not restored yet.
+		len(policy.Status.Routes) > 0 // The rules of an earlier route have not been restored yet.
 	return apply.SetFinalizer(ctx, r.Client, fieldOwner, policy, v1alpha1.FinalizerDeletionPolicy, needed)
 }
 
@@ -55,7 +55,7 @@ func (r *Reconciler) finalize(ctx context.Context, policy *v1alpha1.NetworkPolic
 		return ctrl.Result{}, nil // The objects of the policy are garbage collected.
 	}
 	if r.journal.Behind(policy) {
-		return ctrl.Result{}, nil // The event of the last status write triggers the next reconcile.
+		return ctrl.Result{}, nil // The event for the last status write triggers the next reconcile.
 	}
 	late := r.Now().Sub(policy.DeletionTimestamp.Time) > deletionDeadline
 	going, err := apply.NamespaceGoes(ctx, r.Live, policy.Namespace)

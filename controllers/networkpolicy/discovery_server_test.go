@@ -258,6 +258,7 @@ func takesAway(a *alone, namespace string) {
 	}
 	m.Status.Internal, m.Status.ReleaseGroups = &v1alpha1.MicroserviceInternal{Sequence: 1}, []v1alpha1.ReleaseGroup{group("1-x", 1, "a 1.0.0 active 100")}
 	m.Status.ReleaseGroups[0].Releases[0].LastTransitionTime = metav1.NowMicro()
+	m.Status.ObservedGeneration = m.Generation
 	if err := a.Client.Status().Update(ctx, m); err != nil {
 		t.Fatal(err)
 	}

@@ -24,8 +24,8 @@ type domainList struct {
 	// cache contains only the list. It is separate from the manager's cache, which might lack the
 	// manager's namespace or the content of ConfigMaps.
 	cache cache.Cache
-	// age is how long the labels of a namespace remain valid after they are read, because labels are
-	// not watched.
+	// age is how long the labels of a namespace remain valid after they are read. They expire
+	// because they are not watched.
 	age time.Duration
 
 	mu      sync.Mutex
@@ -42,7 +42,7 @@ type seenLabels struct {
 	until  time.Time
 }
 
-// newDomainList adds the cache of the list to a manager.
+// newDomainList adds the cache for the list to a manager.
 func newDomainList(mgr ctrl.Manager, namespace string, age time.Duration) (*domainList, error) {
 	only := cache.Config{FieldSelector: fields.OneTermEqualSelector("metadata.name", allowedhosts.ConfigMapName)}
 	c, err := cache.New(mgr.GetConfig(), cache.Options{

@@ -56,8 +56,8 @@ func orphanedUnconfirmedEvent(limit time.Duration, waits string) status.Event {
 	return status.WarningEvent("OrphanedUnconfirmed", actionDelete, fmt.Sprintf("it was not confirmed within %s that the remaining objects route only to active releases: %s", limit, waits))
 }
 
-// stepwise reports whether a release that a domain now routes to previously received part of the
-// domain's traffic.
+// stepwise reports whether a release to which a domain now routes already received part of the
+// domain's traffic before.
 func stepwise(before, now []v1alpha1.DomainBackend) bool {
 	return slices.ContainsFunc(now, func(b v1alpha1.DomainBackend) bool {
 		return slices.ContainsFunc(before, func(o v1alpha1.DomainBackend) bool { return o.Release == b.Release })

@@ -125,7 +125,7 @@ func (r *Reconciler) byHosts(ctx context.Context, o client.Object) []reconcile.R
 	return out
 }
 
-// byLabel enqueues the policy that the label of a Service or EndpointSlice names.
+// byLabel enqueues the policy that is named in the label of a Service or EndpointSlice.
 func (r *Reconciler) byLabel(_ context.Context, o client.Object) []reconcile.Request {
 	name := o.GetLabels()[v1alpha1.LabelPolicy]
 	if name == "" {

@@ -135,7 +135,7 @@ func managersOf(o client.Object) (names []string) {
 	return names
 }
 
-// TestServerRestoresAdoptedObjects checks that a Service that is adopted, moved by a promotion and
+// TestServerRestoresAdoptedObjects checks that a Service that is adopted, moved by a promotion, and
 // restored is the same as before, including node ports, and always routes to a ready pod (rows 24,
 // 25 and 66).
 func TestServerRestoresAdoptedObjects(t *testing.T) {

@@ -29,7 +29,7 @@ const (
 )
 
 // TestLayers checks that the package comments of this package and of the packages below it list
-// their files in order, and that a file refers only to files after it.
+// their files in order, and that a file refers only to files that are listed after it.
 func TestLayers(t *testing.T) {
 	t.Parallel()
 	exports := exportData(t)

@@ -41,7 +41,7 @@ func TestKindLostByAReplica(t *testing.T) {
 		// The test deletes the Lease of the other replica, so that the new leader does not wait until the Lease expires. A slow renewal must not
 		// cause the leader to lose leadership.
 		LeaseDuration: new(2 * await.Limit), RenewDeadline: new(await.Limit), RetryPeriod: new(500 * time.Millisecond),
-		Controller: config.Controller{SkipNameValidation: new(true), CacheSyncTimeout: 8 * time.Second},
+		Controller: config.Controller{SkipNameValidation: new(true), CacheSyncTimeout: 30 * time.Second},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +74,7 @@ func TestKindLostByAReplica(t *testing.T) {
 	select {
 	case err := <-done:
 		t.Fatalf("the new leader exited: %v", err)
-	case <-time.After(14 * time.Second):
+	case <-time.After(36 * time.Second): // This is longer than CacheSyncTimeout.
 	}
 	cancel()
 	<-done

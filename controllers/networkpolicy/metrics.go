@@ -46,7 +46,7 @@ func newMetrics(registerer prometheus.Registerer, certs certificates) (*metrics,
 		}, []string{"confirm"}),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "heighliner_gateway_probes_total",
-			Help: "Number of probes of Gateways that confirm whether a route is served, by result.",
+			Help: "Number of probes of Gateways that verify whether a route is served, by result.",
 		}, []string{"result"}),
 		written: map[types.NamespacedName]map[string]time.Time{},
 	}
@@ -113,8 +113,8 @@ func confirmMode(p *v1alpha1.NetworkPolicy, route *traffic.RouteDecision) v1alph
 // without copying objects.
 type certificates struct {
 	cache client.Reader
-	// watched reports whether the API server has Certificates and the cache contains them. Otherwise, each scrape would
-	// send a list request to the API server.
+	// watched reports whether the API server serves Certificates and the cache contains them. Otherwise, each scrape
+	// would send a list request to the API server.
 	watched func() bool
 }
 

@@ -174,7 +174,7 @@ func (r *Reconciler) unread(policy *v1alpha1.NetworkPolicy) *providers.Problem {
 	return r.kinds.problem(kinds)
 }
 
-// readRoutes reads the objects of routes of all providers, and the objects to which the policy's
+// readRoutes reads the route objects of all providers, and the objects to which the policy's
 // provider refers.
 func (r *Reconciler) readRoutes(ctx context.Context, f *traffic.Observed) error {
 	f.Live, f.Written = map[string]*providers.Live{}, map[string]time.Time{}

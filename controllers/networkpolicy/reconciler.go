@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// fieldOwner is the field manager of all writes of this controller.
+// fieldOwner is the field manager for all writes by this controller.
 const fieldOwner = "heighliner-networkpolicy"
 
 // pollInterval is the interval at which objects that are not watched are read.

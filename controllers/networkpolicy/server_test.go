@@ -49,7 +49,8 @@ var (
 	// not recorded.
 	serverConfig *rest.Config
 	namespaceOf  func(testing.TB) string
-	requests     = &record{}
+	// requests contains all writes of the controller's client, and successes those that succeeded.
+	requests, successes = &record{}, &record{}
 	// gauges is the registry of the controller's metrics.
 	gauges = prometheus.NewRegistry()
 )
@@ -57,10 +58,16 @@ var (
 // managerNamespace is the namespace in which the controller reads the list of domains.
 const managerNamespace = "manager"
 
-// record contains the writes of the controller's client.
+// record contains writes of the controller's client.
 type record struct {
 	mu   sync.Mutex
 	seen []string
+}
+
+func (r *record) add(line string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen = append(r.seen, line)
 }
 
 // in returns the writes in a namespace, except events.
@@ -79,12 +86,16 @@ func (r *record) in(namespace string) (out []string) {
 type recorded struct{ next http.RoundTripper }
 
 func (t recorded) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.Method != http.MethodGet {
-		requests.mu.Lock()
-		requests.seen = append(requests.seen, r.Method+" "+r.URL.Path)
-		requests.mu.Unlock()
+	if r.Method == http.MethodGet {
+		return t.next.RoundTrip(r)
 	}
-	return t.next.RoundTrip(r)
+	line := r.Method + " " + r.URL.Path
+	requests.add(line)
+	response, err := t.next.RoundTrip(r)
+	if err == nil && response.StatusCode < http.StatusMultipleChoices {
+		successes.add(line)
+	}
+	return response, err
 }
 
 func TestMain(m *testing.M) {
@@ -317,7 +328,7 @@ func (p *place) rollout(groups ...v1alpha1.ReleaseGroup) {
 			groups[i].Releases[j].LastTransitionTime = metav1.NowMicro()
 		}
 	}
-	m.Status.ReleaseGroups = groups
+	m.Status.ObservedGeneration, m.Status.ReleaseGroups = m.Generation, groups
 	if err := server.Status().Update(p.t.Context(), &m); err != nil {
 		p.t.Fatal(err)
 	}

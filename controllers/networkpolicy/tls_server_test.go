@@ -66,7 +66,7 @@ func TestServerTLS(t *testing.T) {
 	certificate := &certmanager.Certificate{}
 	p.get("shop-tls", certificate)
 	answer(certificate, &certificate.Status.Conditions, metav1.Condition{Type: "Ready", Status: metav1.ConditionFalse, Reason: "DoesNotExist"})
-	p.eventually("shop", "report of cert-manager", func(h *v1alpha1.NetworkPolicy) bool {
+	p.eventually("shop", "the report from cert-manager", func(h *v1alpha1.NetworkPolicy) bool {
 		return strings.Contains(h.Status.Domains[0].Message, "DoesNotExist: reported")
 	})
 	answer(certificate, &certificate.Status.Conditions, metav1.Condition{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Ready"})

@@ -13,7 +13,7 @@ import (
 
 const (
 	// freeWrites is the number of times that the same content is written to a route without a delay: the
-	// first write, and the writes after the first two times that another client reverts it.
+	// first write, and one write after each of the first two reverts by another client.
 	freeWrites = 3
 	// firstDelay is the delay before the next write. Each subsequent delay is twice as long, up to
 	// maxDelay.
@@ -73,8 +73,8 @@ func (s *reverts) note(route, wanted string, now time.Time) {
 }
 
 // userRoutes watches the metadata of user-managed routes. These routes have no label by which a
-// cache could select them, so their content is read from the API server when it is needed. The
-// watch of a kind starts with the first policy that refers to a route of that kind.
+// cache could select them, so their content is read from the API server when it is needed. The watch for
+// a kind starts with the first policy that refers to a route of that kind.
 type userRoutes struct {
 	cache cache.Cache
 	watch func(schema.GroupVersionKind) error
@@ -106,7 +106,7 @@ func bare(o any) (any, error) {
 	return o, nil
 }
 
-// follow starts the watch of a kind, unless it has already started.
+// follow starts the watch for a kind, unless it has already started.
 func (u *userRoutes) follow(gvk schema.GroupVersionKind) error {
 	if u == nil {
 		return nil

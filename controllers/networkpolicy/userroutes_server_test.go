@@ -67,7 +67,7 @@ func refs(u *unstructured.Unstructured, name string) string {
 	return strings.Join(parts, " ")
 }
 
-// eventuallyWeb waits until a rule routes to the wanted backends.
+// eventuallyWeb waits until a rule routes to the expected backends.
 func (p *place) eventuallyWeb(what, rule, wanted string) *unstructured.Unstructured {
 	p.t.Helper()
 	var u *unstructured.Unstructured
@@ -96,8 +96,8 @@ func (p *place) gatewayHere() {
 	p.create(g)
 }
 
-// editWeb changes the rules of the route in the same way as a client that reads, changes and writes
-// the whole route.
+// editWeb changes the rules of the route in the same way as a client that reads, changes, and writes the whole
+// route.
 func (p *place) editWeb(change func(rules []any)) {
 	p.t.Helper()
 	p.updateWeb(func(u *unstructured.Unstructured) {
@@ -326,9 +326,9 @@ func TestServerLeavesARuleThatIsReverted(t *testing.T) {
 	p.pod("a")
 	p.borrows("shop", v1alpha1.DeletionRestore, "main")
 	u := p.eventuallyWeb("taken over", "main", "shop/a=100")
-	before, began := len(requests.in(p.namespace)), time.Now()
-	wrote := func() (n int) {
-		for _, line := range requests.in(p.namespace)[before:] {
+	before, began := len(successes.in(p.namespace)), time.Now()
+	wrote := func() (n int) { // A write that fails because of a conflict is retried immediately.
+		for _, line := range successes.in(p.namespace)[before:] {
 			if strings.Contains(line, "/httproutes/web") {
 				n++
 			}

@@ -43,10 +43,9 @@ func answered(pool *probe.Pool) source.Source {
 	})
 }
 
-// watchKind starts the watch of a kind, and returns when the cache contains the objects of the
-// kind, because a reconcile that does not see these objects would treat them as deleted. A kind
-// that cannot be listed is not added to the cache, because the cache would wait for this kind and
-// block everything else.
+// watchKind starts the watch for a kind, and returns when the cache contains the objects of the kind, because a reconcile
+// that does not see these objects would treat them as deleted. A kind that cannot be listed is not added to the cache,
+// because the cache would wait for this kind and block everything else.
 func (r *Reconciler) watchKind(mgr ctrl.Manager, c controller.Controller, namespaces []string, gvk schema.GroupVersionKind, written bool) error {
 	o, err := newObject(mgr.GetScheme(), gvk)
 	if err != nil {
@@ -83,7 +82,7 @@ func (r *Reconciler) lostKinds(all cache.Cache) source.Source {
 			}
 			o := r.kinds.lose(r.Client.Scheme(), kind, func(o client.Object) {
 				if err := all.RemoveInformer(ctx, o); err != nil {
-					log.FromContext(ctx).Error(err, "stop the watch of a kind that the API server no longer serves", "kind", kind)
+					log.FromContext(ctx).Error(err, "stop the watch for a kind that the API server no longer serves", "kind", kind)
 				}
 			})
 			if o == nil {
@@ -202,8 +201,8 @@ func (r *Reconciler) channel(gvk schema.GroupVersionKind) (bool, error) {
 	return crd.Annotations["gateway.networking.k8s.io/channel"] == "experimental", nil
 }
 
-// watchUsers starts the watch of a kind of user-managed routes. The watch enqueues the policies
-// that refer to a changed route.
+// watchUsers starts the watch for one kind of user-managed route. The watch enqueues the policies that refer to a changed
+// route.
 func (r *Reconciler) watchUsers(c controller.Controller, gvk schema.GroupVersionKind) error {
 	o := &metav1.PartialObjectMetadata{}
 	o.SetGroupVersionKind(gvk)

@@ -11,7 +11,7 @@
 //	plan.go            due messages, and the record of accepted messages; pure
 //	status.go          conditions and the state of receivers; pure
 //	send_and_retry.go  sending in the background, and how often and when a message is sent again
-//	send_slots.go      limits of concurrent messages
+//	send_slots.go      limits on concurrent messages
 //	secrets.go         credentials of receivers
 //	events.go          constructors of events
 //	watch.go           watches and predicates
@@ -45,7 +45,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// FieldOwner is the field manager of all writes of this controller.
+// FieldOwner is the field manager for all writes by this controller.
 const FieldOwner = "heighliner-notification"
 
 const (

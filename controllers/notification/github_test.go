@@ -92,7 +92,7 @@ func TestGitHubStatus(t *testing.T) {
 	})
 	// The rollout continues while the token is wrong. The token is corrected later.
 	write(t, namespace, at(t, "approval", "1.1.0", v1alpha1.ReleasePending))
-	await.Until(t, "GitHub rejects the token", func() bool { return gitHub.Count("POST /repos/{owner}/{repo}/statuses/{sha}", 401) > 0 })
+	await.Until(t, "GitHub to reject the token", func() bool { return gitHub.Count("POST /repos/{owner}/{repo}/statuses/{sha}", 401) > 0 })
 	secret.StringData = map[string]string{"token": token}
 	if err := env.Client.Update(t.Context(), secret); err != nil {
 		t.Fatal(err)

@@ -132,8 +132,7 @@ func (s *server) bodies(t *testing.T, last string) (out []string) {
 	return out
 }
 
-// write writes the Microservice to a namespace, in the state that it has at the given point of a
-// history.
+// write writes the Microservice to a namespace, in the state that it has at the given point in a history.
 func write(t *testing.T, namespace string, m viewtest.Story) {
 	t.Helper()
 	ms := m.Input.Microservices[0].DeepCopy()
@@ -193,7 +192,7 @@ func policyOf(t *testing.T, namespace, address string, change func(*v1alpha1.Not
 	return p
 }
 
-// at returns the first point of a history at which a version's release has the given status.
+// at returns the first point in a history at which a version's release has the given status.
 func at(t *testing.T, story, version string, status v1alpha1.ReleaseStatus) viewtest.Story {
 	t.Helper()
 	for _, m := range viewtest.Moments(story, "shop") {
@@ -229,7 +228,7 @@ func TestNotify(t *testing.T) {
 
 	write(t, namespace, at(t, "approval", "1.1.0", v1alpha1.ReleasePending))
 	chat.bodies(t, "shop 1.1.0 started, 1.0.0 is active")
-	await.Until(t, "the bus has both messages", func() bool { return len(bus.got()) == 2 })
+	await.Until(t, "the bus to have both messages", func() bool { return len(bus.got()) == 2 })
 	story, _ := viewtest.Play("approval", "shop")
 	bus.answer(http.StatusBadGateway)
 	write(t, namespace, story)

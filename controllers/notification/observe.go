@@ -119,7 +119,7 @@ func (r *reconciler) namespacesOf(ctx context.Context, selector labels.Selector)
 	return func(namespace string) bool { return chosen[namespace] }, nil
 }
 
-// observeReleases reads the states of the selected releases of a namespace, or of all selected namespaces if
+// observeReleases reads the states of the selected releases in a namespace, or in all selected namespaces if
 // namespace is empty.
 func (r *reconciler) observeReleases(ctx context.Context, o *observed, namespace string, selector labels.Selector) error {
 	var (

@@ -19,12 +19,12 @@ const (
 	// messages in one task.
 	maxDeliveries = 512
 	maxBatch      = 16
-	// remembered is the time for which the ends of rollouts are recorded individually. It is longer than any
-	// cache lag, and longer than the difference between the clocks of two managers.
+	// remembered is how long the end of each rollout is recorded individually. It is longer than any cache lag,
+	// and longer than the difference between the clocks of two managers.
 	remembered = 10 * time.Minute
-	// maxAge is the maximum age at which the end of a rollout is reported for the first time. It is longer
-	// than a message usually waits for other messages to the same receiver, each of which is tried for up to
-	// [maxTrying]. If a new label makes a policy select a Microservice, the Microservice's rollouts may have
+	// maxAge is the maximum age at which the end of a rollout is reported for the first time. It is longer than
+	// the time that a message usually waits for other messages to the same receiver, each of which is tried for up
+	// to [maxTrying]. If a new label makes a policy select a Microservice, the Microservice's rollouts may have
 	// ended long ago.
 	maxAge = 7 * maxTrying
 )
@@ -250,7 +250,7 @@ func (t target) of(r *v1alpha1.NotificationReceiver, records records, since time
 	return known, notify.Due(r, known, facts, since)
 }
 
-// sinceOf returns the time up to which ends of rollouts are not reported to a receiver.
+// sinceOf returns the time from which ends of rollouts are reported to a receiver.
 func sinceOf(s *v1alpha1.ReceiverStatus, now time.Time) time.Time {
 	if oldest := now.Add(-maxAge); oldest.After(s.Since.Time) {
 		return oldest

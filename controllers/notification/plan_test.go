@@ -82,8 +82,8 @@ func (w *world) titles(receiver string) (out []string) {
 	return out
 }
 
-// TestRestarts checks that a restart of the manager between any two points of a history loses no message,
-// even if sent messages were not recorded, and that a message that is sent again has the same ID.
+// TestRestarts checks that a restart of the manager between any two points in a history loses no message, even if sent messages were not recorded,
+// and that a message that is sent again has the same ID.
 func TestRestarts(t *testing.T) {
 	t.Parallel()
 	for _, story := range viewtest.Stories() {

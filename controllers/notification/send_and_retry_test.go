@@ -129,9 +129,9 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// TestChangedReceiver checks that the task of a receiver that is changed, removed, or suspended ends, so that
-// the remaining messages are sent only to receivers in the current specification, and that no state of a
-// removed receiver remains.
+// TestChangedReceiver checks that the task of a changed, removed, or suspended receiver ends, so that the
+// remaining messages are sent only to receivers in the current specification, and that no state of a removed
+// receiver remains.
 func TestChangedReceiver(t *testing.T) {
 	t.Parallel()
 	chat := v1alpha1.NotificationReceiver{Name: "chat", URL: "https://old.example.com"}

@@ -38,12 +38,12 @@ type applied struct {
 	jobs *status.Error
 }
 
-// errors returns the errors of all child objects, most important first.
+// errors returns the errors for all child objects, most important first.
 func (o applied) errors() []*status.Error {
 	return []*status.Error{o.deployment, o.jobs, o.autoscaler, o.budget}
 }
 
-// transient returns the first error to retry with back-off, or nil.
+// transient returns the first error that requires a retry with back-off, or nil.
 func (o applied) transient() error {
 	for _, err := range o.errors() {
 		if err != nil && err.Class == status.Transient {
@@ -332,7 +332,7 @@ func dryRunUnsupported(err error) bool {
 	return errors.As(err, &answer) && answer.ErrStatus.Code == 400
 }
 
-// Maximum delays of status writes that report no transition. The next write includes all changes.
+// Maximum delays for status writes that report no transition. The next write includes all changes.
 const (
 	// repeatsWait is the delay if the service is stable or is waiting for approval.
 	repeatsWait = 2 * time.Second

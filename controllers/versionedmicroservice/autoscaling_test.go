@@ -44,7 +44,7 @@ type sizes struct {
 	seen []int32
 }
 
-// follow records the sizes of a release's Deployment from now on.
+// follow starts to record the sizes of a release's Deployment.
 func follow(t *testing.T, release *v1alpha1.VersionedMicroservice) *sizes {
 	t.Helper()
 	w, err := world.env.Client.Watch(t.Context(), &appsv1.DeploymentList{}, client.InNamespace(release.Namespace))
@@ -80,8 +80,8 @@ func (s *sizes) mark() {
 	s.seen = s.seen[max(0, len(s.seen)-1):]
 }
 
-// size waits until the Deployment has the wanted number of replicas, and the release reports that
-// all of them are available.
+// size waits until the Deployment has the desired number of replicas, and the release reports that all of them
+// are available.
 func size(t *testing.T, release *v1alpha1.VersionedMicroservice, want int32) {
 	t.Helper()
 	d := deploymentOf(release)

@@ -18,13 +18,13 @@ import (
 type checker interface {
 	// Round returns a round's measurements, or starts them and returns false.
 	Round(release types.NamespacedName, request analysis.Request) (analysis.Round, bool)
-	// StopMeasuring ends a release's measurements.
+	// StopMeasuring stops a release's measurements.
 	StopMeasuring(release types.NamespacedName)
 	// Outcomes returns the results of a release's hook calls, by ID.
 	Outcomes(release types.NamespacedName) map[string]hook.Outcome
 	// Ask requests hook calls, and returns the time at which the next call is due.
 	Ask(release types.NamespacedName, questions, due []hook.Call) time.Time
-	// Forget ends all of a release's analyses and hook calls.
+	// Forget stops all of a release's analyses and hook calls.
 	Forget(release types.NamespacedName)
 }
 

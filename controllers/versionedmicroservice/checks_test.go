@@ -172,7 +172,7 @@ func (p *player) pass(after time.Duration) string {
 	p.result = runChecks(p.a, p.o, p.now)
 	see(p.o)
 	if again := runChecks(p.a, p.o, p.now); !cmp.Equal(p.result, again, cmp.AllowUnexported(checks{}, jobPlan{}, hookJob{})) {
-		p.Errorf("repeating the reconcile has another result:\n%s", cmp.Diff(p.result, again, cmp.AllowUnexported(checks{}, jobPlan{}, hookJob{})))
+		p.Errorf("repeating the reconcile gives another result:\n%s", cmp.Diff(p.result, again, cmp.AllowUnexported(checks{}, jobPlan{}, hookJob{})))
 	}
 	p.o.release.Status.Analysis, p.o.release.Status.Hooks = p.result.analysis, p.result.hooks
 	var words []string

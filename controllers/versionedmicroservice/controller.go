@@ -23,7 +23,7 @@
 //	secrets.go           credentials of analyses and hooks
 //	failure.go           causes of unavailable pods; internal/release/fail_and_retry.go decides when the progress deadline has passed
 //	replicaset_retry.go  retries of pods that a quota or admission rejected
-//	pod_waits.go         releases that wait for the end of pods of their group, and ending previews
+//	pod_waits.go         releases that wait for pods in their group to end, and previews that are ending
 //	exclusive.go         releases of exclusive groups, which start when the pods of all other releases have ended
 package versionedmicroservice
 

@@ -70,7 +70,7 @@ func deploymentOf(release *v1alpha1.VersionedMicroservice) *appsv1.Deployment {
 }
 
 // reads waits until the release's status, in the form "<ready> <condition>=<status>/<reason> … <failure>",
-// equals the wanted text.
+// equals the expected text.
 func reads(t *testing.T, release *v1alpha1.VersionedMicroservice, want string) {
 	t.Helper()
 	eventually(t, func() string {
@@ -149,8 +149,8 @@ func TestLifeOfARelease(t *testing.T) {
 	if release.Status.Image != "registry.example.com/shop:1.0.0" || release.Status.Selector != "hlnr.io/release="+releaseName || release.Status.Replicas != 2 {
 		t.Errorf("status: %+v", release.Status)
 	}
-	// The expected writes are those at the start and at the end of the rollout. The Deployment may report its two pods one after
-	// the other.
+	// The expected writes are those at the start and at the end of the rollout. The Deployment might report its two pods one
+	// after the other.
 	steady(t, release)
 	writes := world.writes.in(release.Namespace)
 	if diff := cmp.Diff([]string{"create", "patch status"}, slices.Compact(slices.Clone(writes))); diff != "" || len(writes) > 6 {
@@ -485,6 +485,7 @@ func TestReadinessFailing(t *testing.T) {
 	if err := world.Status().Update(t.Context(), ms); err != nil {
 		t.Fatal(err)
 	}
+	cached(t, ms)
 	change(t, release, func(r *v1alpha1.VersionedMicroservice) { r.Spec.Replicas = 0 })
 	reads(t, release, strings.ReplaceAll("0/0 Available=False/ScaledToZero Progressing=False/ScaledToZero Ready=False/X Stalled=True/X X", "X", v1alpha1.FailureReadinessFailing))
 	if release.Status.Message != want {

@@ -20,9 +20,8 @@ import (
 
 // exclusiveGroups prevents releases of an exclusive group from running at the same time. The Microservice
 // decides which release should have pods (protocol rule 47). Before the controller creates this release's
-// first pod, it checks with the API server, not the cache, that no other release of the group should have
-// pods or has pods, including terminating pods. The group's lock prevents two workers from both
-// completing such checks and starting two releases.
+// first pod, it checks with the API server, not the cache, that no other release of the group has pods, including terminating pods,
+// or should have pods. The group's lock prevents two workers from both completing such checks and starting two releases.
 //
 // The zero value is ready to use.
 type exclusiveGroups struct {

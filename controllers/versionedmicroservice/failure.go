@@ -139,9 +139,9 @@ func replicaFailure(deployment *appsv1.Deployment) failure {
 // denied matches the decision of an admission webhook or policy. The rest of the message is free text.
 var denied = regexp.MustCompile(`(?i)\bdenied (the )?request\b`)
 
-// undecided matches errors of a server that could not decide whether to admit the pod, because a webhook is
-// unavailable or returns invalid responses, or because of an internal error. The ReplicaSet records only the
-// text of such an error.
+// undecided matches errors from a server that could not decide whether to admit the pod, because a webhook
+// is unavailable or returns invalid responses, or because of an internal error. The ReplicaSet records only
+// the text of such an error.
 var undecided = regexp.MustCompile(`(?i)(^Internal error occurred: |\bfailed calling webhook\b|^Timeout: |\brequest did not complete within\b|` +
 	`\bcurrently unable to handle the request\b|\bno endpoints available for service\b|\bconnection refused\b|\bno such host\b|\bi/o timeout\b|` +
 	`\bcontext deadline exceeded\b|^etcdserver: |\bToo many requests\b)`)
@@ -211,8 +211,9 @@ func notScheduled(o *observed, pod *corev1.Pod, now time.Time) failure {
 	return failure{reason: v1alpha1.FailureUnschedulable, message: cmp.Or(scheduled.Message, "no scheduler has assigned the pod to a node")}
 }
 
-// notCreated returns a failure if a pod's node has not created the pod's network, its volumes, or one of its
-// containers. In this case, the containers that could show a failure of the release have not started.
+// notCreated returns a failure if a pod's node has not set up the pod's network or volumes, or has not
+// created one of its containers. In this case, the containers that could show a failure of the release have
+// not started.
 func notCreated(o *observed, pod *corev1.Pod, now time.Time) failure {
 	since := pod.CreationTimestamp.Time
 	if start := pod.Status.StartTime; start != nil && start.After(since) {
@@ -227,7 +228,7 @@ func notCreated(o *observed, pod *corev1.Pod, now time.Time) failure {
 		case end != nil && end.FinishedAt.After(since):
 			since = end.FinishedAt.Time
 		case c.State.Running != nil && !isSidecar(o.release, c.Name):
-			return failure{} // the other containers start when this container ends
+			return failure{} // the other containers start when this container exits
 		case c.State.Running != nil && (c.Started == nil || !*c.Started):
 			return failure{} // the other containers start when the startup probe of this container succeeds
 		case c.State.Running != nil && c.State.Running.StartedAt.After(since):

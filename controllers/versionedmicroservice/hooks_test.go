@@ -206,7 +206,7 @@ func TestHooksOfARelease(t *testing.T) {
 
 	t.Log("the same rejection of a gate causes no write")
 	calls := 0
-	eventually(t, func() string { // the last write after the answer may come later
+	eventually(t, func() string { // the last write after the answer might come later
 		written := len(world.writes.in(s.release.Namespace))
 		calls = len(r.of("confirmrollout"))
 		s.called(r, "confirmrollout", calls+2)
@@ -258,7 +258,7 @@ func TestHooksOfARelease(t *testing.T) {
 	}
 	calls = len(r.of("rollback"))
 	pass(t, s.release, 3)
-	if n := len(r.of("rollback")); n > calls+1 { // one call may have been in progress
+	if n := len(r.of("rollback")); n > calls+1 { // one call might have been in progress
 		t.Errorf("hooks of a completed rollout were called %d more times", n-calls)
 	}
 	if len(r.faults) > 0 {

@@ -82,8 +82,8 @@ const podsMargin = time.Minute
 
 // findPods reads from the API server the pods of those Jobs that would otherwise count as not started. The
 // cache does not contain these pods. A pod with a node counts as started: its init containers may be
-// running, a native sidecar may not be ready, or the pod may have just ended. The kubelet ends the pod
-// after its timeout.
+// running, a native sidecar may not be ready, or the pod may have just ended. The kubelet stops the pod after its
+// timeout.
 func (r *reconciler) findPods(ctx context.Context, o *observed) error {
 	for _, job := range o.jobs {
 		if at, ok := hook.NotStartedBy(job.Job); !ok || r.clock.Now().Add(podsMargin).Before(at) {
@@ -154,8 +154,7 @@ func (r *reconciler) jobLog(ctx context.Context, job hookJob, container string) 
 }
 
 // explains returns the termination state of the container that explains how a pod ended: the release's
-// container, or the first container that failed, such as an init container. Native sidecars end after these
-// containers.
+// container, or the first container that failed, such as an init container. Native sidecars exit after these containers.
 func explains(pod *corev1.PodStatus, container string) (first *corev1.ContainerStateTerminated) {
 	for _, c := range slices.Concat(pod.InitContainerStatuses, pod.ContainerStatuses) {
 		end := c.State.Terminated
@@ -312,9 +311,9 @@ func planJobs(o *observed, questions, due []hook.Call, now time.Time) jobPlan {
 	return p
 }
 
-// applyJobs executes the plan. It returns the outcomes of the calls whose Jobs it created or could not create
-// yet, and the first error to retry. It adds created Jobs to the observed Jobs, because the cache may not
-// contain them before the status is written.
+// applyJobs executes the plan. It returns the outcomes of the calls whose Jobs it created or could not create yet, and
+// the first error that requires a retry. It adds created Jobs to the observed Jobs, because the cache may not contain
+// them before the status is written.
 func (r *reconciler) applyJobs(ctx context.Context, o *observed, p jobPlan) (map[string]hook.Outcome, error) {
 	outcomes := map[string]hook.Outcome{}
 	var failed error
@@ -339,9 +338,8 @@ func (r *reconciler) applyJobs(ctx context.Context, o *observed, p jobPlan) (map
 	return outcomes, failed
 }
 
-// createJob creates a Job exactly once. The Job's name depends only on the call, so a stale cache, or a
-// process that ends between its writes, does not cause a second run. createJob returns the existing Job, if
-// any.
+// createJob creates a Job exactly once. The Job's name depends only on the call, so a stale cache, or a process that
+// exits between its writes, does not cause a second run. createJob returns the existing Job, if any.
 func (r *reconciler) createJob(ctx context.Context, release *v1alpha1.VersionedMicroservice, job *batchv1.Job) (*batchv1.Job, error) {
 	if err := controllerutil.SetControllerReference(release, job, r.client.Scheme()); err != nil {
 		return nil, fmt.Errorf("set owner of Job %q: %w", job.Name, err)

@@ -151,7 +151,7 @@ func newManager(config *rest.Config, scheme *runtime.Scheme) (ctrl.Manager, erro
 }
 
 // cached waits until the manager's cache contains the same version of an object as the API server. It
-// reads both each time, because another write may happen in the meantime.
+// reads both each time, because another write might happen in the meantime.
 func cached(t *testing.T, obj client.Object) {
 	t.Helper()
 	eventually(t, func() string {
@@ -186,8 +186,8 @@ func trialPod(namespace string) *corev1.Pod {
 	}
 }
 
-// steady waits until reconciles write nothing. The state that a test waited for may be visible before the
-// last write that results from it. If each reconcile writes, the state is never steady.
+// steady waits until reconciles write nothing. The state that a test waited for might be visible before the last write
+// that results from it. If each reconcile writes, the state is never steady.
 func steady(t *testing.T, release *v1alpha1.VersionedMicroservice) {
 	t.Helper()
 	eventually(t, func() string {

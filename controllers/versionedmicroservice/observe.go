@@ -56,7 +56,7 @@ func (r *reconciler) observe(ctx context.Context, key client.ObjectKey) (*observ
 		return nil, nil
 	}
 	if r.journal.Behind(release) {
-		return nil, nil // the event of the last status write enqueues the release again
+		return nil, nil // the event for the last status write enqueues the release again
 	}
 	o := &observed{release: release}
 	if o.deployment, err = get(ctx, r.client, key, &appsv1.Deployment{}); err != nil {
@@ -76,7 +76,8 @@ func (r *reconciler) observe(ctx context.Context, key client.ObjectKey) (*observ
 	if o.rollout, err = r.observeRollout(ctx, o); err != nil {
 		return nil, err
 	}
-	// Read Jobs even if the rollout state does not list the release: a process may have ended between the creation of a Job and the status write.
+	// Read Jobs even if the rollout state does not list the release: a process may have exited between the creation of a Job and the status
+	// write.
 	if err := r.observeJobs(ctx, o); err != nil {
 		return nil, err
 	}

@@ -72,7 +72,7 @@ func planDeployment(o *observed, p *plan, now time.Time) {
 }
 
 // edited reports whether the pod template may differ from the template that this controller wrote. A user who
-// edits the template may also edit the annotation, but not the release's status.
+// edits the template can also edit the annotation, but not the release's status.
 //
 // known is the hash in the status, or the hash in memory since the creation of the Deployment, or "".
 // The annotation contains the hash if the template was restored, or if an earlier version of

@@ -75,7 +75,7 @@ func (r *reconciler) othersToWaiting() handler.EventHandler {
 	}
 }
 
-// observeEnd records whether pods of an ending preview are still running. The hooks for the end of the
+// observeEnd records whether pods of a preview that is ending are still running. The hooks for the end of the
 // preview are called when none of these pods remain.
 func (r *reconciler) observeEnd(ctx context.Context, o *observed, w *rollout) error {
 	name := client.ObjectKeyFromObject(o.release)

@@ -14,7 +14,7 @@ import (
 	"github.com/heighliner/heighliner/internal/apply"
 )
 
-// retryInterval is the minimum time between two retries of a ReplicaSet.
+// retryInterval is the minimum time between two retries by a ReplicaSet.
 const retryInterval = 15 * time.Second
 
 // A ReplicaSet whose pods are rejected retries with a back-off of up to 16 minutes, even if the cause no
@@ -54,7 +54,7 @@ func planRetry(o *observed, now time.Time) (due *retry, requeueAt time.Time) {
 	}
 	last := retryOf(d)
 	if cause == v1alpha1.FailureQuotaExceeded && !last.at.IsZero() && last.quota == o.quota {
-		return nil, time.Time{} // the watch of quotas reports changes
+		return nil, time.Time{} // the watch for quotas reports changes
 	}
 	since := last.at
 	for _, c := range d.Status.Conditions {

@@ -200,13 +200,13 @@ func TestRetryWhileAWebhookIsDown(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = world.Delete(context.WithoutCancel(t.Context()), hook) })
-	// The API server starts calling a webhook only some time after the webhook was created.
+	// The API server starts calling a webhook only some time after the webhook has been created.
 	eventually(t, func() string {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "trial"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "x", Image: "x"}}}}
 		if err := world.Create(t.Context(), pod, client.DryRunAll); err != nil {
 			return ""
 		}
-		return "the webhook is not called yet"
+		return "the webhook has not been called yet"
 	})
 	release := create(t, newRelease(ns, 1))
 	reads(t, release, "0/1 "+failing(v1alpha1.FailureAdmissionUnavailable))

@@ -3,6 +3,7 @@ package versionedmicroservice
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,7 +24,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// scene returns a release with a Deployment that has the given numbers of wanted and available replicas.
+// scene returns a release with a Deployment that has the given numbers of desired and available replicas.
 func scene(wanted, available int32) *observed {
 	release := newRelease("default", wanted)
 	release.UID, release.Generation = "release", 3
@@ -93,10 +94,10 @@ func TestReport(t *testing.T) {
 				o.microservice = inRollout(v1alpha1.Release{Promoted: 1, Status: v1alpha1.ReleaseDeprecated}, nil)
 			}),
 			want: "3: deprecated 1/2 " + isStarting},
-		"no replicas wanted": {seen: scene(0, 0), want: "3: 0/0 " + isZero},
-		"just written":       {seen: scene(2, 2), did: applied{deploymentWritten: true}, want: "0:"},
-		"not observed":       {seen: with(scene(2, 2), func(o *observed) { o.deployment.Status.ObservedGeneration = 4 }), want: "0:"},
-		"not scaled":         {seen: with(scene(2, 2), func(o *observed) { o.release.Spec.Replicas = 3 }), want: "0:"},
+		"no replicas desired": {seen: scene(0, 0), want: "3: 0/0 " + isZero},
+		"just written":        {seen: scene(2, 2), did: applied{deploymentWritten: true}, want: "0:"},
+		"not observed":        {seen: with(scene(2, 2), func(o *observed) { o.deployment.Status.ObservedGeneration = 4 }), want: "0:"},
+		"not scaled":          {seen: with(scene(2, 2), func(o *observed) { o.release.Spec.Replicas = 3 }), want: "0:"},
 		"not scaled, with a row": {seen: with(scene(2, 2), func(o *observed) {
 			o.release.Spec.Replicas = 3
 			o.microservice = inRollout(v1alpha1.Release{Status: v1alpha1.ReleaseCanary}, nil)
@@ -263,6 +264,7 @@ func decides(t *testing.T, seen *observed, want string) {
 			got = append(got, word)
 		}
 	}
+	slices.Sort(got) // The order of a map is random.
 	if p.scale != nil {
 		got = append(got, fmt.Sprintf("scale %d", *p.scale))
 	}

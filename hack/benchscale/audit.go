@@ -15,7 +15,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// request is one line of the audit log, with the fields that the counts use.
+// request is one line of the audit log, with the fields that are needed for the counts.
 type request struct {
 	at       time.Time
 	agent    string

@@ -3,7 +3,7 @@
 // requests, the processor time, and the memory of each phase. "make bench-scale" builds and runs it;
 // docs/explanation/scale.md explains the results.
 //
-// It needs no root permissions, listens on loopback only, and uses process IDs to end the processes that it
+// It needs no root permissions, listens on loopback only, and uses process IDs to stop the processes that it
 // started.
 //
 //	main.go           flags, and the runs of all products
@@ -63,14 +63,14 @@ func (o *options) register(f *flag.FlagSet) {
 	f.IntVar(&o.namespaces, "namespaces", 1, "number of namespaces, across which the services are distributed evenly")
 	f.IntVar(&o.upgrades, "upgrades", 1, "number of upgrades without pauses; starting with the fourth, each upgrade removes an old release")
 	f.IntVar(&o.writers, "writers", 8, "number of objects that are written concurrently in each phase")
-	f.IntVar(&o.batch, "batch", 0, "number of services in a batch; the next batch is changed when all services of a batch have reached the goal of the phase; 0 means a single batch")
+	f.IntVar(&o.batch, "batch", 0, "number of services in a batch; the next batch is changed when all services of the previous batch have reached the goal of the phase; 0 means a single batch")
 	f.StringVar(&o.until, "until", "", "last phase to run, such as \"upgrade\"; the idle phase follows it; defaults to all phases")
 	f.StringVar(&o.source, "source", "pinned", "source of versions: pinned (a list in each ImagePolicy) or registry (tags, with a scan request)")
 	f.DurationVar(&o.rest, "rest", time.Minute, "duration of the idle phase, in which nothing changes")
 	f.DurationVar(&o.settle, "settle", 20*time.Second, "a phase ends when the product and kube-controller-manager have written nothing for this long")
 	f.DurationVar(&o.patience, "patience", 20*time.Minute, "maximum duration of a phase")
-	f.StringVar(&o.assets, "assets", os.Getenv("KUBEBUILDER_ASSETS"), "folder with etcd, kube-apiserver and kube-controller-manager, as \"bin/localcluster assets\" prints it; defaults to KUBEBUILDER_ASSETS")
-	f.StringVar(&o.kwok, "kwok", "", "binary of kwok, as \"bin/localcluster programs kwok\" prints it")
+	f.StringVar(&o.assets, "assets", os.Getenv("KUBEBUILDER_ASSETS"), "folder with etcd, kube-apiserver and kube-controller-manager, as printed by \"bin/localcluster assets\"; defaults to KUBEBUILDER_ASSETS")
+	f.StringVar(&o.kwok, "kwok", "", "path of the kwok binary, as printed by \"bin/localcluster programs kwok\"")
 	f.StringVar(&o.manager, "manager", "bin/heighliner", "binary of the manager")
 	f.StringVar(&o.arguments, "manager-arguments", "", "additional arguments of the manager, separated by spaces")
 	f.StringVar(&o.output, "o", "", "file to write the results to, as JSON")
@@ -80,7 +80,7 @@ func (o *options) register(f *flag.FlagSet) {
 	f.StringVar(&o.peer, "peer", "", "product to compare with: argo-rollouts or flagger")
 	f.StringVar(&o.peerBinary, "peer-bin", "", "binary of the product that -peer selects")
 	f.StringVar(&o.peerCRDs, "peer-crds", "", "file or folder with the CustomResourceDefinitions of the product that -peer selects")
-	f.StringVar(&o.peerRouting, "peer-routing", "nginx", "traffic routing of the product that -peer selects: nginx, or none for Argo Rollouts")
+	f.StringVar(&o.peerRouting, "peer-routing", "nginx", "traffic routing of the product that -peer selects: \"nginx\" or, for Argo Rollouts only, \"none\"")
 	f.StringVar(&o.peerArguments, "peer-arguments", "", "additional arguments of the product that -peer selects, separated by spaces")
 	f.BoolVar(&o.only, "only-peer", false, "measure only the product that -peer selects")
 }
@@ -109,7 +109,7 @@ func (o *options) validate() error {
 	case o.peer != "" && o.peerCRDs == "":
 		return errors.New("check -peer-crds: it is not set: use the file or folder with the product's CustomResourceDefinitions")
 	case o.peerRouting != "nginx" && (o.peerRouting != "none" || o.peer == "flagger"):
-		return fmt.Errorf("check -peer-routing: invalid value %q: use nginx, or none for argo-rollouts", o.peerRouting)
+		return fmt.Errorf("check -peer-routing: invalid value %q: use \"nginx\" or, with -peer argo-rollouts, \"none\"", o.peerRouting)
 	}
 	if err := validateCheckout(); err != nil {
 		return err
@@ -133,7 +133,7 @@ func main() {
 	var o options
 	o.register(flag.CommandLine)
 	flag.Usage = func() {
-		fmt.Fprintf(flag.CommandLine.Output(), "Measures the requests, the CPU time and the memory of the manager for many services.\n\nUsage: benchscale [flags]\n\n")
+		fmt.Fprintf(flag.CommandLine.Output(), "Measures the requests, CPU time and memory of the manager for many services.\n\nUsage: benchscale [flags]\n\n")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
@@ -173,7 +173,7 @@ func run(ctx context.Context, o *options) error {
 		}
 		if err != nil {
 			if ctx.Err() != nil {
-				err = errors.New("interrupted; all processes were ended")
+				err = errors.New("interrupted; all processes were stopped")
 			}
 			return errors.Join(report.write(os.Stdout, o.output), err)
 		}
@@ -186,7 +186,7 @@ func run(ctx context.Context, o *options) error {
 func play(ctx context.Context, o *options, p product, began time.Time) (_ *productResult, err error) {
 	dir, err := os.MkdirTemp("", "benchscale-")
 	if err != nil {
-		return nil, fmt.Errorf("make a folder: %w", err)
+		return nil, fmt.Errorf("create a folder: %w", err)
 	}
 	defer func() {
 		if err != nil && ctx.Err() == nil || o.keep {

@@ -151,7 +151,7 @@ func download(ctx context.Context, url, file string) error {
 	}
 	defer body.Close()
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		return fmt.Errorf("make folder for profiles: %w", err)
+		return fmt.Errorf("create folder for profiles: %w", err)
 	}
 	content, err := io.ReadAll(body)
 	if err != nil {

@@ -62,7 +62,7 @@ type plane struct {
 	client      client.WithWatch
 	images      *images
 	gateway     *gateway
-	started     []*process // The processes in the order in which they were started. They end in reverse order.
+	started     []*process // The processes in the order in which they were started. They are stopped in reverse order.
 }
 
 // startPlane starts the control plane, the nodes, the registry, and the gateway, and installs CRDs. If it
@@ -153,7 +153,7 @@ func (p *plane) kubeconfig(user string, groups ...string) (string, error) {
 	}
 	config, err := added.KubeConfig()
 	if err != nil {
-		return "", fmt.Errorf("make kubeconfig of %s: %w", user, err)
+		return "", fmt.Errorf("create kubeconfig of %s: %w", user, err)
 	}
 	path := filepath.Join(p.dir, strings.ReplaceAll(user, ":", "-")+".kubeconfig")
 	if err := os.WriteFile(path, config, 0o600); err != nil {
@@ -201,7 +201,7 @@ func (p *plane) startKwok(o *options) error {
 	return p.run(kwok, nil, arguments...)
 }
 
-// run starts a process that stop ends later.
+// run starts a process. A later call of stop stops the process.
 func (p *plane) run(binary string, environment []string, arguments ...string) error {
 	started, err := startProcess(p.dir, binary, environment, arguments...)
 	if err == nil {
@@ -233,7 +233,8 @@ func (p *plane) startControllerManager(ctx context.Context, o *options) error {
 	return nil
 }
 
-// createNamespace creates a namespace and waits until kube-controller-manager has created its ServiceAccount.
+// createNamespace creates a namespace and waits until kube-controller-manager has created the namespace's
+// ServiceAccount.
 func (p *plane) createNamespace(ctx context.Context, name string, manager *process) error {
 	if err := p.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}); err != nil {
 		return fmt.Errorf("create namespace %s: %w", name, err)
@@ -300,7 +301,7 @@ func (p *plane) administrator(ctx context.Context, name string) (kubeconfig stri
 	return p.serviceAccount(name, name)
 }
 
-// stop ends all started processes, in reverse order.
+// stop stops all started processes, in reverse order.
 func (p *plane) stop() error {
 	for i := range p.started {
 		p.started[len(p.started)-1-i].stop()

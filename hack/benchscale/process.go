@@ -111,7 +111,7 @@ func (p *process) tail() []byte {
 	return bytes.Join(lines[max(0, len(lines)-10):], []byte("\n"))
 }
 
-// stop ends the process with SIGTERM or, after ten seconds, with SIGKILL.
+// stop stops the process with SIGTERM or, after ten seconds, with SIGKILL.
 func (p *process) stop() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM) // An error means that the process has already ended.
 	select {

@@ -48,7 +48,7 @@ import (
 var (
 	pictures = flag.String("pictures", "", "folder for the pictures of the tour, relative to the root of the repository; by default no pictures are written")
 	axe      = flag.String("axe", "", "file axe.min.js of axe-core, with which pages are checked for accessibility")
-	onNode   = flag.Bool("node", false, "start no API server, for TestNode on the local cluster")
+	onNode   = flag.Bool("node", false, "do not start an API server; for TestNode, which uses the local cluster")
 	binary   = flag.String("heighliner", "bin/heighliner", "binary of the manager")
 )
 
@@ -278,7 +278,7 @@ func TestBoard(t *testing.T) {
 	var status int
 	bob.do("forge an action", chromedp.Evaluate(fmt.Sprintf(`fetch("/services/%s/shop/acts/continue", {method: "POST", body: new URLSearchParams({target: %q, id: "web-forged"})}).then(r => r.status)`, namespace, o.Name), &status, awaitPromise))
 	if status != http.StatusForbidden {
-		t.Errorf("status of an action that bob may not take: %d", status)
+		t.Errorf("status of an action that bob is not allowed to take: %d", status)
 	}
 
 	// Ana approves in the panel.

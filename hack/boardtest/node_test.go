@@ -95,7 +95,7 @@ func TestNode(t *testing.T) {
 	var status int
 	bob.do("forge an action", chromedp.Evaluate(fmt.Sprintf(`fetch("%s/acts/continue", {method: "POST", body: new URLSearchParams({target: %q, id: "web-forged"})}).then(r => r.status)`, service, release.Name), &status, awaitPromise))
 	if status != http.StatusForbidden {
-		t.Errorf("status of an action that bob may not take: %d", status)
+		t.Errorf("status of an action that bob is not allowed to take: %d", status)
 	}
 	ana.do("open the panel", chromedp.Click(`a[data-act][href*="/acts/continue"]`), chromedp.WaitVisible("dialog[open] .act"))
 	ana.do("approve", chromedp.SendKeys("dialog input[name=reason]", "dashboards are quiet"), chromedp.Click("dialog button.primary"), chromedp.WaitNotPresent("dialog[open]"))

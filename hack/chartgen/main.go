@@ -60,7 +60,7 @@ func run(root string) error {
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		path := filepath.Join(root, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return fmt.Errorf("make folder: %w", err)
+			return fmt.Errorf("create folder: %w", err)
 		}
 		if bytes.Equal(old[name], files[name]) {
 			continue

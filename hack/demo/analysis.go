@@ -251,6 +251,6 @@ func (s *story) onlyCanariesFailed(reports []harness.Report) check {
 		lost += r.Total.Failed
 		own += r.Total.Versions[culprit].Failed
 	}
-	return check{"no request failed, except because of the errors of " + culprit, requests > 0 && own > 0 && lost == own,
+	return check{"no request failed, except because of errors from " + culprit, requests > 0 && own > 0 && lost == own,
 		fmt.Sprintf("%d of %d failed, %d of them because of these errors", lost, requests, own)}
 }

@@ -42,7 +42,7 @@ func (r *jobReports) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// ran returns how often a Job began and ended.
+// ran returns how many times a Job began and ended.
 func (r *jobReports) ran(hook, version string) (began, ended int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -163,7 +163,7 @@ func (s *story) locked(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.note("hlnr why shows the end of the log of the migration", code == 3 && strings.Contains(why, "table orders is locked"), "")
+	s.note("hlnr why shows the end of the migration's log", code == 3 && strings.Contains(why, "table orders is locked"), "")
 	share := s.loads[0].Split("1.2.0 cannot migrate")
 	s.note("1.1.0 kept serving", share.Fraction("1.1.0") == 1, "")
 	return nil

@@ -70,7 +70,7 @@ var scripts = map[string]script{
 			{"Apply the samples with an analysis, and push 1.0.0", (*story).first},
 			{"Push 1.1.0, a good version: 30%, then 60%, then all", (*story).good},
 			{"Push 1.2.0, which answers 5% of its requests with errors", (*story).failing},
-			{"Push 1.3.0, which needs 400 ms for each response", (*story).slow},
+			{"Push 1.3.0, which takes 400 ms for each response", (*story).slow},
 			{"Push 1.4.0, which gets no requests: it waits, and a user continues it", (*story).silentContinued},
 			{"Push 1.5.0, which gets no requests: it waits, and a user aborts it", (*story).silentAborted},
 			{"Push 1.6.0, which gets no requests, with an analysis that treats missing traffic as a failure", (*story).silentFailed},

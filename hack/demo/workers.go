@@ -42,7 +42,7 @@ func (s *story) work(ctx context.Context) (err error) {
 	return s.show(ctx)
 }
 
-// pods waits until each release has the wanted number of available pods. The arguments are alternating
+// pods waits until each release has the desired number of available pods. The arguments are alternating
 // versions and numbers.
 func (s *story) pods(ctx context.Context, want ...any) error {
 	return harness.Waiter{Every: 100 * time.Millisecond}.For(ctx, fmt.Sprintf("the available pods to be %v", want), func(ctx context.Context) (bool, string, error) {

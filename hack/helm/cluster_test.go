@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(apiserver.Run(m, apiserver.Options{Empty: true, GatewayAPI: true, ControllerManager: true}, &env))
 }
 
-// kinds returns the plural names of the kinds of hlnr.io. Such a name is the first part of the name of a CRD.
+// kinds returns the plural names of hlnr.io's kinds. Such a name is the first part of a CRD's name.
 func kinds(t *testing.T) []string {
 	t.Helper()
 	paths, err := filepath.Glob(chartPath + "/files/crds/hlnr.io_*.yaml")
@@ -141,7 +141,7 @@ func removeDefinitions(t *testing.T) {
 			}
 		}
 	}
-	await.Until(t, "the definitions are deleted", func() bool {
+	await.Until(t, "the definitions to be deleted", func() bool {
 		for _, plural := range kinds(t) {
 			if definition(t, plural) != nil {
 				return false
@@ -409,7 +409,7 @@ func same(t *testing.T, after string, before map[string]string) {
 	}
 }
 
-// forbidden waits until the ImagePolicy of a namespace reports that the manager may not read its Secret.
+// forbidden waits until the ImagePolicy of a namespace reports that the manager is not permitted to read its Secret.
 func forbidden(t *testing.T, namespace string) {
 	t.Helper()
 	await.Nil(t, func(ctx context.Context) error {

@@ -162,7 +162,7 @@ func (m *managerProcess) check() {
 	}
 }
 
-// stop ends the process, and prints its log if the test failed.
+// stop stops the process, and prints its log if the test failed.
 func (m *managerProcess) stop() {
 	m.Helper()
 	if m.cmd.ProcessState != nil {

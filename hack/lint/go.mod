@@ -1,4 +1,4 @@
-// The linters of "make lint", in a module of their own, so that the product's go.mod stays small.
+// The linters of "make lint", in a separate module, so that the product's go.mod stays small.
 module github.com/heighliner/heighliner/hack/lint
 
 go 1.26.0

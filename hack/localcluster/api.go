@@ -108,7 +108,7 @@ func (a *api) healthy(ctx context.Context) error {
 func (a *api) awaitHealthy(ctx context.Context, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	last := errors.New("no check was made yet")
+	last := errors.New("no check has been made yet")
 	for {
 		err := a.healthy(ctx)
 		if err == nil {

@@ -145,7 +145,7 @@ func (b *builder) controlPlane(ctx context.Context, minor string) (string, error
 		return "", fmt.Errorf("replace link: %w", err)
 	}
 	if err := os.Symlink(filepath.Join(filepath.Dir(b.binaryPath(binaries[0], keys["kube"])), "etcd"), etcd); err != nil {
-		return "", fmt.Errorf("make link: %w", err)
+		return "", fmt.Errorf("create link: %w", err)
 	}
 	return filepath.Dir(path), nil
 }
@@ -263,7 +263,7 @@ func (b *builder) ensure(ctx context.Context, names ...string) (map[string]strin
 	if _, err := exec.LookPath("go"); err != nil {
 		return nil, fmt.Errorf("build binaries: %w: install the Go version that go.mod requires", err)
 	}
-	b.say("building %d binaries; the first build takes minutes, later builds use the cache %s", len(missing), b.cache)
+	b.say("building %d binaries; the first build takes several minutes, and later builds use the cache %s", len(missing), b.cache)
 	for i, bin := range missing {
 		if err := b.build(ctx, bin, keys[bin.name], fmt.Sprintf("%d of %d", i+1, len(missing))); err != nil {
 			return nil, err
@@ -277,7 +277,7 @@ func (b *builder) build(ctx context.Context, bin binary, key, ordinal string) er
 	target := b.binaryPath(bin, key)
 	folder := filepath.Dir(target)
 	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return fmt.Errorf("make cache folder: %w", err)
+		return fmt.Errorf("create cache folder: %w", err)
 	}
 	unlock, err := lockFile(ctx, filepath.Join(folder, ".lock"), func() {
 		b.say("waiting for another build of %s", bin.name)
@@ -323,7 +323,7 @@ func (b *builder) build(ctx context.Context, bin binary, key, ordinal string) er
 			return fmt.Errorf("replace link: %w", err)
 		}
 		if err := os.Symlink(bin.name, path); err != nil {
-			return fmt.Errorf("make link: %w", err)
+			return fmt.Errorf("create link: %w", err)
 		}
 	}
 	if err := os.Rename(temporary, target); err != nil {

@@ -401,7 +401,7 @@ func TestLockKeepsOthersOut(t *testing.T) {
 		taken <- err
 	}()
 	<-waiting
-	if err := os.Remove(path); err != nil { // The command down also removes the file before it unlocks the file.
+	if err := os.Remove(path); err != nil { // The down command also removes the file before it unlocks the file.
 		t.Fatal(err)
 	}
 	unlock()

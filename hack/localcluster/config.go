@@ -41,7 +41,7 @@ const (
 // folder. The variable identifies a cluster's remaining processes.
 const mark = "HEIGHLINER_LOCALCLUSTER_RUN"
 
-// Ports are the loopback ports of the host that are forwarded into the cluster.
+// Ports are the host's loopback ports that are forwarded into the cluster.
 type Ports struct {
 	API          int `json:"api"`
 	Registry     int `json:"registry"`
@@ -177,7 +177,7 @@ func loadConfig(runDir string) (*Config, error) {
 // writeFile replaces a file atomically.
 func writeFile(path string, data []byte, mode fs.FileMode) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return fmt.Errorf("make folder: %w", err)
+		return fmt.Errorf("create folder: %w", err)
 	}
 	temporary := path + ".new"
 	if err := os.WriteFile(temporary, data, mode); err != nil {

@@ -79,7 +79,7 @@ func (c *control) start(ctx context.Context, part string) error {
 	return c.do(ctx, http.MethodPost, "/parts/"+part+"/start", nil)
 }
 
-// stop ends a part with SIGTERM, or with SIGKILL if the part is still running after five seconds.
+// stop stops a part with SIGTERM, or with SIGKILL if the part is still running after five seconds.
 func (c *control) stop(ctx context.Context, part string) error {
 	return c.do(ctx, http.MethodPost, "/parts/"+part+"/stop", nil)
 }

@@ -26,8 +26,8 @@ type Action string
 const (
 	ActionStart   Action = "Start"   // Nothing exists: start the cluster.
 	ActionRebuild Action = "Rebuild" // There are remains, or a cluster with other parts: remove everything and start again.
-	ActionRepair  Action = "Repair"  // Some parts ended: start them.
-	ActionKeep    Action = "Keep"    // Everything runs: change nothing.
+	ActionRepair  Action = "Repair"  // Some parts have ended: start them.
+	ActionKeep    Action = "Keep"    // Everything is running: change nothing.
 )
 
 // Decision is an action with its reason.
@@ -42,7 +42,7 @@ type Decision struct {
 	From string
 }
 
-// decide compares the observed cluster with the wanted cluster.
+// decide compares the observed cluster with the desired cluster.
 func decide(found Observation, want Config) Decision {
 	if !found.RunDir && found.Processes == 0 && found.Mounts == 0 {
 		return Decision{Action: ActionStart, Reason: "no cluster"}
@@ -57,7 +57,7 @@ func decide(found Observation, want Config) Decision {
 	if found.Config.Fingerprint != want.Fingerprint {
 		return Decision{Action: ActionRebuild, Reason: "the running cluster was created with other settings or binaries, by " + found.Config.Owner.Checkout}
 	}
-	d := Decision{Action: ActionKeep, Reason: "the cluster runs", Gateway: found.Config.GatewayThrottle != want.GatewayThrottle}
+	d := Decision{Action: ActionKeep, Reason: "the cluster is running", Gateway: found.Config.GatewayThrottle != want.GatewayThrottle}
 	if found.Config.Owner.Checkout != want.Owner.Checkout {
 		d.From = found.Config.Owner.Checkout
 	}

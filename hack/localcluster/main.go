@@ -380,7 +380,7 @@ func (o *options) reachable(ref string) string {
 func (o *options) killCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "kill PART",
-		Short: "End a part immediately, for fault tests; PART is a name in the output of status, such as etcd or supervisor",
+		Short: "Kill a part immediately, for fault tests; PART is a name in the output of status, such as etcd or supervisor",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, arguments []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), 10*time.Second)
@@ -393,7 +393,7 @@ func (o *options) killCommand() *cobra.Command {
 func (o *options) restartCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "restart PART",
-		Short: "End a part if it is running, and start it",
+		Short: "Stop a part if it is running, and start it",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, arguments []string) error {
 			return o.restart(cmd.Context(), arguments[0], nil)

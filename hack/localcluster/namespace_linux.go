@@ -30,11 +30,11 @@ func requireHost() error {
 // changing the namespace of this process.
 func createNamespace(path string) error {
 	if err := os.WriteFile(path, nil, 0o644); err != nil {
-		return fmt.Errorf("make namespace file: %w", err)
+		return fmt.Errorf("create namespace file: %w", err)
 	}
 	return onOwnThread(func() error {
 		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("make network namespace: %w", err)
+			return fmt.Errorf("create network namespace: %w", err)
 		}
 		if err := unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, ""); err != nil {
 			return fmt.Errorf("bind network namespace: %w", err)
@@ -183,7 +183,7 @@ func createCgroup(name string) error {
 	}
 	for _, root := range roots {
 		if err := os.MkdirAll(root, 0o755); err != nil {
-			return fmt.Errorf("make cgroup: %w", err)
+			return fmt.Errorf("create cgroup: %w", err)
 		}
 		enableControllers(filepath.Dir(root))
 		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} { // These files are empty in a new version 1 cgroup.
@@ -192,7 +192,7 @@ func createCgroup(name string) error {
 				continue
 			}
 			if err := os.WriteFile(filepath.Join(root, file), inherited, 0o644); err != nil {
-				return fmt.Errorf("make cgroup: %w", err)
+				return fmt.Errorf("create cgroup: %w", err)
 			}
 		}
 	}

@@ -78,7 +78,7 @@ func (c *Config) writePKI(now time.Time) error {
 func (c *Config) writeServiceAccountKey() error {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
-		return fmt.Errorf("make service account key: %w", err)
+		return fmt.Errorf("generate service account key: %w", err)
 	}
 	public, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
 	if err != nil {
@@ -93,7 +93,7 @@ func (c *Config) writeServiceAccountKey() error {
 func newAuthority(now time.Time) (*x509.Certificate, crypto.Signer, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make authority key: %w", err)
+		return nil, nil, fmt.Errorf("generate authority key: %w", err)
 	}
 	template := &x509.Certificate{
 		SerialNumber:          big.NewInt(1),
@@ -106,7 +106,7 @@ func newAuthority(now time.Time) (*x509.Certificate, crypto.Signer, error) {
 	}
 	raw, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make authority: %w", err)
+		return nil, nil, fmt.Errorf("create authority: %w", err)
 	}
 	certificate, err := x509.ParseCertificate(raw)
 	if err != nil {
@@ -119,11 +119,11 @@ func newAuthority(now time.Time) (*x509.Certificate, crypto.Signer, error) {
 func sign(id identity, authority *x509.Certificate, authorityKey crypto.Signer, now time.Time) (certificate, key []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make key of %s: %w", id.name, err)
+		return nil, nil, fmt.Errorf("generate key of %s: %w", id.name, err)
 	}
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 	if err != nil {
-		return nil, nil, fmt.Errorf("make serial number of %s: %w", id.name, err)
+		return nil, nil, fmt.Errorf("generate serial number of %s: %w", id.name, err)
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial,

@@ -26,7 +26,7 @@ import (
 func newRegistry(folder, credential string) (http.Handler, error) {
 	blobs := filepath.Join(folder, "blobs")
 	if err := os.MkdirAll(blobs, 0o755); err != nil {
-		return nil, fmt.Errorf("make registry folder: %w", err)
+		return nil, fmt.Errorf("create registry folder: %w", err)
 	}
 	quiet := log.New(io.Discard, "", 0)
 	handler := &manifestKeeper{

@@ -20,8 +20,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestStartAfterAnyEnd ends a cluster in every possible way, and starts it again each time. It uses a
-// separate cluster, which can run alongside another cluster.
+// TestStartAfterAnyEnd stops a cluster in every possible way, and starts it again each time. It uses a separate
+// cluster, which can run alongside another cluster.
 //
 // Run it as root: go test -tags cluster -run TestStartAfterAnyEnd -v .
 func TestStartAfterAnyEnd(t *testing.T) {
@@ -40,7 +40,7 @@ func TestStartAfterAnyEnd(t *testing.T) {
 	for _, part := range []string{"registry", "kube-scheduler", "kube-controller-manager"} {
 		r.do("kill", part)
 		if _, code := r.status(); code != exitDown {
-			t.Errorf("status after kill of %s: exit code %d, want %d", part, code, exitDown)
+			t.Errorf("status after %s was killed: exit code %d, want %d", part, code, exitDown)
 		}
 		r.do("restart", part)
 	}

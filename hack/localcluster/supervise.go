@@ -24,7 +24,8 @@ import (
 const readyTimeout = 90 * time.Second
 
 // supervisor is the parent of all parts, and forwards the host's ports into the cluster. It does not restart
-// parts automatically: it records that they ended, and executes the commands that it receives on its socket.
+// parts automatically: it records that they have ended, and executes the commands that it receives on its
+// socket.
 type supervisor struct {
 	config Config
 
@@ -39,7 +40,7 @@ type process struct {
 	ended   chan struct{}
 }
 
-// supervise runs until a command ends it. The process must be in its own mount namespace.
+// supervise runs until a command stops it. The process must be in its own mount namespace.
 func supervise(ctx context.Context, config Config) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
@@ -265,7 +266,7 @@ func (s *supervisor) probe(ctx context.Context, ready string) error {
 	return nil
 }
 
-// stop ends a part with SIGTERM, or with SIGKILL if the part is still running after five seconds.
+// stop stops a part with SIGTERM, or with SIGKILL if the part is still running after five seconds.
 func (s *supervisor) stop(ctx context.Context, name string) error {
 	if _, err := s.config.part(name); err != nil {
 		return err

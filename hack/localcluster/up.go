@@ -176,7 +176,7 @@ func (c *cluster) start(ctx context.Context, builder *builder) error {
 func (c *cluster) checkPorts() error {
 	for _, f := range c.config.forwards() {
 		if err := portFree(f.host); err != nil {
-			return fmt.Errorf("take port for the %s: %w: choose another port with --%s", f.what, err, f.flag)
+			return fmt.Errorf("check port for the %s: %w: choose another port with --%s", f.what, err, f.flag)
 		}
 	}
 	return nil
@@ -187,7 +187,7 @@ func (c *cluster) prepare(builder *builder) error {
 	config := &c.config
 	for _, folder := range []string{"bin", "logs", "audit", "tmp", "kubelet-plugins"} {
 		if err := os.MkdirAll(config.path(folder), 0o755); err != nil {
-			return fmt.Errorf("make run folder: %w", err)
+			return fmt.Errorf("create run folder: %w", err)
 		}
 	}
 	self, err := os.Executable()
@@ -342,7 +342,7 @@ func (c *cluster) bootstrap(ctx context.Context, crds []string) error {
 	return c.config.kubectl(ctx, manifest, "apply", "--server-side", "--filename", "-")
 }
 
-// clear ends all of the cluster's processes and removes its remains: mounts, network namespaces with their
+// clear kills all of the cluster's processes and removes its remains: mounts, network namespaces with their
 // routes and firewall rules, cgroups, and files.
 func (c *cluster) clear(ctx context.Context) error {
 	config := &c.config
@@ -363,7 +363,7 @@ func (c *cluster) clear(ctx context.Context) error {
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("end processes: %v are still running: %w", pids, ctx.Err())
+			return fmt.Errorf("kill processes: %v are still running: %w", pids, ctx.Err())
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
@@ -379,7 +379,7 @@ func (c *cluster) clear(ctx context.Context) error {
 	return nil
 }
 
-// down ends the cluster. It is not an error if there is no cluster.
+// down stops the cluster. It is not an error if there is no cluster.
 func (c *cluster) down(ctx context.Context) error {
 	if err := requireHost(); err != nil {
 		return err
@@ -390,7 +390,7 @@ func (c *cluster) down(ctx context.Context) error {
 	}
 	defer unlock()
 	if config, err := loadConfig(c.config.RunDir); err == nil && config != nil {
-		c.say("ending the cluster of %s", config.Owner.Checkout)
+		c.say("stopping the cluster of %s", config.Owner.Checkout)
 	}
 	if err := c.clear(ctx); err != nil {
 		return err
@@ -418,7 +418,7 @@ func (c *cluster) running(ctx context.Context) (*Config, *control, State, error)
 	return config, control, state, nil
 }
 
-// kill ends a part, or the supervisor, with SIGKILL, and waits until the process has ended.
+// kill kills a part, or the supervisor, with SIGKILL, and waits until the process has ended.
 func (c *cluster) kill(ctx context.Context, part string) error {
 	_, control, state, err := c.running(ctx)
 	if err != nil {
@@ -461,8 +461,8 @@ func (c *cluster) kill(ctx context.Context, part string) error {
 	return nil
 }
 
-// restart ends a part and starts it again. If change is not nil, restart calls it between these two steps
-// to change the cluster's record.
+// restart stops a part and starts it again. If change is not nil, restart calls it between these two steps to
+// change the cluster's record.
 func (c *cluster) restart(ctx context.Context, part string, change func(*Config)) error {
 	unlock, err := c.lock(ctx)
 	if err != nil {

@@ -60,7 +60,7 @@ func main() {
 	flag.StringVar(&in.version, "version", "", "version, such as v0.2.0")
 	flag.StringVar(&in.image, "image", "", "repository of the image, without a tag")
 	flag.StringVar(&in.binaries, "binaries", "", "folder of the binaries")
-	flag.StringVar(&in.baseURL, "base-url", "https://github.com/heighliner/heighliner/releases/download", "URL below which the folders of releases are published")
+	flag.StringVar(&in.baseURL, "base-url", "https://github.com/heighliner/heighliner/releases/download", "URL below which the release folders are published")
 	flag.StringVar(&in.commit, "commit", "", "commit from which the binaries were built")
 	flag.Parse()
 	in.time = time.Unix(*epoch, 0).UTC()
@@ -91,7 +91,7 @@ func run(in input, out string, install bool) error {
 		return err
 	}
 	if err := os.Mkdir(out, 0o755); err != nil {
-		return fmt.Errorf("make folder of the release: %w", err)
+		return fmt.Errorf("create release folder: %w", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
 		if err := os.WriteFile(filepath.Join(out, name), files[name], 0o644); err != nil {
@@ -178,7 +178,7 @@ func assemble(in input) (map[string][]byte, error) {
 	return files, nil
 }
 
-// checksums returns the checksums in the format of sha256sum --check.
+// checksums returns the checksums in the format that sha256sum --check reads.
 func checksums(files map[string][]byte) []byte {
 	var out bytes.Buffer
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -197,7 +197,7 @@ func hash(content []byte) string {
 func krew(in input, files map[string][]byte) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "heighliner-krew-")
 	if err != nil {
-		return nil, fmt.Errorf("make folder: %w", err)
+		return nil, fmt.Errorf("create folder: %w", err)
 	}
 	defer os.RemoveAll(dir)
 	for name, content := range files {

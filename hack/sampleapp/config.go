@@ -53,7 +53,7 @@ type Config struct {
 	Control bool
 	// JobURL makes the process run as the Job of a hook and report to this URL, instead of serving. Defaults to empty.
 	JobURL string
-	// JobDuration is how long the Job works, or how long a worker works on each job. Defaults to 0.
+	// JobDuration is how long the Job runs, or how long a worker works on each job. Defaults to 0.
 	JobDuration time.Duration
 	// Queue is the URL of a Redis server from which the application takes jobs, such as redis://127.0.0.1:6379. Defaults to empty, which means no jobs.
 	Queue string
@@ -131,7 +131,7 @@ func ParseConfig(args []string, getenv func(string) string, out io.Writer) (Conf
 	flags.IntVar(&c.TLSPort, "tls-port", 8443, "`port` to listen on for HTTP over TLS; 0 disables TLS")
 	flags.DurationVar(&c.StartDelay, "start-delay", 0, "time before the application listens")
 	flags.Var(&c.FailReadiness, "fail-readiness", "answer /readyz with 503 from `when` on: true, false, or a duration such as 30s after the start")
-	flags.Var(&c.ExitAfter, "exit-after", "end with exit code 1 at `when`: true, false, or a duration such as 30s after the start")
+	flags.Var(&c.ExitAfter, "exit-after", "exit with code 1 at `when`: true, false, or a duration such as 30s after the start")
 	flags.Float64Var(&c.ErrorRate, "error-rate", 0, "`share` of requests answered with 500, and of jobs that fail, from 0 to 1")
 	flags.DurationVar(&c.Latency, "latency", 0, "latency to add to every response, at most 30s")
 	flags.DurationVar(&c.ShutdownDelay, "shutdown-delay", 3*time.Second, "time to serve after SIGTERM, while readiness fails")
@@ -139,7 +139,7 @@ func ParseConfig(args []string, getenv func(string) string, out io.Writer) (Conf
 	flags.BoolVar(&c.NoMetrics, "no-metrics", false, "respond to /metrics with 404")
 	flags.BoolVar(&c.Control, "control", false, "let POST /control change failReadiness, errorRate, and latency")
 	flags.StringVar(&c.JobURL, "job-url", "", "run as the Job of a hook, report to this `url`, and do not serve")
-	flags.DurationVar(&c.JobDuration, "job-duration", 0, "how long a Job works, or how long a worker works on each job of a queue")
+	flags.DurationVar(&c.JobDuration, "job-duration", 0, "how long a Job runs, or how long a worker works on each job in a queue")
 	flags.StringVar(&c.Queue, "queue", "", "take jobs from the Redis server at this `url`, such as redis://127.0.0.1:6379")
 	flags.StringVar(&c.QueueName, "queue-name", "jobs", "`stream` of the jobs; completed jobs are in the set STREAM:done")
 	flags.StringVar(&c.Database, "database", "", "record visits in the PostgreSQL database at this `url`")
@@ -200,27 +200,27 @@ func (c Config) validate() error {
 }
 
 func usage(flags *flag.FlagSet) {
-	fmt.Fprint(flags.Output(), `sampleapp answers its version over HTTP/1.1 and HTTP/2 without TLS (h2c), and over:
+	fmt.Fprint(flags.Output(), `sampleapp responds with its version over HTTP/1.1 and HTTP/2 without TLS (h2c), and over:
 
   gRPC  sampleapp.v1.Version/Get, google.protobuf.Empty in and StringValue out, with the header x-version
   TCP   "shop 1.1.0" for each line
   UDP   "shop 1.1.0" for each datagram
-  TLS   the paths below, with a certificate that it signs itself for the name that was asked for
+  TLS   the paths below, with a self-signed certificate for the requested name
 
   GET  /          "shop 1.1.0", with the headers X-Version and X-Release; so does every other path
   GET  /version   {"app","version","release","group","pod"}
   GET  /slow?seconds=N  one byte each 100 ms for N seconds, then "done"
   GET  /ws       a WebSocket that echoes
-  GET  /visits   with --database, records a visit and answers the number of all
-  GET  /healthz   200 while the process lives
+  GET  /visits   with --database, records a visit and responds with the total number of visits
+  GET  /healthz   200 while the process is running
   GET  /readyz    200 when ready; 503 when requested or when shutting down
   GET  /metrics   Prometheus: http_requests_total{code,version}, http_request_duration_seconds{version},
                   with --queue jobs_total{result,version}
-  POST /control   {"failReadiness":true,"errorRate":0.1,"latency":"200ms"}, with --control; answers what is in force
+  POST /control   {"failReadiness":true,"errorRate":0.1,"latency":"200ms"}, with --control; responds with the faults in effect
 
-One request alone can ask for ?latency=200ms (at most 30s) and ?status=503 (200 to 599).
+A single request can ask for ?latency=200ms (at most 30s) and ?status=503 (200 to 599).
 
-Flags, each also read from the environment variable in brackets (the flag wins):
+Flags, each also read from the environment variable in brackets (the flag takes precedence):
 `)
 	flags.VisitAll(func(f *flag.Flag) {
 		kind, text := flag.UnquoteUsage(f)

@@ -61,7 +61,7 @@ func Run(ctx context.Context, config Config, listen Listen) error {
 		return fmt.Errorf("serve: %w", err)
 	case <-crash(config.ExitAfter):
 		_ = drainAll(drains, 0)
-		return errors.New("crash, as exit-after requests")
+		return errors.New("crash, as requested by exit-after")
 	case <-ctx.Done():
 	}
 

@@ -113,7 +113,7 @@ func TestRunListensAfterStartDelay(t *testing.T) {
 			return nil, net.ErrClosed
 		}})
 		if err != nil {
-			t.Errorf("a signal while starting is a clean end, not %v", err)
+			t.Errorf("a signal during startup resulted in %v, want a clean end", err)
 		}
 	})
 }

@@ -32,7 +32,7 @@ const (
 	maxLine = 4 << 10
 )
 
-// drain stops a server from accepting connections, and waits until the open connections have ended or ctx ends.
+// drain stops a server from accepting connections, and waits until the open connections are closed or ctx ends.
 type drain func(ctx context.Context) error
 
 // slow writes one byte in each beat for the requested number of seconds, and ends with "done".
@@ -178,7 +178,7 @@ func (a *App) serveUDP(conn net.PacketConn, failed chan<- error) drain {
 				failed <- err
 				return
 			}
-			_, _ = conn.WriteTo(answer, from) // Errors are ignored, because the client may have ended.
+			_, _ = conn.WriteTo(answer, from) // Errors are ignored, because the client may have exited.
 		}
 	}()
 	return func(context.Context) error { return conn.Close() }
@@ -189,7 +189,7 @@ func (a *App) serveUDP(conn net.PacketConn, failed chan<- error) drain {
 func (a *App) selfSigned() (*tls.Config, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("make key: %w", err)
+		return nil, fmt.Errorf("generate key: %w", err)
 	}
 	return &tls.Config{
 		NextProtos: []string{"h2", "http/1.1"},

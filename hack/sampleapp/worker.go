@@ -79,7 +79,7 @@ func (w *Worker) run(ctx context.Context) {
 	}
 }
 
-// next does a job, if there is one.
+// next processes a job, if there is one.
 func (w *Worker) next(ctx context.Context) error {
 	stream := w.app.config.QueueName
 	job, err := w.take(ctx, stream)

@@ -1,8 +1,8 @@
 // Package allowedhosts decides which hosts a namespace may use. It applies the same rules as the ValidatingAdmissionPolicy in
 // config/policies/domains.yaml. The policy checks the domains that users write; this package checks the hosts to which templates expand.
 //
-// The list of hosts is the data of a ConfigMap. Each key is the name of a namespace, and the lines of its value are the hosts that the namespace may
-// use:
+// The list of hosts is stored in the data of a ConfigMap. Each key is the name of a namespace, and the lines of its value are the hosts that the
+// namespace may use:
 //
 //	data:
 //	  shop: |
@@ -16,10 +16,9 @@
 // the form "namespaces: label=value,...", the key is an arbitrary name, and the hosts are for the namespaces that have all labels of at least
 // one such line. Empty lines and lines that begin with "#" are ignored.
 //
-// A host that is listed by name is reserved for the namespaces of its key. No "*." line allows other namespaces to use
-// it. Even in the namespaces of its key, only a domain without template fields that depend on the group can use the
-// host. Therefore, a domain with {{.ReleaseGroupName}}, for example, never gets the host, regardless of the name of a
-// pull request's branch.
+// A host that is listed by name is reserved for the namespaces that its key selects. No "*." line allows other namespaces to use it. Even in
+// those namespaces, only a domain without template fields that depend on the group can use the host. Therefore, a domain with
+// {{.ReleaseGroupName}}, for example, never gets the host, regardless of the name of a pull request's branch.
 package allowedhosts
 
 import (
@@ -38,7 +37,7 @@ import (
 // use every host.
 const ConfigMapName = "heighliner-domains"
 
-// MaxSize is the maximum number of characters in all values of a list. The limit bounds the cost of the admission policy.
+// MaxSize is the maximum total number of characters in the values of a list. The limit bounds the cost of the admission policy.
 const MaxSize = 32768
 
 const maxHost = 253
@@ -56,8 +55,7 @@ var (
 	namespacePattern = regexp.MustCompile(`^` + dnsLabelText + `$`)
 )
 
-// Rules are a parsed list. They are immutable and safe for concurrent use. The zero value
-// grants nothing.
+// Rules is a parsed list. It is immutable and safe for concurrent use. The zero value grants nothing.
 type Rules struct {
 	entries []entry
 	// named contains the hosts that are listed by name in at least one key.
@@ -209,7 +207,7 @@ func (h Hosts) Rendered(host string) error {
 	return h.judge(host, h.named)
 }
 
-// judge checks a host against the wildcards of the namespace. A host that is a wildcard itself must not match any reserved host.
+// judge checks a host against the wildcards of the namespace. A host that is itself a wildcard must not match any reserved host.
 func (h Hosts) judge(host string, reserved map[string]bool) error {
 	if !h.covers(host) {
 		return fmt.Errorf("%q is not allowed in namespace %q: use a host of this namespace, or have it listed by an administrator in ConfigMap %q", host, h.namespace, ConfigMapName)
@@ -258,7 +256,7 @@ func (h Hosts) covers(tail string) bool {
 	}
 }
 
-// clash returns the error for the alphabetically first reserved host to which a domain can expand, or nil.
+// clash returns the error for the first reserved host, in alphabetical order, to which a domain can expand, or nil.
 func (h Hosts) clash(domain, head, tail string, reserved map[string]bool) error {
 	first := ""
 	for name := range reserved {

@@ -154,7 +154,7 @@ func TestTemplate(t *testing.T) {
 	}
 }
 
-// TestTemplateClash checks which texts around the field prevent a clash with a reserved host.
+// TestTemplateClash checks which text around the field prevents a clash with a reserved host.
 func TestTemplateClash(t *testing.T) {
 	mine := rules(t, map[string]string{"shop": "*.example.com\nwww.example.com"}).For("shop", nil)
 	for template, want := range map[string]bool{

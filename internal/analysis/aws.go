@@ -122,7 +122,7 @@ func (k awsKeys) explain(r *http.Response, now time.Time) *Error {
 	case "UnrecognizedClientException", "InvalidClientTokenId", "MissingAuthenticationToken", "MissingAuthenticationTokenException":
 		return errorf(Unauthorized, "the provider responded with %s: it does not know the key %s of Secret %s, or the key %s is missing or wrong", named, keyAccessID, k.secret, keySession)
 	case "AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "OptInRequired":
-		return errorf(Unauthorized, "the provider responded with %s: grant the user or role of Secret %s the permission for the request, such as cloudwatch:GetMetricData", named, k.secret)
+		return errorf(Unauthorized, "the provider responded with %s: grant the user or role of Secret %s the permission that the request needs, such as cloudwatch:GetMetricData", named, k.secret)
 	}
 	switch r.StatusCode {
 	case http.StatusTooManyRequests:
@@ -168,9 +168,9 @@ func clockOff(r *http.Response, now time.Time) string {
 	}
 	switch ahead := now.Sub(date).Round(time.Second); {
 	case ahead >= time.Minute:
-		return "the clock of the manager is " + ahead.String() + " ahead of the provider's"
+		return "the manager's clock is " + ahead.String() + " ahead of the provider's"
 	case ahead <= -time.Minute:
-		return "the clock of the manager is " + (-ahead).String() + " behind the provider's"
+		return "the manager's clock is " + (-ahead).String() + " behind the provider's"
 	}
 	return ""
 }

@@ -21,7 +21,7 @@ import (
 func serveTLS(t testing.TB, handler http.HandlerFunc) (string, []byte) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(handler)
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // drops errors of failing handshakes
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // discards errors from failed handshakes
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	return server.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
@@ -288,18 +288,18 @@ func TestRefusalsOfAWS(t *testing.T) {
 		status int
 		header string // value of X-Amzn-Errortype
 		body   string
-		ahead  time.Duration // how far the clock of the manager is ahead
+		ahead  time.Duration // how far the manager's clock is ahead
 		reason Reason
 		want   string
 	}{
 		"signature":        {400, "", `{"__type":"InvalidSignatureException","message":"hunter2"}`, 0, Unauthorized, "check the key secret-access-key of Secret a, web.aws.region and web.aws.service"},
-		"clock ahead":      {400, "", `{"__type":"InvalidSignatureException","message":"Signature not yet current"}`, hours, Unauthorized, "InvalidSignatureException: the clock of the manager is 3h0m0s ahead of the provider's: correct the clock"},
-		"clock behind":     {403, "SignatureDoesNotMatch", "", -hours, Unauthorized, "SignatureDoesNotMatch: the clock of the manager is 3h0m0s behind the provider's: correct the clock"},
+		"clock ahead":      {400, "", `{"__type":"InvalidSignatureException","message":"Signature not yet current"}`, hours, Unauthorized, "InvalidSignatureException: the manager's clock is 3h0m0s ahead of the provider's: correct the clock"},
+		"clock behind":     {403, "SignatureDoesNotMatch", "", -hours, Unauthorized, "SignatureDoesNotMatch: the manager's clock is 3h0m0s behind the provider's: correct the clock"},
 		"session":          {400, "", `{"__type":"com.amazon.coral.service#ExpiredTokenException"}`, 0, Unauthorized, "the key session-token of Secret a has expired: write new credentials into the Secret"},
 		"unknown":          {403, "UnrecognizedClientException:http://internal.amazon.com/coral/", "", 0, Unauthorized, "it does not know the key access-key-id of Secret a"},
-		"denied":           {400, "", `{"__type":"AccessDeniedException","Message":"User: arn:aws:iam::1:user/x is not authorized"}`, 0, Unauthorized, "grant the user or role of Secret a the permission for the request, such as cloudwatch:GetMetricData"},
+		"denied":           {400, "", `{"__type":"AccessDeniedException","Message":"User: arn:aws:iam::1:user/x is not authorized"}`, 0, Unauthorized, "grant the user or role of Secret a the permission that the request needs, such as cloudwatch:GetMetricData"},
 		"forbidden":        {403, "", "<html>hunter2</html>", 0, Unauthorized, "the provider responded with 403 Forbidden: check Secret a, web.aws.region and web.aws.service"},
-		"forbidden, clock": {403, "", "", hours, Unauthorized, "check Secret a, web.aws.region and web.aws.service; the clock of the manager is 3h0m0s ahead"},
+		"forbidden, clock": {403, "", "", hours, Unauthorized, "check Secret a, web.aws.region and web.aws.service; the manager's clock is 3h0m0s ahead"},
 		"throttled":        {400, "", `{"__type":"ThrottlingException"}`, 0, Throttled, "the provider responded with ThrottlingException"},
 		"too many":         {429, "", "", 0, Throttled, "the provider responded with 429 Too Many Requests"},
 		"validation":       {400, "", `{"__type":"com.amazonaws.cloudwatch.v2010_08_01#InvalidParameterValueException"}`, 0, ClientError, "the provider responded with 400 Bad Request (InvalidParameterValueException)"},

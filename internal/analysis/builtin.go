@@ -13,7 +13,7 @@ import (
 )
 
 // source defines the built-in queries for one way of counting requests. A query returns a percentage from 0 to 100 or a duration in seconds. It returns
-// nothing if there was no request.
+// nothing if there were no requests.
 type source struct {
 	// requests is the counter of requests, and failed is the counter of failed requests. They are the same counter if bad selects the failed requests.
 	requests, failed, bad string
@@ -21,8 +21,8 @@ type source struct {
 	// per-release histogram.
 	buckets   string
 	perSecond int
-	// selectors returns selectors for the series of a release, without braces. Series that match any of these
-	// selectors count. It fails if the release lacks an object that the selectors need.
+	// selectors returns selectors for the series of a release, without braces. A series counts if it matches any of these selectors. The function fails if
+	// the release lacks an object that the selectors need.
 	selectors func(Target) ([]string, *Error)
 	// join restricts an expression to a release if labels are not sufficient.
 	join func(expression string, t Target) string
@@ -98,7 +98,7 @@ func builtin(spec *v1alpha1.CanaryAnalysis, metric *v1alpha1.AnalysisMetric, t T
 	return s.latency(t, interval, enough(metric), metric.Latency.Quantile, name)
 }
 
-// enough returns a comparison of the number of requests with the required minimum of a metric.
+// enough returns a comparison of the number of requests with the minimum that a metric requires.
 func enough(metric *v1alpha1.AnalysisMetric) string {
 	if n := metric.MinimumRequests; n > 1 {
 		return fmt.Sprintf(">= %d", n)
@@ -146,8 +146,8 @@ func (s source) latency(t Target, interval time.Duration, enough string, quantil
 		q, all, finite, total, s.perSecond, enough), nil
 }
 
-// rise returns the increase of the counters of a release in the interval. A series that first appeared in the interval started at 0. increase()
-// alone would miss its first value, and therefore the first error with each status code.
+// rise returns how much a release's counters increased in the interval. A series that first appeared in the interval started at 0. increase() alone
+// would miss its first value, and therefore the first error with each status code.
 func (s source) rise(metric string, t Target, interval time.Duration, more ...string) (string, *Error) {
 	selectors, err := s.selectors(t)
 	if err != nil {

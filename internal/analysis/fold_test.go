@@ -109,7 +109,7 @@ func TestVerdict(t *testing.T) {
 		"errors end without a user":             {"E E E E E P P", nil, counters{Phase: "Passed", Rounds: 2}},
 		"errors after having passed":            {"P P E E E E", nil, counters{Phase: "Passed", Rounds: 2, Trouble: 4}},
 		"no traffic waits":                      {"N", nil, counters{Phase: "NoTraffic"}},
-		"no traffic of one metric waits":        {"PN", nil, counters{Phase: "NoTraffic"}},
+		"no traffic for one metric waits":       {"PN", nil, counters{Phase: "NoTraffic"}},
 		"traffic comes back":                    {"N P P", nil, counters{Phase: "Passed", Rounds: 2}},
 		"no traffic after having passed":        {"P P N", nil, counters{Phase: "Passed", Rounds: 2}},
 		"no traffic fails":                      {"N", noTraffic(v1alpha1.NoTrafficFail), counters{Phase: "Failed", Failures: 1, Row: 1}},
@@ -334,8 +334,8 @@ func TestMeasuredAfterEdit(t *testing.T) {
 	}
 }
 
-// TestDue checks that the first round is one interval after the start of the wait, rounded up to a multiple of
-// bucket, and that late rounds are omitted.
+// TestDue checks that the first round is due one interval after the start of the wait, rounded up to a multiple
+// of bucket, and that late rounds are omitted.
 func TestDue(t *testing.T) {
 	t.Parallel()
 	spec := specOf(nil)
@@ -406,7 +406,7 @@ func TestSinceIsStored(t *testing.T) {
 	}
 }
 
-// TestMeasurementsAreKept checks that ten measurements are kept, newest first, and only for the metrics of the specification.
+// TestMeasurementsAreKept checks that ten measurements are kept, newest first, and only for the metrics in the specification.
 func TestMeasurementsAreKept(t *testing.T) {
 	t.Parallel()
 	spec, point := specOf(nil), Point{Run: 7, Step: 1, Since: start}
@@ -487,7 +487,7 @@ func TestFoldProperties(t *testing.T) {
 			case status.Failures < before.Failures:
 				r.Fatalf("failures fell from %d to %d within the run", before.Failures, status.Failures)
 			case status.Phase == v1alpha1.AnalysisPassed && passed < spec.Count:
-				r.Fatalf("passed after %d rounds of %d", passed, spec.Count)
+				r.Fatalf("passed after %d of %d rounds", passed, spec.Count)
 			case status.Phase == v1alpha1.AnalysisPassed && status.Inconclusive > 0:
 				r.Fatal("passed while a decision is required")
 			case len(status.Message) > maxPhaseMessage:

@@ -16,8 +16,8 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// FuzzCEL checks that the evaluation of a user's expression over any response ends in time, with a number or a typed
-// error.
+// FuzzCEL checks that the evaluation of a user's expression over any response finishes in time, with a number or a
+// typed error.
 func FuzzCEL(f *testing.F) {
 	f.Add("body.a * 10.0", `{"a":1}`)
 	f.Add("body.a.map(x, body.a.map(y, body.a.map(z, x*y*z))).size()", `{"a":[1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16]}`)
@@ -147,8 +147,8 @@ func FuzzRetryAfter(f *testing.F) {
 	})
 }
 
-// FuzzPrometheusAnswers checks that any response of Prometheus, with any status code, results in a value or in a
-// one-line error.
+// FuzzPrometheusAnswers checks that any response from Prometheus, with any status code, results in a value or in
+// a one-line error.
 func FuzzPrometheusAnswers(f *testing.F) {
 	f.Add(200, []byte(vector("1")), int64(1_800_000_000_000_000_000), true)
 	f.Add(422, []byte(`{"status":"error","errorType":"execution","error":"x\u2028"}`), int64(1), false)

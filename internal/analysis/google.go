@@ -24,8 +24,7 @@ const (
 	googleToken = "https://oauth2.googleapis.com/token"
 	// googleScope is the scope of access tokens, which allows reading metrics.
 	googleScope = "https://www.googleapis.com/auth/monitoring.read"
-	// maxServiceAccount is the maximum size of the key of a service account, in bytes. Google's keys are about 2,400 bytes
-	// long.
+	// maxServiceAccount is the maximum size of a service account key, in bytes. Google's keys are about 2,400 bytes long.
 	maxServiceAccount = 16 << 10
 	// assertionLife is the lifetime of a signed request for a token. It is the maximum that Google accepts.
 	assertionLife = time.Hour
@@ -35,7 +34,7 @@ const (
 	maxTokenLife = time.Hour
 )
 
-// serviceAccount contains the required fields of the key of a service account.
+// serviceAccount contains the required fields of a service account key.
 type serviceAccount struct {
 	Type     string `json:"type"`
 	Email    string `json:"client_email"`
@@ -56,7 +55,7 @@ func (s *sender) signGoogle(ctx context.Context, q query, transport *asking) *Er
 	case len(content) == 0:
 		return errorf(BadSecret, "Secret %s has no key %s, which web.google needs", q.secret, keyServiceAccount)
 	case len(content) > maxServiceAccount:
-		return errorf(BadSecret, "Secret %s: the key %s must have at most 16 KiB", q.secret, keyServiceAccount)
+		return errorf(BadSecret, "Secret %s: the key %s must be at most 16 KiB", q.secret, keyServiceAccount)
 	}
 	key := tokenKey{namespace: q.namespace, secret: q.secret, content: sha256.Sum256(content)}
 	token, err := s.tokens.get(ctx, key, func(ctx context.Context) (string, time.Duration, *Error) { return s.fetchToken(ctx, q.secret, content) })
@@ -71,9 +70,9 @@ func (s *sender) signGoogle(ctx context.Context, q query, transport *asking) *Er
 		switch r.StatusCode {
 		case http.StatusUnauthorized:
 			s.tokens.forget(key, token)
-			return errorf(Unauthorized, "the provider responded with %s: it does not accept access tokens of the service account of Secret %s%s", r.Status, q.secret, after("; ", clockOff(r, s.now())))
+			return errorf(Unauthorized, "the provider responded with %s: it does not accept access tokens for the service account of Secret %s%s", r.Status, q.secret, after("; ", clockOff(r, s.now())))
 		case http.StatusForbidden:
-			return errorf(Unauthorized, "the provider responded with %s: give the service account of Secret %s the role roles/monitoring.viewer in the project of web.url, and enable the Cloud Monitoring API there", r.Status, q.secret)
+			return errorf(Unauthorized, "the provider responded with %s: give the service account of Secret %s the role roles/monitoring.viewer in the project that web.url refers to, and enable the Cloud Monitoring API there", r.Status, q.secret)
 		}
 		return nil
 	}
@@ -144,7 +143,7 @@ func tokenRefusal(r *http.Response, secret string, now time.Time) *Error {
 	return errorf(Unauthorized, "fetch an access token from Google: it responded with invalid_grant: the key %s of Secret %s or its service account was deleted or disabled: create a new key", keyServiceAccount, secret)
 }
 
-// assert signs a request for an access token with the key of a service account. Errors do not contain any part of the key.
+// assert signs a request for an access token with a service account key. Errors do not contain any part of the key.
 func assert(secret string, content []byte, tokenURL string, now time.Time) (string, *Error) {
 	account, key, failure := readServiceAccount(secret, content, tokenURL)
 	if failure != nil {
@@ -160,12 +159,12 @@ func assert(secret string, content []byte, tokenURL string, now time.Time) (stri
 	}
 	signed, err := token.SignedString(key)
 	if err != nil {
-		return "", errorf(BadSecret, "Secret %s: the private_key of %s cannot sign: create a new key", secret, keyServiceAccount)
+		return "", errorf(BadSecret, "Secret %s: the private_key of %s cannot be used to sign requests: create a new key", secret, keyServiceAccount)
 	}
 	return signed, nil
 }
 
-// readServiceAccount reads the key of a service account. The token URL in the key must be tokenURL.
+// readServiceAccount reads a service account key. The token URL in the key must be tokenURL.
 func readServiceAccount(secret string, content []byte, tokenURL string) (account serviceAccount, key *rsa.PrivateKey, failure *Error) {
 	switch err := json.Unmarshal(content, &account); {
 	case err != nil:

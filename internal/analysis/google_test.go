@@ -174,7 +174,7 @@ func TestGoogleToken(t *testing.T) {
 	want = "ya29.3"
 	ask(fine)
 	rejected = true
-	if got := ask(answered{reason: Unauthorized}); !strings.Contains(got.err.Message, "it does not accept access tokens of the service account of Secret robot") {
+	if got := ask(answered{reason: Unauthorized}); !strings.Contains(got.err.Message, "it does not accept access tokens for the service account of Secret robot") {
 		t.Error(got.err)
 	}
 	rejected, want = false, "ya29.4"
@@ -215,7 +215,7 @@ func TestGoogleTokenOnce(t *testing.T) {
 	}
 }
 
-// TestTokens checks the lifetimes and the number of tokens, and the timeout of requests for tokens, without a server.
+// TestTokens checks the lifetime and the number of tokens, and the timeout of token requests, without a server.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -278,7 +278,7 @@ func TestSecretsOfGoogle(t *testing.T) {
 		want string
 	}{
 		"empty":         {nil, "Secret robot has no key key.json, which web.google needs"},
-		"large":         {[]byte(strings.Repeat(" ", maxServiceAccount+1)), "Secret robot: the key key.json must have at most 16 KiB"},
+		"large":         {[]byte(strings.Repeat(" ", maxServiceAccount+1)), "Secret robot: the key key.json must be at most 16 KiB"},
 		"not JSON":      {[]byte("hunter2"), "Secret robot: the key key.json is not JSON"},
 		"a list":        {[]byte(`["hunter2"]`), "Secret robot: the key key.json is not JSON"},
 		"user":          {[]byte(`{"type":"authorized_user","client_secret":"hunter2"}`), "Secret robot: the key key.json must contain the key of a service account, with the type service_account"},
@@ -320,8 +320,8 @@ func TestTokenURI(t *testing.T) {
 	}
 }
 
-// TestRefusalsOfGoogle checks the errors for responses of the token endpoint and of the metrics server, and that no error
-// contains a token.
+// TestRefusalsOfGoogle checks the errors for responses from the token endpoint and from the metrics server, and that no
+// error contains a token.
 func TestRefusalsOfGoogle(t *testing.T) {
 	t.Parallel()
 	const (
@@ -345,8 +345,8 @@ func TestRefusalsOfGoogle(t *testing.T) {
 		"redirect away": {token: func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "https://example.com/", http.StatusTemporaryRedirect)
 		}, reason: ClientError, want: "fetch an access token from Google: "},
-		"no permission": {metrics: answers(403, `{"error":{"message":"hunter2"}}`), reason: Unauthorized, want: "the provider responded with 403 Forbidden: give the service account of Secret robot the role roles/monitoring.viewer in the project of web.url, and enable the Cloud Monitoring API there"},
-		"not accepted":  {metrics: answers(401, ``), reason: Unauthorized, want: "the provider responded with 401 Unauthorized: it does not accept access tokens of the service account of Secret robot"},
+		"no permission": {metrics: answers(403, `{"error":{"message":"hunter2"}}`), reason: Unauthorized, want: "the provider responded with 403 Forbidden: give the service account of Secret robot the role roles/monitoring.viewer in the project that web.url refers to, and enable the Cloud Monitoring API there"},
+		"not accepted":  {metrics: answers(401, ``), reason: Unauthorized, want: "the provider responded with 401 Unauthorized: it does not accept access tokens for the service account of Secret robot"},
 		"throttled":     {metrics: answers(429, ``), reason: Throttled, want: "the provider responded with 429 Too Many Requests"},
 		"not found":     {metrics: answers(404, ``), reason: ClientError, want: "the provider responded with 404 Not Found"},
 	} {
@@ -377,7 +377,7 @@ func TestRefusalsOfGoogle(t *testing.T) {
 }
 
 // TestGoogleOutbound checks that the manager's flags also apply to the token URL, and that the certificate
-// authorities of the Secret do not.
+// authorities in the Secret do not.
 func TestGoogleOutbound(t *testing.T) {
 	t.Parallel()
 	g := newTokenServer(t)

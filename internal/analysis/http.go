@@ -175,7 +175,8 @@ func (s *sender) secret(ctx context.Context, q query, field, name string) (map[s
 	return data, nil
 }
 
-// asking is a transport that signs requests. It converts status codes that have the same meaning for every provider to errors.
+// asking is a transport that signs requests. It converts status codes to errors if they have the same meaning for every
+// provider.
 type asking struct {
 	next      http.RoundTripper
 	authorize func(*http.Request) *Error
@@ -240,7 +241,7 @@ func retryAfter(header string, now time.Time) time.Duration {
 	return 0
 }
 
-// classify converts an error of a client to an Error. The message contains no URLs and no bodies, because those may
+// classify converts an error of a client to an Error. The message does not contain URLs or bodies, because they may
 // contain data that must not appear in a status.
 func classify(err error) *Error {
 	var (

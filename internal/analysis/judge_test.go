@@ -67,8 +67,8 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// compare compares two measurements. If the wanted message ends with ": ", the actual message only needs to
-// begin with the wanted message.
+// compare compares two measurements. If the expected message ends with ": ", the actual message only needs to
+// begin with the expected message.
 func compare(t *testing.T, want, got Measurement) {
 	t.Helper()
 	want.Metric = "a"
@@ -106,7 +106,7 @@ func TestBaseline(t *testing.T) {
 		"difference below zero":        {difference, ptr(-1.0), nil, *value(98), value(99.5), Measurement{Result: "Failed", Value: "-1.5", Message: "-1.5 is below -1; canary 98, active 99.5"}},
 		"difference that overflows":    {difference, ptr(1.0), nil, *value(1.7e308), value(-1.7e308), Measurement{Result: "Error", Message: "Infinite: "}},
 		"active has weight 0":          {ratio, nil, ptr(1.5), *value(3), nil, Measurement{Result: "Skipped", Message: "the active release has weight 0: nothing to compare with"}},
-		"active without traffic":       {ratio, nil, ptr(1.5), *value(3), &answer{noTraffic: true}, Measurement{Result: "NoTraffic", Message: "no traffic of the active release", Baseline: true}},
+		"active without traffic":       {ratio, nil, ptr(1.5), *value(3), &answer{noTraffic: true}, Measurement{Result: "NoTraffic", Message: "no traffic for the active release", Baseline: true}},
 		"canary without traffic":       {ratio, nil, ptr(1.5), answer{noTraffic: true}, value(2), Measurement{Result: "NoTraffic", Message: "no traffic"}},
 		"both without traffic":         {ratio, nil, ptr(1.5), answer{noTraffic: true}, &answer{noTraffic: true}, Measurement{Result: "NoTraffic", Message: "no traffic"}},
 		"active is an error":           {ratio, nil, ptr(1.5), *value(3), &answer{err: errorf(Timeout, "no response in time")}, Measurement{Result: "Error", Message: "Timeout: the active release: no response in time"}},

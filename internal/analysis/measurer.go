@@ -68,7 +68,7 @@ type pending struct {
 	round   *Round // nil while it is in progress
 }
 
-// New returns a Measurer. It fails if the address of Prometheus is not a URL, or if metrics with the same name are already registered.
+// New returns a Measurer. It fails if the Prometheus address is not a URL, or if metrics with the same name are already registered.
 func New(config Config) (*Measurer, error) {
 	if config.PrometheusAddress != "" {
 		u, err := url.Parse(config.PrometheusAddress)
@@ -81,7 +81,7 @@ func New(config Config) (*Measurer, error) {
 	}
 	metrics, err := newMetrics(config.Registerer)
 	if err != nil {
-		return nil, fmt.Errorf("register metrics of analyses: %w", err)
+		return nil, fmt.Errorf("register analysis metrics: %w", err)
 	}
 	sender, err := newSender(config)
 	if err != nil {
@@ -104,7 +104,7 @@ func (m *Measurer) Start(ctx context.Context) error {
 
 // Ask returns the round that the request describes. If the round is not finished, Ask starts it if necessary and returns false. Requeue then reports
 // when to call Ask again. Equal requests get the same round until a different request or Forget replaces it. Ask does not block, and keeps no
-// reference to memory of the request, because the caller may change that memory.
+// reference to the request's memory, because the caller may change that memory.
 func (m *Measurer) Ask(key types.NamespacedName, request Request) (Round, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

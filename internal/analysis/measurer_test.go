@@ -245,7 +245,7 @@ func TestOneNamespaceDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	arrived := make(chan struct{}, 1000)
 	hang := func(_ http.ResponseWriter, r *http.Request) {
-		_ = r.ParseForm() // A server detects the end of a request only after its body was read.
+		_ = r.ParseForm() // A server detects that a request was canceled only after the body has been read.
 		arrived <- struct{}{}
 		<-r.Context().Done()
 	}
@@ -302,8 +302,8 @@ func (loopback) LookupNetIP(context.Context, string, string) ([]netip.Addr, erro
 	return []netip.Addr{netip.MustParseAddr("127.0.0.1")}, nil
 }
 
-// TestEndpoints checks that different spellings of the address of a server result in the same endpoint, and that each user
-// has a separate endpoint.
+// TestEndpoints checks that different spellings of a server's address result in the same endpoint, and that each user has
+// a separate endpoint.
 func TestEndpoints(t *testing.T) {
 	t.Parallel()
 	base := query{address: "http://metrics.example:9090/a", namespace: "shop"}
@@ -412,7 +412,7 @@ func TestPoolForgets(t *testing.T) {
 func TestSlowProvider(t *testing.T) {
 	t.Parallel()
 	slow := serve(t, func(_ http.ResponseWriter, r *http.Request) {
-		_ = r.ParseForm() // A server detects the end of a request only after its body was read.
+		_ = r.ParseForm() // A server detects that a request was canceled only after the body has been read.
 		<-r.Context().Done()
 	})
 	fast := serve(t, answers(200, vector("1")))
@@ -566,7 +566,7 @@ func TestStart(t *testing.T) {
 	t.Parallel()
 	arrived, ended := make(chan struct{}), make(chan struct{})
 	address := serve(t, func(_ http.ResponseWriter, r *http.Request) {
-		_ = r.ParseForm() // A server detects the end of a request only after its body was read.
+		_ = r.ParseForm() // A server detects that a request was canceled only after the body has been read.
 		close(arrived)
 		<-r.Context().Done()
 		close(ended)

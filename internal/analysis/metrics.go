@@ -9,10 +9,10 @@ import (
 // metrics are the metrics about analyses. No label contains an object, a URL or a query:
 //
 //	heighliner_analysis_queries_total{provider,result}
-//	    queries that were sent; provider is prometheus or web, result is Value,
+//	    queries that were sent; provider is prometheus or web, and result is Value,
 //	    NoTraffic or the reason for the error
 //	heighliner_analysis_query_duration_seconds{provider}
-//	    time to the answer, without waiting for a slot in the pool
+//	    time until the response, without the wait for a slot in the pool
 type metrics struct {
 	queries *prometheus.CounterVec
 	seconds *prometheus.HistogramVec

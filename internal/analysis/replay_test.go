@@ -34,7 +34,7 @@ func TestTimes(t *testing.T) {
 	}
 }
 
-// TestReplay checks that the phases are the same as the phases of Fold, and that another rollout begins after a failure.
+// TestReplay checks that the phases are the same as those from Fold, and that another rollout begins after a failure.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	const (

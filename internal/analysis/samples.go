@@ -87,9 +87,8 @@ func sampledAnswer(values []model.SamplePair, latency bool) answer {
 	return out
 }
 
-// sampled compares the medians of the samples of two releases, and then checks whether the result is within the ranges. These ranges include the
-// result for equal medians. A result outside of the ranges nevertheless passes if the samples do not differ significantly in the direction of
-// their medians.
+// sampled compares the sample medians of two releases, and then checks whether the result is within the ranges. These ranges include the result for equal
+// medians. A result outside of the ranges nevertheless passes if the samples do not differ significantly in the direction of their medians.
 func (m Measurement) sampled(metric *v1alpha1.AnalysisMetric, canary, active answer) Measurement {
 	p, err := probability(canary.samples, active.samples, canary.value > active.value)
 	if err != nil {

@@ -84,7 +84,7 @@ func TestSampled(t *testing.T) {
 		"slower by two samples of nine": {sampledMetric("Ratio", slower), []float64{1, 1, 1, 1, 9, 9, 9, 9, 9}, []float64{9, 9, 9, 1, 1, 1, 1, 1, 9}, v1alpha1.MeasurementPassed, "not significant: 9 is above 1.3"},
 		"a difference":                  {sampledMetric("Difference", v1alpha1.ValueRange{Min: &min99}), around(97), around(99.9), v1alpha1.MeasurementPassed, ""},
 		"too few":                       {sampledMetric("Ratio", slower), around(9)[:7], around(1), v1alpha1.MeasurementNoTraffic, "fewer than 8 samples with requests"},
-		"too few of the active":         {sampledMetric("Ratio", slower), around(9), around(1)[:7], v1alpha1.MeasurementNoTraffic, "fewer than 8 samples with requests of the active release"},
+		"too few of the active":         {sampledMetric("Ratio", slower), around(9), around(1)[:7], v1alpha1.MeasurementNoTraffic, "fewer than 8 samples with requests for the active release"},
 		"beyond the buckets":            {sampledMetric("Ratio", slower), slices.Repeat([]float64{-10}, 9), around(1), v1alpha1.MeasurementFailed, "above 1.3"},
 		"both beyond the buckets":       {sampledMetric("Ratio", slower), slices.Repeat([]float64{-10}, 9), slices.Repeat([]float64{-10}, 9), v1alpha1.MeasurementError, "slower than the highest bucket"},
 	} {

@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// field matches a field of a template in the form that the schema of the API allows.
+// field matches a field of a template in the form that the API schema allows.
 var field = regexp.MustCompile(`[{][{] ?[.]([A-Za-z]+) ?[}][}]`)
 
 // values are the values of the fields of templates, by name.
@@ -46,7 +46,8 @@ func (v values) fill(template string, escape func(string) string) (string, *Erro
 	return filled, unknown
 }
 
-// inQuotes escapes a value for a PromQL or JSON string in double quotes. Values are names and versions, so hardly any character needs an escape.
+// inQuotes escapes a value for a PromQL or JSON string in double quotes. Values are names and versions, so hardly any characters need to be
+// escaped.
 func inQuotes(s string) string {
 	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s)
 }

@@ -77,7 +77,7 @@ func judge(metric *v1alpha1.AnalysisMetric, canary answer, active *answer) Measu
 		return m.without(lack(metric))
 	case active.noTraffic:
 		m.Baseline = true
-		return m.without(lack(metric) + " of the active release")
+		return m.without(lack(metric) + " for the active release")
 	}
 	both := fmt.Sprintf("canary %s, active %s", text(canary.value), text(active.value))
 	if metric.Samples != nil {

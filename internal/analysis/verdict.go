@@ -231,7 +231,7 @@ func (r Round) of(metric string) Measurement {
 	return Measurement{Metric: metric, Result: v1alpha1.MeasurementError, Message: "the round did not measure it"}
 }
 
-// next returns the time of the round after the last round, or of the first round if there was no round yet. The first round is late enough that
+// next returns the time of the round after the last round, or of the first round if there has been no round yet. The first round is late enough that
 // samples cover only traffic of the step.
 func next(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis) time.Time {
 	at := status.Since.Add(max(intervalOf(spec), samplesTake(spec)))

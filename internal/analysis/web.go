@@ -93,7 +93,7 @@ func textsOf(m *v1alpha1.AnalysisMetric) map[string]string {
 	return texts
 }
 
-// Check compiles the expressions of web metrics, which the schema of the API cannot check. It rejects arguments,
+// Check compiles the expressions of web metrics, which the API schema cannot check. It rejects arguments,
 // because the arguments of a template are replaced earlier. Errors contain the name of the metric.
 func Check(spec *v1alpha1.CanaryAnalysis) error {
 	for _, metric := range metricsOf(spec) {

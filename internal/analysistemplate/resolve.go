@@ -124,7 +124,7 @@ func arguments(ref *v1alpha1.AnalysisTemplateReference, t *Template) (map[string
 	return values, nil
 }
 
-// fill replaces the arguments in the texts of a metric.
+// fill replaces the arguments in the text fields of a metric.
 func fill(m *v1alpha1.AnalysisMetric, args map[string]string) error {
 	var texts []*string
 	if m.Prometheus != nil {
@@ -179,7 +179,7 @@ func checkURL(m *v1alpha1.AnalysisMetric, args map[string]string) error {
 			return fmt.Errorf("metric %s: the value %q of argument %s must not contain .. in a URL", m.Name, value, name)
 		case host == nil || at[0] >= len(host[0]):
 		case at[0] != len(host[0])-len(host[1]) || at[1] >= len(host[0]) || m.Web.URL[at[1]] != '.':
-			return fmt.Errorf("metric %s: in the server of web.url {{.Args.%s}} must be the first label, as in https://{{.Args.%s}}.example.com", m.Name, name, name)
+			return fmt.Errorf("metric %s: in the server of web.url, {{.Args.%s}} must be the first label, as in https://{{.Args.%s}}.example.com", m.Name, name, name)
 		case strings.ContainsAny(value, "./:"):
 			return fmt.Errorf("metric %s: the value %q of argument %s must be one label of the server in web.url, without '.', '/' or ':'", m.Name, value, name)
 		}

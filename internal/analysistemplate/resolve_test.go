@@ -36,7 +36,7 @@ func TestResolve(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := &v1alpha1.CanaryAnalysis{Count: 2, Interval: "30s", Metrics: []v1alpha1.AnalysisMetric{
-		// The range of the change is wider than the inconclusive range, which is therefore removed.
+		// The range in the change is wider than the inconclusive range, which is therefore removed.
 		{Name: "errors", Prometheus: &v1alpha1.PrometheusMetric{Query: `rate(e{route="cart",r="{{.Release}}"}[{{.Interval}}])`}, ThresholdRange: v1alpha1.ValueRange{Max: new(3.0)}},
 		{Name: "score", Web: &v1alpha1.WebMetric{URL: "https://q.example.com/cart?u=s", Body: `{"u":"s"}`, Value: "body.a", Headers: []v1alpha1.WebHeader{{Name: "X-Route", Value: new("cart")}}}, ThresholdRange: v1alpha1.ValueRange{Min: new(0.5)}},
 		{Name: "success", SuccessRate: &v1alpha1.SuccessRateMetric{}, ThresholdRange: v1alpha1.ValueRange{Min: new(99.0)}, DryRun: true},
@@ -112,8 +112,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestUses checks that a reference refers only to a template of the kind in the reference, and to an AnalysisTemplate only in
-// the namespace of the Microservice.
+// TestUses checks that a reference refers only to a template of the kind that it specifies, and to an AnalysisTemplate only
+// in the namespace of the Microservice.
 func TestUses(t *testing.T) {
 	t.Parallel()
 	ms := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}

@@ -1,10 +1,10 @@
-// Package apply writes child objects. It writes the full intent of its field owner by
-// server-side apply, and only if the live object differs.
+// Package apply writes child objects. It writes the full intent of its field owner with server-side apply, and only if
+// the live object differs.
 //
 //	apply.go      server-side apply, skipped if nothing differs
 //	drift.go      whether a live object was changed by others and must be written again
-//	share.go      server-side apply of some fields of an object of another owner
-//	matches.go    objects that already have their intent
+//	share.go      server-side apply of some fields of another owner's object
+//	matches.go    objects that already match their intent
 //	deletions.go  recently deleted objects
 //	finalizer.go  adds and removes finalizers
 package apply
@@ -73,7 +73,7 @@ func (e *TerminatingError) Error() string {
 	return fmt.Sprintf("%s %q is being deleted: waiting for the deletion to complete", e.Kind, e.Name)
 }
 
-// Writer writes child objects by server-side apply with one field owner.
+// Writer writes child objects with server-side apply and one field owner.
 type Writer struct {
 	// Client reads and writes. Reads use its cache, if it has one.
 	Client client.Client
@@ -90,9 +90,8 @@ type Writer struct {
 	Matches *Matches
 }
 
-// Apply applies desired, and removes fields of an earlier intent of this Writer's Owner that
-// are not in desired. It sets the controller reference to owner, and writes nothing if the
-// live object already has the same intent.
+// Apply applies desired, and removes fields that are in an earlier intent of this Writer's Owner but not in desired. It
+// sets the controller reference to owner, and writes nothing if the live object already has the same intent.
 //
 // desired must have a name, a namespace, and a kind that the client's scheme contains. Its status
 // is ignored, and desired is not changed. A resourceVersion or UID in desired is a precondition of
@@ -334,7 +333,7 @@ func (w Writer) kind(obj client.Object) string {
 	return gvk.Kind
 }
 
-// Hash returns a hash of the JSON of a value as 32 hexadecimal digits.
+// Hash returns a hash of a value's JSON as 32 hexadecimal digits.
 func Hash(value any) (string, error) {
 	text, err := json.Marshal(value)
 	if err != nil {

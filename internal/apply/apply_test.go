@@ -228,7 +228,7 @@ func TestApplyLeavesForeignObjectsAlone(t *testing.T) {
 	}
 }
 
-// blind is a cache that does not contain any object yet.
+// blind is a cache that does not contain any objects yet.
 type blind struct{ client.Client }
 
 func (blind) Get(_ context.Context, key client.ObjectKey, _ client.Object, _ ...client.GetOption) error {

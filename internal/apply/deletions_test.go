@@ -24,7 +24,7 @@ func TestDeletions(t *testing.T) {
 	now = deleted.Add(remembered)
 	d.note("second")
 	if _, kept := d.uids["first"]; kept || !d.have("second") {
-		t.Errorf("kept are %v", d.uids)
+		t.Errorf("the remembered UIDs are %v", d.uids)
 	}
 	var none *Deletions
 	none.note("first")

@@ -19,8 +19,8 @@ var shared = map[string]bool{
 // whole are the maps that are atomic in server-side apply. An added key counts as a difference.
 var whole = map[string]bool{"selector": true, "matchLabels": true, "nodeSelector": true}
 
-// exact are the lists that must be equal, because a filter or a match that another field manager adds to a rule of a
-// route changes the traffic. Builders of these lists set all defaults explicitly.
+// exact are the lists that must be equal, because a filter or a match that another field manager adds to a route
+// rule changes the traffic. Builders of these lists set all defaults explicitly.
 var exact = map[string]bool{"rules": true}
 
 // carries reports whether live contains the whole intent, in which case an apply would change

@@ -28,7 +28,7 @@ func FuzzWithin(f *testing.F) {
 			}
 		}
 		if !within(have, want, "") {
-			t.Fatalf("%s with %s is not within", raw, more)
+			t.Fatalf("%s is not within itself with %s added", raw, more)
 		}
 	})
 }

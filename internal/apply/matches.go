@@ -26,7 +26,7 @@ type Matches struct {
 }
 
 // maxRefusals is the number of times that a write based on a replaced state is refused locally before the API server decides.
-// With the back-off of reconciles, this takes a few seconds. An API server that was restored from a backup can return such
+// With the back-off between reconciles, this takes a few seconds. An API server that was restored from a backup can return such
 // states.
 const maxRefusals = 10
 

@@ -1,8 +1,8 @@
 // Package certs parses untrusted keys and certificates.
 //
-// A few kilobytes of input can keep a processor busy for minutes: the cost of RSA grows with the cube of the size of its numbers, and the
-// parsing of a key cannot be canceled. Therefore, this package checks the size of the numbers before it parses them. No other package calls the
-// parsers of crypto/tls and crypto/x509 with untrusted input.
+// A few kilobytes of input can keep a processor busy for minutes: the cost of RSA grows with the cube of the size of its numbers, and parsing a
+// key cannot be canceled. Therefore, this package checks the size of the numbers before it parses them. No other package calls the parsers of
+// crypto/tls and crypto/x509 with untrusted input.
 package certs
 
 import (
@@ -136,7 +136,7 @@ func Pair(certificate, key []byte) (tls.Certificate, error) {
 	return pair, nil
 }
 
-// Parse parses a certificate. It returns ErrTooLarge if CheckDER does, and otherwise the error of crypto/x509.
+// Parse parses a certificate. It returns ErrTooLarge if CheckDER does, and otherwise the error from crypto/x509.
 func Parse(der []byte) (*x509.Certificate, error) {
 	if err := CheckDER(der); err != nil {
 		return nil, err
@@ -145,7 +145,7 @@ func Parse(der []byte) (*x509.Certificate, error) {
 }
 
 // PublicKey parses a public key, as x509.ParsePKIXPublicKey does. It returns ErrTooLarge if CheckDER
-// does, and otherwise the error of crypto/x509.
+// does, and otherwise the error from crypto/x509.
 func PublicKey(der []byte) (any, error) {
 	if err := CheckDER(der); err != nil {
 		return nil, err

@@ -131,7 +131,7 @@ func must[T any](value T, err error) func(*testing.T) T {
 	}
 }
 
-// TestOnlyHere checks that no other code in the product passes keys and certificates to a parser.
+// TestOnlyHere checks that no other code in the product passes keys or certificates to a parser.
 func TestOnlyHere(t *testing.T) {
 	t.Parallel()
 	parsers := regexp.MustCompile(`x509\.Parse|X509KeyPair|AppendCertsFromPEM|ParseRSAP|ParseECP|ParseEdP`)

@@ -107,11 +107,11 @@ func TestWatch(t *testing.T) {
 	l.Set(true)
 	await.Until(t, "the outage", func() bool {
 		d, _ := store.Data()
-		return d.Outage != nil && strings.Contains(d.Outage.Cause, "the line is cut")
+		return d.Outage != nil && strings.Contains(d.Outage.Cause, "the line is interrupted")
 	})
 	create("third")
 	l.Set(false)
-	await.Until(t, "what was created in the outage", has("first", "second", "third"))
+	await.Until(t, "what was created during the outage", has("first", "second", "third"))
 	await.Until(t, "the end of the outage", func() bool { d, _ := store.Data(); return d.Outage == nil })
 	stop()
 	if err := await.Receive(t, "the end", ended); !errors.Is(err, context.Canceled) {

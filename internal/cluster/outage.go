@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Outage reports since when, and why, objects may be outdated.
+// Outage reports since when and why objects may be outdated.
 type Outage struct {
 	Since time.Time
 	Cause string

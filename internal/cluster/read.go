@@ -35,11 +35,10 @@ type Query struct {
 	// Service is the Microservice whose releases and pods are read; empty for all Microservices. Objects of other kinds are always read,
 	// because a service may depend on other services.
 	Service string
-	// Pods and Events specify whether the pods of releases, and Events about objects of hlnr.io, are also
-	// read.
+	// Pods and Events specify whether the pods of releases, and Events about hlnr.io objects, are also read.
 	Pods, Events bool
-	// CronJobs specifies whether the CronJobs that follow releases are read. The roles of Heighliner do not include permission to read
-	// CronJobs. Without that permission, CronJobs are omitted without an error.
+	// CronJobs specifies whether the CronJobs that follow releases are read. Heighliner's roles do not include permission to read CronJobs.
+	// Without that permission, CronJobs are omitted without an error.
 	CronJobs bool
 	// Notifications specifies whether NotificationPolicies are read.
 	Notifications bool
@@ -51,7 +50,7 @@ type Query struct {
 // Objects are the input to views. A nil list was not read. A list that was read is not nil, even if it is empty.
 type Objects struct {
 	view.Input
-	// Events are about objects of hlnr.io.
+	// Events are about hlnr.io objects.
 	Events []eventsv1.Event
 }
 
@@ -73,7 +72,7 @@ type lists struct {
 	events       eventsv1.EventList
 }
 
-// ofHeighliner selects the events about objects of hlnr.io.
+// ofHeighliner selects the events about hlnr.io objects.
 var ofHeighliner = client.MatchingFields{"regarding.apiVersion": v1alpha1.GroupVersion.String()}
 
 // Read lists all kinds concurrently. The user must be able to read Microservices. Other kinds that the user cannot read are omitted, and the
@@ -192,8 +191,7 @@ func ofCluster(list client.ObjectList) bool {
 	return false
 }
 
-// isOlder reports whether the CRDs in the cluster are so old that they do not include the kind of
-// the list.
+// isOlder reports whether the CRDs in the cluster are too old to include the kind of the list.
 func isOlder(list client.ObjectList, err error) bool {
 	switch list.(type) {
 	case *v1alpha1.FreezeList, *v1alpha1.ClusterFreezeList, *v1alpha1.NotificationPolicyList, *v1alpha1.AnalysisTemplateList, *v1alpha1.ClusterAnalysisTemplateList:

@@ -102,7 +102,7 @@ func Watch(ctx context.Context, o Options, seen Objects) error {
 	}
 }
 
-// newCache returns a cache that keeps only the fields of objects that views need.
+// newCache returns a cache that keeps only the object fields that views need.
 func newCache(o Options) (cache.Cache, error) {
 	ofReleases, err := labels.NewRequirement(v1alpha1.LabelRelease, selection.Exists, nil)
 	if err != nil {

@@ -1,6 +1,5 @@
-// Package compact reduces the memory that objects use in a cache. The functions of this package are transforms of the
-// cache: they run for each object that a watch reports, before any reader gets the object. For the objects that exist
-// when a watch starts, the transforms run twice.
+// Package compact reduces the memory that objects use in a cache. The functions of this package are cache transforms: they run for each object that a
+// watch reports, before any reader gets the object. For the objects that exist when a watch starts, the transforms run twice.
 //
 //	compact.go  the transforms
 //	share.go    equal strings, and equal parts of objects, that share memory
@@ -18,8 +17,8 @@ import (
 
 // Transform compacts an object: it drops the managed fields, and lets the object share memory with other objects that have equal strings in their
 // metadata or status, equal labels or owner references, or equal parts in their specs, such as a probe or the environment of a container. Like
-// everything in a cache, a compacted object must not be changed. Transform returns other values unchanged, such as the values that the cache uses for
-// deleted objects.
+// everything in a cache, a compacted object must not be changed. Other values, such as those that the cache uses for deleted objects, are returned
+// unchanged.
 //
 // The names of a Microservice and of a release occur in the metadata of about thirty objects of each service. The pod template of a Microservice
 // occurs in each release of the Microservice.

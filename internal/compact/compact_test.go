@@ -96,7 +96,7 @@ func TestMetadataShareMemory(t *testing.T) {
 		if _, err := Transform(o); err != nil {
 			t.Fatal(err)
 		}
-		runtime.GC() // Strings are shared for longer than until the next garbage collection.
+		runtime.GC() // Strings remain shared after a garbage collection.
 	}
 	key := func(m map[string]string) string {
 		for k := range m {

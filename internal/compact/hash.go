@@ -90,7 +90,7 @@ func (h *hasher) write(v reflect.Value) {
 	}
 }
 
-// writeMap adds the sum of the hashes of all entries to the hash, because a sum does not depend on the order of the entries.
+// writeMap adds the sum of all entries' hashes to the hash, because a sum does not depend on the order of the entries.
 func (h *hasher) writeMap(m reflect.Value) {
 	if !h.fits(mapSize + slotsOf(m.Len())*int(m.Type().Key().Size()+m.Type().Elem().Size()+1)) {
 		return

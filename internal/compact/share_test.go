@@ -28,7 +28,7 @@ import (
 // TestRandomObjectsDoNotChange checks that random objects of all kinds with large specs differ from the original only in their managed fields,
 // after one and after two transforms.
 func TestRandomObjectsDoNotChange(t *testing.T) {
-	t.Parallel()
+	// This test does not run in parallel with others, because its values would displace the values that other tests expect in the tables.
 	seed := time.Now().UnixNano()
 	t.Logf("seed %d", seed)
 	fill := randfill.NewWithSeed(seed).NilChance(0.3).NumElements(0, 3).MaxDepth(12).Funcs(
@@ -61,8 +61,8 @@ func TestRandomObjectsDoNotChange(t *testing.T) {
 	}
 }
 
-// podTemplate returns a pod template whose content does not share memory with that returned by
-// other calls.
+// podTemplate returns a pod template whose content does not share memory with the templates that other calls
+// return.
 func podTemplate(t *testing.T, image string) corev1.PodTemplateSpec {
 	t.Helper()
 	var out corev1.PodTemplateSpec
@@ -167,7 +167,7 @@ func TestSharedPartsAreNotWritten(t *testing.T) {
 	}
 }
 
-// TestTableDoesNotFollowObjects checks that a change to a field of an object, such as a change by a trim, does not change the value in the table.
+// TestTableDoesNotFollowObjects checks that a change to a field of an object, for example by a trim, does not change the value in the table.
 func TestTableDoesNotFollowObjects(t *testing.T) {
 	t.Parallel()
 	of := func(name string) *corev1.Service {
@@ -263,7 +263,7 @@ func TestTablesAreBounded(t *testing.T) {
 		}
 	}
 	if size > 2<<20+64<<10 {
-		t.Errorf("the values have %d bytes", size)
+		t.Errorf("the values occupy %d bytes", size)
 	}
 	parts := sharer{left: 1 << 30}
 	for i := range 30_000 {
@@ -276,7 +276,7 @@ func TestTablesAreBounded(t *testing.T) {
 		}
 	}
 	if size > 2<<20+64<<10 {
-		t.Errorf("the strings have %d bytes", size)
+		t.Errorf("the strings occupy %d bytes", size)
 	}
 }
 

@@ -42,7 +42,7 @@ func TestTableWithEqualKeys(t *testing.T) {
 	if got := all.add(1, "b", 1); got != "b" {
 		t.Errorf("add returns %q, want b", got)
 	}
-	for range 2 { // At first among the recent values, and then among the earlier ones.
+	for range 2 { // First among the recent values, and then among the earlier ones.
 		if got, ok := all.known(1, "b"); ok || got != "b" {
 			t.Errorf("known returns %q, %t, want b and false", got, ok)
 		}

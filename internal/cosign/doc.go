@@ -18,8 +18,8 @@
 // The transparency log and timestamps are not checked either, because only the key is trusted. Keyless signatures, which use a certificate, are
 // rejected.
 //
-// The number and the size of the content that is read are limited: at most 64 layers and referrers in total, 64 KiB for a simple signing payload, and
-// 1 MiB for a bundle.
+// The number and the size of the items that are read are limited: at most 64 layers and referrers in total, 64 KiB for a simple signing payload, and 1
+// MiB for a bundle.
 //
 // key.go     the public keys in a Secret
 // form.go    the two forms of signatures

@@ -60,7 +60,7 @@ func ParseKeys(secret string, data map[string][]byte) (Keys, error) {
 	}
 	switch {
 	case len(all.keys) == 0:
-		return Keys{}, fmt.Errorf("secret %q does not have the key %q: store the public key of cosign under this key", secret, SecretKey)
+		return Keys{}, fmt.Errorf("secret %q does not have the key %q: store the cosign public key under this key", secret, SecretKey)
 	case len(all.keys) > maxKeys:
 		return Keys{}, fmt.Errorf("secret %q contains %d public keys: keep at most %d", secret, len(all.keys), maxKeys)
 	}

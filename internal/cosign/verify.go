@@ -104,8 +104,7 @@ func New(r Registry, c clock.PassiveClock) *Verifier {
 // repository of r. r.Timeout limits the whole call. If r.MaxAge is 0, a cached refusal is not used.
 //
 // An error means that there is no result, because the registry did not respond, the registry rejected the credential (registry.KindOf distinguishes
-// these cases), or the digest or the keys are invalid. Repeat the call later. Until then, assume neither that the image is signed nor that it is
-// not signed.
+// these cases), or the digest or the keys are invalid. Repeat the call later. Until then, do not assume that the image is signed, or that it is not.
 func (v *Verifier) Verify(ctx context.Context, r registry.Request, digest string, keys Keys) (Result, error) {
 	hash, err := v1.NewHash(digest)
 	if err != nil {

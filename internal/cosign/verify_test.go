@@ -203,7 +203,7 @@ func TestErrorsDecideNothing(t *testing.T) {
 		when   func(*http.Request) bool
 		answer http.HandlerFunc
 		want   registry.Kind
-		// timeout of the request, if the timeout ends it
+		// timeout of the request, if the request is expected to time out
 		timeout time.Duration
 	}{
 		"tag fails":          {sig, registrytest.Status(http.StatusBadGateway, "X"), registry.Unreachable, 0},

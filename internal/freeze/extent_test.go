@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// byDefinition implements the definition in the comment of extent directly. It checks all periods again each
+// byDefinition directly implements the definition in the comment of extent. It checks all periods again each
 // time a period extends the result.
 func byDefinition(freezes []Freeze, at time.Time) (until time.Time, first *cause) {
 	until = at

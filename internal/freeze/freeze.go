@@ -67,7 +67,7 @@ func All(freezes []v1alpha1.Freeze, clusterFreezes []v1alpha1.ClusterFreeze) []F
 	return out
 }
 
-// String returns the kind and name in the form that messages use.
+// String returns the kind and name in the form that is used in messages.
 func (f Freeze) String() string { return fmt.Sprintf("%s %q", f.Kind, f.Name) }
 
 // Subject is a Microservice that may be frozen.
@@ -204,9 +204,9 @@ type cause struct {
 	reason string
 }
 
-// extent returns the end of the uninterrupted time, beginning at the given time, in which at least one of the freezes applies; zero if this time has
-// no end. first is the cause that applies at the given time and ends last, or nil if no freeze applies at that time. The periods are read only once,
-// in the order of their starts, because a user of a namespace can create any number of periods.
+// extent returns the end of the uninterrupted period, beginning at the given time, in which at least one of the freezes applies; zero if this period
+// has no end. first is the cause that applies at the given time and ends last, or nil if no freeze applies at that time. The periods are read only
+// once, in the order of their starts, because a user of a namespace can create any number of periods.
 func extent(freezes []Freeze, at time.Time) (until time.Time, first *cause) {
 	type ordered struct {
 		span
@@ -257,7 +257,7 @@ func Of(freezes []Freeze, s Subject, now time.Time) *release.Freeze {
 	return &release.Freeze{Name: first.freeze.String(), Until: until, Reason: first.reason}
 }
 
-// End returns the end of the last period of a freeze; zero if the freeze has no end.
+// End returns the end of a freeze's last period; zero if the freeze has no end.
 func (f Freeze) End() (end time.Time) {
 	for _, s := range f.spans() {
 		if s.to.IsZero() {

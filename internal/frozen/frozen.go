@@ -38,22 +38,22 @@ type Wait struct {
 	Cut bool
 }
 
-// Release is the clause of a release without a rollout.
+// Release returns the clause for a release without a rollout.
 func Release(version string) string { return version + waits }
 
-// AtWeight is the clause of a rollout whose release has pods. weight is the release's share of the traffic, in percent. weight is 0 before the first
-// step, and for a previously active release.
+// AtWeight returns the clause for a rollout whose release has pods. weight is the release's share of the traffic, in percent. weight is 0 before the
+// first step, and for a previously active release.
 func AtWeight(version string, weight int) string {
 	return fmt.Sprintf("%s%s at %d%s", version, waits, weight, percent)
 }
 
-// WithoutPods is the clause of a rollout whose release has no pods yet.
+// WithoutPods returns the clause for a rollout whose release has no pods yet.
 func WithoutPods(version string) string { return version + waits + noPods }
 
-// Rollback is the clause of a rollback to a previously active version.
+// Rollback returns the clause for a rollback to a previously active version.
 func Rollback(version string) string { return "the rollback to " + version + waits }
 
-// Groups is the clause of a group without releases. more is the number of other groups without releases.
+// Groups returns the clause for a group without releases. more is the number of other groups without releases.
 func Groups(name string, more int) string {
 	if more > 0 {
 		return fmt.Sprintf("the first releases of group %s and %d more are waiting", name, more)
@@ -77,7 +77,7 @@ func (w Wait) String() string { return w.Clause + colon + w.Freeze }
 // Of reports whether a release of the version is waiting. A rollback is not included.
 func (w Wait) Of(version string) bool { return strings.HasPrefix(w.Clause, version+" ") }
 
-// HasRollout reports whether a rollout is waiting, with or without pods. If the clause is cut, this is not known, and HasRollout returns true.
+// HasRollout reports whether a rollout is waiting, with or without pods. If the clause is truncated, this is not known, and HasRollout returns true.
 func (w Wait) HasRollout() bool {
 	return w.Cut || strings.HasSuffix(w.Clause, percent) || strings.HasSuffix(w.Clause, noPods)
 }
@@ -88,7 +88,7 @@ func (w Wait) IsBy(name string) bool {
 	return strings.HasPrefix(by, name+" (")
 }
 
-// Parse returns the waits of a message, and omits other text. If a message is cut within its last clause, Parse assigns the freeze of the
+// Parse returns the waits of a message, and omits other text. If a message is truncated within its last clause, Parse assigns the freeze of the
 // previous clause to this clause.
 func Parse(message string) (out []Wait) {
 	for {
@@ -110,8 +110,8 @@ func Parse(message string) (out []Wait) {
 	}
 }
 
-// length returns the length of the description of a freeze at the beginning of text. The description ends with a quoted reason and a closing
-// parenthesis. The reason may contain any text.
+// length returns the length of a freeze description at the beginning of text. The description ends with a quoted reason and a closing parenthesis.
+// The reason may contain any text.
 func length(text string) int {
 	i := strings.Index(text, ` ("`)
 	if i < 0 {

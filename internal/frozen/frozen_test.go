@@ -47,11 +47,11 @@ func TestParseOthers(t *testing.T) {
 		{"no reason", "2.0.0 is waiting: frozen until tomorrow", []Wait{{Clause: "2.0.0 is waiting", Freeze: "frozen until tomorrow"}}},
 		{"a reason that does not end", `2.0.0 is waiting: frozen by a ("b`, []Wait{{Clause: "2.0.0 is waiting", Freeze: `frozen by a ("b`}}},
 		{"no parenthesis", `2.0.0 is waiting: frozen by a ("b"; c`, []Wait{{Clause: "2.0.0 is waiting", Freeze: `frozen by a ("b"`}}},
-		{"cut in a clause", `2.0.0 is waiting: frozen by a ("b"); 1.3.0 is waiting at 1…`, []Wait{{Clause: "2.0.0 is waiting", Freeze: `frozen by a ("b")`}, {Clause: "1.3.0 is waiting at 1", Freeze: `frozen by a ("b")`, Cut: true}}},
-		{"cut after a clause", `2.0.0 is waiting: frozen by a ("b"); 1.3.0 is waiting at 10%: fro…`, []Wait{{Clause: "2.0.0 is waiting", Freeze: `frozen by a ("b")`}, {Clause: "1.3.0 is waiting at 10%", Freeze: `frozen by a ("b")`, Cut: true}}},
-		{"cut between waits", `2.0.0 is waiting: frozen by a ("b");…`, []Wait{{Clause: "2.0.0 is waiting", Freeze: `frozen by a ("b")`}}},
-		{"cut in a freeze", `2.0.0 is waiting: frozen by a ("b…`, []Wait{{Clause: "2.0.0 is waiting", Freeze: `frozen by a ("b…`}}},
-		{"cut in the first clause", "2.0.0 is wai…", nil},
+		{"truncated in a clause", `2.0.0 is waiting: frozen by a ("b"); 1.3.0 is waiting at 1…`, []Wait{{Clause: "2.0.0 is waiting", Freeze: `frozen by a ("b")`}, {Clause: "1.3.0 is waiting at 1", Freeze: `frozen by a ("b")`, Cut: true}}},
+		{"truncated after a clause", `2.0.0 is waiting: frozen by a ("b"); 1.3.0 is waiting at 10%: fro…`, []Wait{{Clause: "2.0.0 is waiting", Freeze: `frozen by a ("b")`}, {Clause: "1.3.0 is waiting at 10%", Freeze: `frozen by a ("b")`, Cut: true}}},
+		{"truncated between waits", `2.0.0 is waiting: frozen by a ("b");…`, []Wait{{Clause: "2.0.0 is waiting", Freeze: `frozen by a ("b")`}}},
+		{"truncated in a freeze", `2.0.0 is waiting: frozen by a ("b…`, []Wait{{Clause: "2.0.0 is waiting", Freeze: `frozen by a ("b…`}}},
+		{"truncated in the first clause", "2.0.0 is wai…", nil},
 		{"other text before", `it is late; 2.0.0 is waiting: frozen by a ("b")`, []Wait{{Clause: "2.0.0 is waiting", Freeze: `frozen by a ("b")`}}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestClauses(t *testing.T) {
 			t.Parallel()
 			w := Wait{Clause: tc.clause}
 			if !(Wait{Clause: tc.clause, Cut: true}).HasRollout() {
-				t.Error("a clause that is cut may be about a rollout")
+				t.Error("a truncated clause may refer to a rollout")
 			}
 			if got := (facts{w.Of("2.0.0"), w.HasRollout()}); got != tc.want {
 				t.Errorf("%+v, want %+v", got, tc.want)

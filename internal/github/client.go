@@ -48,7 +48,7 @@ type Repo struct{ Owner, Name string }
 // String returns owner/name.
 func (r Repo) String() string { return r.Owner + "/" + r.Name }
 
-// maxRepoPart is the maximum length, in characters, of the name of an owner or a repository that is sent to GitHub.
+// maxRepoPart is the maximum length, in characters, of an owner or repository name that is sent to GitHub.
 const maxRepoPart = 100
 
 // The patterns of this package do not check lengths, because each time a program starts, a bounded repetition such as
@@ -149,7 +149,7 @@ func checkRedirect(next *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// dataResidency is the suffix of hosts of GitHub Enterprise Cloud with data residency.
+// dataResidency is the host name suffix of GitHub Enterprise Cloud with data residency.
 const dataResidency = ".ghe.com"
 
 // parseBase parses the address of a server.
@@ -197,12 +197,12 @@ type List[T any] struct {
 	Items []T
 	// Truncated reports whether there are more pages than the limit (20 pages of 100).
 	Truncated bool
-	// Unchanged reports whether no page has changed since the last poll, which is the case if all responses have status 304.
+	// Unchanged reports whether all pages are unchanged since the last poll, which is the case if all responses have status 304.
 	Unchanged bool
 }
 
-// pages reads all pages of a list, up to maxPages. If it cannot read a page, it returns only an error. If a page is too large because of long texts,
-// pages continues with smaller pages.
+// pages reads all pages of a list, up to maxPages. If it cannot read a page, it returns only an error. If a page is too large because it contains
+// long text, pages continues with smaller pages.
 func pages[From, To any](ctx context.Context, c *Client, what call, get func(context.Context, github.ListOptions) ([]*From, *github.Response, error), convert func(*From) (To, bool, error)) (List[To], error) {
 	result := List[To]{Unchanged: true}
 	options := github.ListOptions{PerPage: perPage, Page: 1}

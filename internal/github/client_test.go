@@ -112,7 +112,7 @@ func (w *world) open(n int) {
 	}
 }
 
-// counts checks the numbers of all requests since the last poll.
+// counts checks how often each request was sent since the last poll.
 func (w *world) counts(want map[githubtest.Request]int) {
 	w.t.Helper()
 	if diff := cmp.Diff(want, w.Counts()); diff != "" {
@@ -461,7 +461,7 @@ func TestErrors(t *testing.T) {
 			return w.token()
 		}, shop, Unreachable, "503"},
 		"no server": {func(w *world) *Client {
-			w.front.Close()
+			w.front.URL = "http://127.0.0.1:1" // Linux never assigns this port to a server of another test.
 			return w.token()
 		}, shop, Unreachable, "connection refused"},
 	}
@@ -557,8 +557,8 @@ func TestAnswerOfManyElements(t *testing.T) {
 	}
 }
 
-// TestPullRequestsWithLongTexts checks that no pull request is missing if 60 users write texts that are so long that a page is too
-// large.
+// TestPullRequestsWithLongTexts checks that no pull request is missing if 60 users write descriptions that are so long that a page
+// is too large.
 func TestPullRequestsWithLongTexts(t *testing.T) {
 	const strangers = 60
 	long := strings.Repeat("😀", 65536)

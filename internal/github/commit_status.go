@@ -45,7 +45,7 @@ func (c *Client) SetCommitStatus(ctx context.Context, repo Repo, s CommitStatus)
 		return err
 	}
 	if !IsCommit(s.SHA) || s.Context == "" {
-		return &Error{Kind: BadConfig, Op: what.op, Object: repo.String(), detail: "it has no full SHA or no context", remedy: "set both"}
+		return &Error{Kind: BadConfig, Op: what.op, Object: repo.String(), detail: "the full SHA or the context is missing", remedy: "set both"}
 	}
 	request := &github.RepoStatus{
 		State: github.String(string(s.State)), Context: &s.Context,

@@ -11,7 +11,7 @@ import (
 
 const commitStatusRoute = "POST /repos/{owner}/{repo}/statuses/{sha}"
 
-// TestSetCommitStatus checks that statuses of a commit are added in order, within GitHub's limits.
+// TestSetCommitStatus checks that commit statuses are added in order, within GitHub's limits.
 func TestSetCommitStatus(t *testing.T) {
 	w := newWorld(t)
 	sha := w.repo.Commit()
@@ -47,8 +47,8 @@ func TestCommitStatusErrors(t *testing.T) {
 		text  string
 	}{
 		"unknown commit": {"secret-a", shop, CommitStatus{SHA: strings.Repeat("f", 40), State: CommitError, Context: "x"}, Invalid, ""},
-		"short commit":   {"secret-a", shop, CommitStatus{SHA: sha[:8], State: CommitError, Context: "x"}, BadConfig, "no full SHA"},
-		"no context":     {"secret-a", shop, CommitStatus{SHA: sha, State: CommitError}, BadConfig, "no context"},
+		"short commit":   {"secret-a", shop, CommitStatus{SHA: sha[:8], State: CommitError, Context: "x"}, BadConfig, "the full SHA"},
+		"no context":     {"secret-a", shop, CommitStatus{SHA: sha, State: CommitError}, BadConfig, "the context is missing"},
 		"wrong name":     {"secret-a", Repo{"acme", ".."}, CommitStatus{SHA: sha, State: CommitError, Context: "x"}, BadConfig, "does not allow"},
 		"no repository":  {"secret-a", Repo{"acme", "none"}, CommitStatus{SHA: sha, State: CommitError, Context: "x"}, NotFound, ""},
 		"no permission":  {"reader", shop, CommitStatus{SHA: sha, State: CommitError, Context: "x"}, Forbidden, "statuses=write"},

@@ -71,7 +71,7 @@ func ReadCredential(data map[string][]byte, owner string) (Credential, error) {
 	app := &App{Owner: owner, PrivateKey: key}
 	var err error
 	if app.ID, err = strconv.ParseInt(id, 10, 64); err != nil || app.ID <= 0 {
-		return bad("the ID of the GitHub App is not a number", "store the App ID, which is on the page of the App, under the key "+KeyAppID)
+		return bad("the ID of the GitHub App is not a number", "store the App ID, which is on the App's page, under the key "+KeyAppID)
 	}
 	if text := strings.TrimSpace(string(data[KeyAppInstallationID])); text != "" {
 		if app.InstallationID, err = strconv.ParseInt(text, 10, 64); err != nil || app.InstallationID <= 0 {
@@ -176,7 +176,7 @@ func (s *signer) token(context.Context) (string, error) {
 
 func (s *signer) refused(string) {}
 
-// installation provides the tokens of an installation of a GitHub App. It uses each token until shortly before its expiry.
+// installation provides the tokens of a GitHub App installation. It uses each token until shortly before its expiry.
 type installation struct {
 	app   App
 	apps  *github.Client // authenticates as the App

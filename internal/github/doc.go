@@ -3,7 +3,7 @@
 //
 // A [Pool] has one [Client] for each server and credential. A client is kept as long as it is used, so that the rate
 // limits remain known. Clients share only connections and the response cache. The credential is part of the cache
-// key, so that no token and no response is visible to a client with another credential.
+// key, so that tokens and responses are not visible to clients with other credentials.
 //
 // Reads are conditional: if a repository is unchanged, all responses have status 304, and GitHub does not count them. ETags depend on the token. The
 // token of a GitHub App changes each hour, so each page counts once per hour. The result is either an error or a complete list. Only a list that

@@ -87,7 +87,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause for errors.Is. Do not print the cause.
 func (e *Error) Unwrap() error { return e.cause }
 
-// KindOf returns the kind of an error of this package; empty for any other error.
+// KindOf returns the kind of an error from this package; empty for any other error.
 func KindOf(err error) Kind {
 	var e *Error
 	if errors.As(err, &e) {
@@ -181,9 +181,9 @@ func (e *Error) setAnswer(c call, answer *github.ErrorResponse) {
 	detail := fmt.Sprintf("GitHub responded with %d %s", code, http.StatusText(code))
 	switch {
 	case code == http.StatusUnauthorized && c.app:
-		e.set(Unauthorized, detail, "check appID and privateKey in the Secret of spec.credentialsSecretRef, and the clock of this cluster")
+		e.set(Unauthorized, detail, "check appID and privateKey in the Secret that spec.credentialsSecretRef refers to, and the clock of this cluster")
 	case code == http.StatusUnauthorized:
-		e.set(Unauthorized, detail, "the token is wrong, revoked or expired: store a new one in the Secret of spec.credentialsSecretRef")
+		e.set(Unauthorized, detail, "the token is wrong, revoked or expired: store a new one in the Secret that spec.credentialsSecretRef refers to")
 	case code == http.StatusForbidden:
 		e.setForbidden(c, detail, answer)
 	case code == http.StatusUnavailableForLegalReasons:
@@ -191,7 +191,7 @@ func (e *Error) setAnswer(c call, answer *github.ErrorResponse) {
 	case code == http.StatusBadRequest:
 		e.set(Invalid, detail, "the server does not understand the request: use versions of Heighliner and of the server that support the same version of GitHub's API")
 	case code == http.StatusNotFound && c.app:
-		e.set(NotFound, detail, "install the GitHub App for the owner, or correct installationID in the Secret of spec.credentialsSecretRef")
+		e.set(NotFound, detail, "install the GitHub App for the owner, or correct installationID in the Secret that spec.credentialsSecretRef refers to")
 	case code == http.StatusNotFound && c.anonymous:
 		e.set(NotFound, detail, "check spec.owner and spec.repo; a private repository needs spec.credentialsSecretRef")
 	case code == http.StatusNotFound:
@@ -218,10 +218,10 @@ var reasons = []struct {
 }{
 	{"is locked", Locked, "the conversation is locked", "unlock it on GitHub; other conversations are not affected"},
 	{"installation has been suspended", Blocked, "the installation of the GitHub App is suspended", "unsuspend it in the settings of its owner on GitHub, or use another credential"},
-	{"ip allow list", Blocked, "the IP allow list of the organization does not contain this cluster", "add the addresses from which this cluster reaches GitHub to the list"},
+	{"ip allow list", Blocked, "the IP allow list of the organization does not contain this cluster", "add to the list the addresses from which this cluster reaches GitHub"},
 	{"saml", Blocked, "the organization requires single sign-on", "authorize the token for the organization's single sign-on"},
 	{"forbids access via a", Blocked, "the organization does not accept tokens of this kind or age", "use a token that the rules of the organization allow, or a GitHub App"},
-	{"enterprise managed user", Blocked, "the account of the token belongs to an enterprise, and may not use this repository", "use the token of another account, or a GitHub App that its owner installed"},
+	{"enterprise managed user", Blocked, "the account of the token belongs to an enterprise, and is not allowed to use this repository", "use the token of another account, or a GitHub App that its owner installed"},
 	{"access blocked", Blocked, "GitHub has blocked the repository", "contact its owner, or GitHub support"},
 	{"appear to have the correct authorization", Blocked, "the rules of the organization do not allow the credential", "ask an owner of the organization to allow it"},
 	{"archived", Forbidden, "the repository is archived", "remove spec.feedback, or unarchive the repository"},

@@ -130,7 +130,8 @@ func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// Requests returns the number of sent requests by the status code of their responses, for metrics. Code 0 means that there was no response.
+// Requests returns the number of requests that were sent, by the status code of their responses, for metrics. Code 0 means that there was no
+// response.
 func (p *Pool) Requests() map[int]int {
 	p.codes.mu.Lock()
 	defer p.codes.mu.Unlock()

@@ -20,8 +20,8 @@ const (
 	maxLabel  = 200 // fifty characters
 	maxLabels = 100
 	maxURL    = 500
-	// maxText is the maximum size of the text of all pull requests in a list. 2,000 pull requests, each with a few
-	// labels, take up half of this size.
+	// maxText is the maximum total size of the text of the pull requests in a list. 2,000 pull requests, each with a few labels, take up half of this
+	// size.
 	maxText = 8 << 20
 	// maxParents is the maximum number of parents of a commit that are read. A merge by GitHub has two parents.
 	maxParents = 16
@@ -136,7 +136,7 @@ func (c *Client) OpenPullRequests(ctx context.Context, repo Repo) (PullRequests,
 		if text += converted.Text(); text > maxText {
 			return PullRequest{}, false, &outbound.TooLargeError{Limit: maxText}
 		}
-		if wanted && converted.HeadRef == "" { // Users choose names of branches, so a name must not cause the list to fail.
+		if wanted && converted.HeadRef == "" { // Users choose branch names, so a name must not cause the list to fail.
 			all.Unusable = append(all.Unusable, converted.Number)
 			return converted, false, nil
 		}
@@ -201,7 +201,7 @@ func pullRequest(p *github.PullRequest) (PullRequest, error) {
 	return converted, nil
 }
 
-// Text returns the size of the text of the pull request in bytes.
+// Text returns the size of the pull request's text in bytes.
 func (p *PullRequest) Text() int {
 	n := len(p.Title) + len(p.Author) + len(p.Association) + len(p.HeadRef) + len(p.HeadSHA) + len(p.HeadRepo) + len(p.BaseRef) + len(p.MergeCommitSHA) + len(p.URL)
 	for _, label := range p.Labels {
@@ -275,7 +275,7 @@ func (c *Client) Commit(ctx context.Context, repo Repo, sha string) (Commit, err
 		return Commit{}, err
 	}
 	if !shaPattern.MatchString(sha) {
-		return Commit{}, &Error{Kind: BadConfig, Op: what.op, Object: repo.String(), detail: "it is not a full SHA", remedy: "use the full SHA of the commit"}
+		return Commit{}, &Error{Kind: BadConfig, Op: what.op, Object: repo.String(), detail: "the given value is not a full SHA", remedy: "use the full SHA of the commit"}
 	}
 	answer, _, err := c.api.Git.GetCommit(ctx, repo.Owner, repo.Name, sha)
 	if err == nil && answer.GetSHA() != sha {

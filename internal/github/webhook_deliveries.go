@@ -52,7 +52,7 @@ type Event struct {
 type WebhookError struct {
 	// Status is the status code of the response.
 	Status int
-	// Reason is a fixed text that contains no content from the request.
+	// Reason is a fixed string that contains no content from the request.
 	Reason string
 }
 
@@ -60,7 +60,7 @@ func (e *WebhookError) Error() string { return "read webhook: " + e.Reason }
 
 var deliveryPattern = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
 
-// maxDelivery is the maximum length of the ID of a delivery, in characters.
+// maxDelivery is the maximum length of a delivery ID, in characters.
 const maxDelivery = 100
 
 // ParseWebhook reads a delivery of at most maxBytes; 0 means MaxPayload. The X-Hub-Signature-256 header must be valid for the secret, and the
@@ -77,7 +77,7 @@ func ParseWebhook(r *http.Request, secret []byte, maxBytes int64) (Event, error)
 	media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
 	case len(secret) == 0:
-		return refuse(http.StatusForbidden, "there is no secret to verify the delivery: add a secret to the Secret of spec.webhookSecretRef")
+		return refuse(http.StatusForbidden, "there is no secret for verifying the delivery: add a secret to the Secret that spec.webhookSecretRef refers to")
 	case r.Method != http.MethodPost:
 		return refuse(http.StatusMethodNotAllowed, "the method is not POST")
 	case r.ContentLength > maxBytes:
@@ -101,7 +101,7 @@ func ParseWebhook(r *http.Request, secret []byte, maxBytes int64) (Event, error)
 		return refuse(http.StatusBadRequest, "its body cannot be read")
 	}
 	if payload, err := hex.DecodeString(strings.TrimPrefix(signature, "sha256=")); err != nil || !hmac.Equal(payload, sum.Sum(nil)) {
-		return refuse(http.StatusUnauthorized, "its signature does not match the secret of this webhook: compare the path with status.webhookPath, and compare the secret with the Secret of spec.webhookSecretRef")
+		return refuse(http.StatusUnauthorized, "its signature does not match the secret of this webhook: compare the path with status.webhookPath, and compare the secret with the Secret that spec.webhookSecretRef refers to")
 	}
 	if rest > 0 {
 		body = beginning(body)

@@ -17,7 +17,7 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// These are the maximum lengths of texts on GitHub, in bytes.
+// These are the maximum lengths of text on GitHub, in bytes.
 const (
 	maxDescription = 140
 	maxComment     = 65536
@@ -73,7 +73,7 @@ func (c *Client) ensureDeployment(ctx context.Context, repo Repo, d Deployment) 
 		return 0, false, err
 	}
 	if !shaPattern.MatchString(d.SHA) || d.Environment == "" {
-		return 0, false, &Error{Kind: BadConfig, Op: what.op, Object: repo.String(), detail: "it has no full SHA or no environment", remedy: "set both"}
+		return 0, false, &Error{Kind: BadConfig, Op: what.op, Object: repo.String(), detail: "the full SHA or the environment is missing", remedy: "set both"}
 	}
 	ctx = forWriting(ctx)
 	id, err = c.findDeployment(ctx, what, repo, d)
@@ -207,8 +207,8 @@ func (c *Client) Deactivate(ctx context.Context, repo Repo, deployment int64, de
 	return false, nil
 }
 
-// DeploymentGone reports whether a deployment was deleted. That is the case if GitHub does not find the deployment, but returns the list of the
-// deployments of the repository for the same credential. Every error is an *Error.
+// DeploymentGone reports whether a deployment was deleted. That is the case if GitHub does not find the deployment, but returns the repository's
+// list of deployments for the same credential. Every error is an *Error.
 func (c *Client) DeploymentGone(ctx context.Context, repo Repo, deployment int64) (bool, error) {
 	what := c.call("get deployment", repo, fmt.Sprintf(" deployment %d", deployment), "deployments=read")
 	if err := repo.check(); err != nil {
@@ -267,7 +267,7 @@ func (c *Client) EnsureComment(ctx context.Context, repo Repo, n int, state Comm
 		return state, err
 	}
 	if comment.Key == "" {
-		return state, &Error{Kind: BadConfig, Op: what.op, Object: what.object, detail: "it has no key", remedy: "set it to the UID of the object"}
+		return state, &Error{Kind: BadConfig, Op: what.op, Object: what.object, detail: "the comment has no key", remedy: "set the key to the UID of the object"}
 	}
 	if state.Dismissed {
 		return state, nil

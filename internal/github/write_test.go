@@ -380,7 +380,7 @@ func TestEscapeMarkdown(t *testing.T) {
 		"addresses":     {"https://evil.example www.x.y", `https\:\/\/evil\.example www\.x\.y`},
 		"lines":         {"a\n# b", "a \\#\u200b b"},
 		"direction":     {"a\u202eb\u200bc", "abc"},
-		"cut":           {strings.Repeat("ü", 300), strings.Repeat("ü", 50)},
+		"truncated":     {strings.Repeat("ü", 300), strings.Repeat("ü", 50)},
 		"invalid UTF-8": {"a\xffb", "ab"},
 		"backslash":     {`\@a`, "\\\\\\@\u200ba"},
 	}

@@ -72,20 +72,20 @@ type Rollout struct {
 	Row          *v1alpha1.Release
 	// Rollout is the rollout of the release. It is nil if no rollout is in progress.
 	Rollout *v1alpha1.Rollout
-	// Before is the last reported status of the release. It is empty if no status was reported yet.
+	// Before is the last reported status of the release. It is empty if no status has been reported yet.
 	Before v1alpha1.ReleaseStatus
 	// Round is the time at which the current round of checks began, in a step with measurements. It is zero if no
 	// round is due.
 	Round time.Time
-	// PodsLeft reports whether pods of the ending preview are still running. LatePod describes a pod that should
-	// have ended. It is empty if there is no such pod.
+	// PodsLeft reports whether pods of the preview that is ending are still running. LatePod describes a pod that should
+	// have terminated. It is empty if there is no such pod.
 	PodsLeft bool
 	LatePod  string
 	// Unmeasured reports whether the analysis cannot be used now. In this case, Jobs of the current round
 	// continue.
 	Unmeasured bool
-	// Services are the names of the Services of the release. URL is an address that only the release serves. It is
-	// empty if there is no such address.
+	// Services are the names of the release's Services. URL is an address that only the release serves. It is empty if
+	// there is no such address.
 	Services []string
 	URL      string
 }
@@ -108,8 +108,8 @@ func RolloutOf(ms *v1alpha1.Microservice, release *v1alpha1.VersionedMicroservic
 	return nil
 }
 
-// takesSteps reports whether the rollout has steps. The rollout of the first release of a group has no steps,
-// unless the newest domains move to that group. The rollouts of previews have no steps.
+// takesSteps reports whether the rollout has steps. The rollout of a group's first release has no steps, unless the
+// newest domains move to that group. The rollouts of previews have no steps.
 func (p *Rollout) takesSteps() bool {
 	return p.Group.Level != v1alpha1.LevelPreview && (p.Group.Active != "" || p.Rollout != nil && p.Rollout.From != "")
 }
@@ -153,7 +153,7 @@ type Call struct {
 	Since *metav1.MicroTime
 	// RunStep is the current step of the rollout.
 	RunStep int32
-	// Wait is the reason why the hook is not called yet. It is empty if the hook is called.
+	// Wait is the reason why the hook has not been called yet. It is empty if the hook is called.
 	Wait string
 	// Body is the body of the call, without its time.
 	Body Body

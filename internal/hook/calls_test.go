@@ -180,7 +180,7 @@ func TestNoCallsWithoutARow(t *testing.T) {
 	}
 }
 
-// TestID checks that the ID of a call stays the same exactly as long as the call stays the same.
+// TestID checks that the ID of a call changes if and only if the call changes.
 func TestID(t *testing.T) {
 	t.Parallel()
 	ask := func(hook string, change func(*v1alpha1.ReleaseGroup)) string {

@@ -34,8 +34,7 @@ func jobTTL(j *v1alpha1.HookJob) time.Duration {
 	return j.TTLAfterFinished.Std(defaultJobTTL)
 }
 
-// maxJobName is the maximum length of the name of a Job. The length is limited because a label of the
-// Job's pods contains the name.
+// maxJobName is the maximum length of a Job name. The length is limited because a label of the Job's pods contains the name.
 const maxJobName = 63
 
 // JobName returns the name of the Job for a call. The name depends only on the call. Therefore, after a restart,
@@ -46,9 +45,8 @@ func JobName(q Call) string {
 	return strings.TrimRight(release[:min(len(release), maxJobName-len(suffix))], "-.") + suffix
 }
 
-// Variables returns the environment of the Job of a call. The environment contains the fields of the body
-// that a URL would receive, followed by the variables of the hook, which may use $(NAME) to refer to
-// these fields. Later versions only add variables.
+// Variables returns the environment of the Job for a call. The environment contains the fields of the body that a URL would receive,
+// followed by the variables of the hook, which may use $(NAME) to refer to these fields. Later versions only add variables.
 func Variables(q Call) []corev1.EnvVar {
 	b := q.Body
 	out := []corev1.EnvVar{
@@ -104,9 +102,9 @@ func ends(job *batchv1.Job) bool {
 	})
 }
 
-// NotStartedBy returns the time by which a pod of a Job must be ready; otherwise, the Job counts as not started. The timeout of a
-// pod does not include the time before the pod is assigned to a node. ok is false if the Job is ending, has ended, or has a ready
-// pod.
+// NotStartedBy returns the time by which a pod of a Job must be ready. If no pod is ready by then, the Job counts as not started. The
+// timeout of a pod does not include the time before the pod is assigned to a node. ok is false if the Job is ending, has ended, or has
+// a ready pod.
 func NotStartedBy(job *batchv1.Job) (at time.Time, ok bool) {
 	if Finished(job) != nil || ends(job) || ptr.Deref(job.Status.Ready, 0) > 0 {
 		return time.Time{}, false
@@ -116,7 +114,7 @@ func NotStartedBy(job *batchv1.Job) (at time.Time, ok bool) {
 	return job.CreationTimestamp.Add((1+failed)*timeout + failed*maxReplaceDelay), true
 }
 
-// JobOutcome returns the outcome of a call that a Job answers. log is the log of the last pod of the Job.
+// JobOutcome returns the outcome of a call that is answered by a Job. log is the log of the Job's last pod.
 func JobOutcome(job *batchv1.Job, h v1alpha1.Hook, log string, now time.Time) Outcome {
 	o := Outcome{Job: job.Name, Log: cutLog(log)}
 	end := Finished(job)
@@ -157,7 +155,7 @@ func NotCreated(q Call, why string) Outcome {
 // the Job does not run again without a decision. A Job of a round of checks counts as unanswered.
 func Lost(q Call, job string, now time.Time) Outcome {
 	o := Outcome{Refused: IsGate(q.Hook.Type), Unanswered: q.Hook.Type == v1alpha1.HookRollout, Job: job, Attempts: 1, Time: now}
-	then := "if its work is not complete, complete it manually" // Even if the Job is lost, a release is not started again if it is active or its failure is reported.
+	then := "if its work is not complete, complete it manually" // A release that is active, or whose failure is reported, is not started again, even if the Job is lost.
 	switch {
 	case IsGate(q.Hook.Type):
 		then = "set the decision Retry to start the release again"
@@ -211,7 +209,7 @@ func (p *Rollout) Obsolete(job *batchv1.Job, known []v1alpha1.HookStatus, questi
 	return true, end.LastTransitionTime.Add(jobTTL(spec))
 }
 
-// ToURLs returns the calls that are made to URLs instead of by Jobs.
+// ToURLs returns the calls that are made to URLs, and omits the calls that run as Jobs.
 func ToURLs(calls []Call) []Call {
 	return slices.DeleteFunc(slices.Clone(calls), func(q Call) bool { return q.Hook.Job != nil })
 }

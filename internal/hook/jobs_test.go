@@ -78,8 +78,8 @@ func TestJobOutcome(t *testing.T) {
 	}
 }
 
-// TestJobWithoutANode checks that a round waits no longer for a Job whose pod has no node than for a Job whose pod
-// is running. Gates continue to wait for a Job whose pod has no node.
+// TestJobWithoutANode checks that a round does not wait longer for a Job whose pod has no node than for a Job
+// whose pod is running. Gates continue to wait for a Job whose pod has no node.
 func TestJobWithoutANode(t *testing.T) {
 	t.Parallel()
 	created := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -127,8 +127,8 @@ func TestJobWithoutANode(t *testing.T) {
 	}
 }
 
-// TestJobPhase checks that the outcomes of Jobs become the phases that the gates of a rollout read, and that the
-// outcome of a running Job is written only once.
+// TestJobPhase checks that the outcomes of Jobs are converted to the phases that are read by the gates of a
+// rollout, and that the outcome of a running Job is written only once.
 func TestJobPhase(t *testing.T) {
 	t.Parallel()
 	at := metav1.NowMicro()

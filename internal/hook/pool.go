@@ -137,7 +137,7 @@ func (p *Pool) Outcomes(release types.NamespacedName) map[string]Outcome {
 
 // Ask starts the due calls of a release, unless they are in progress, and returns the time at which the
 // next call is due. It returns zero if no call becomes due before there is a new outcome. Calls that are
-// no longer in questions are canceled, except notifications in progress.
+// no longer in questions are canceled, except for notifications in progress.
 func (p *Pool) Ask(release types.NamespacedName, questions, due []Call) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -199,7 +199,7 @@ func TestSign(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	if Sign([]byte("key"), "1896091201", []byte("{}")) == want || Sign([]byte("yek"), "1896091200", []byte("{}")) == want {
-		t.Error("timestamp or key are not signed")
+		t.Error("the signature is the same for another timestamp or another key")
 	}
 }
 
@@ -309,7 +309,7 @@ func TestRetries(t *testing.T) {
 			}
 			ids.Range(func(id, _ any) bool {
 				if id != "id" {
-					t.Errorf("a repeated call is named %v", id)
+					t.Errorf("a repeated call has the ID %v", id)
 				}
 				return true
 			})
@@ -611,7 +611,7 @@ func TestOrder(t *testing.T) {
 	var under atomic.Int32
 	w := play(t, func(_ http.ResponseWriter, r *http.Request) {
 		if under.Add(1) > 1 {
-			t.Error("two calls of one hook at a time")
+			t.Error("two calls of one hook at the same time")
 		}
 		mu.Lock()
 		got = append(got, r.Header.Get(HeaderDelivery))
@@ -641,7 +641,7 @@ func TestMessagesDoNotPileUp(t *testing.T) {
 		o.Credentials = func(ctx context.Context, _ string, _ *v1alpha1.Hook) (Credentials, error) {
 			begun.Add(1)
 			if under.Add(1) > 1 {
-				t.Error("two calls of one hook at a time")
+				t.Error("two calls of one hook at the same time")
 			}
 			defer under.Add(-1)
 			select {
@@ -671,7 +671,7 @@ func TestBounds(t *testing.T) {
 	open := make(chan struct{})
 	var under, most atomic.Int32
 	w := play(t, func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // A server notices the end of a request only after the body is read.
+		_, _ = io.Copy(io.Discard, r.Body) // A server notices that a request was canceled only after the body has been read.
 		n := under.Add(1)
 		defer under.Add(-1)
 		for {
@@ -688,11 +688,13 @@ func TestBounds(t *testing.T) {
 	name := func(i int) types.NamespacedName { return types.NamespacedName{Namespace: "shop", Name: fmt.Sprint(i)} }
 	for i := range 100 {
 		q := w.question(v1alpha1.HookConfirmPromotion, fmt.Sprint(i))
+		q.Hook.Timeout = "1m"
 		w.Ask(name(i), []Call{q}, []Call{q})
 	}
 	other := httptest.NewServer(status(200, ""))
 	t.Cleanup(other.Close)
 	q := w.question(v1alpha1.HookConfirmPromotion, "other")
+	q.Hook.Timeout = "1m"
 	q.Hook.URL = strings.Replace(other.URL, "127.0.0.1", "localhost", 1) // A different port does not make a different host.
 	w.ask(q)
 	if o := w.outcome(t, "other"); !o.Yes {
@@ -705,7 +707,7 @@ func TestBounds(t *testing.T) {
 		}
 	}
 	if got := most.Load(); got > maxHostCalls {
-		t.Errorf("%d calls to a host at a time, want at most %d", got, maxHostCalls)
+		t.Errorf("%d concurrent calls to a host, want at most %d", got, maxHostCalls)
 	}
 	for i := range 100 {
 		w.Ask(name(i), nil, nil)
@@ -746,7 +748,7 @@ func TestOneNamespaceDoesNotBlockOthers(t *testing.T) {
 				if r.URL.Path == "/good" {
 					return
 				}
-				_, _ = io.Copy(io.Discard, r.Body) // A server notices the end of a request only after the body is read.
+				_, _ = io.Copy(io.Discard, r.Body) // A server notices that a request was canceled only after the body has been read.
 				arrived <- struct{}{}
 				<-r.Context().Done()
 			}, func(o *Options) { o.Policy = o.Policy.WithResolver(loopback{}) })

@@ -174,7 +174,7 @@ func TestFoldOverTime(t *testing.T) {
 			t.Errorf("(-before +after):\n%s", diff)
 		}
 	})
-	t.Run("an open gate stays when the rollout continues", func(t *testing.T) {
+	t.Run("an open gate remains when the rollout continues", func(t *testing.T) {
 		t.Parallel()
 		open := p.Fold(first, questions, map[string]Outcome{id: {Yes: true, Attempts: 2}}, start)
 		if diff := cmp.Diff(open, p.Fold(open, nil, nil, start.Add(time.Hour))); diff != "" {
@@ -197,7 +197,7 @@ func TestFoldOverTime(t *testing.T) {
 			t.Errorf("left: %+v", got)
 		}
 	})
-	t.Run("a check of a round without an answer stays while the rollout continues", func(t *testing.T) {
+	t.Run("an unanswered check of a round remains while the rollout continues", func(t *testing.T) {
 		t.Parallel()
 		q := one(v1alpha1.HookRollout)
 		asked := q.Calls(nil)

@@ -80,7 +80,7 @@ func AddAgain(ctx context.Context, c cache.Cache, x Index) error {
 }
 
 // byNamespace returns the keys with which a controller-runtime cache finds an object by namespace and value. IndexField also adds the keys for all
-// namespaces, which need the same amount of memory again: about 4 KB for each Microservice with three releases.
+// namespaces, which need the same amount of memory a second time: about 4 KB for each Microservice with three releases.
 func (x Index) byNamespace(o any) ([]string, error) {
 	object, ok := o.(client.Object)
 	if !ok {

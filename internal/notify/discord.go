@@ -17,7 +17,7 @@ type discordMessage struct {
 	AllowedMentions discordMentions `json:"allowed_mentions"`
 }
 
-// discordMentions disables mentions in texts.
+// discordMentions disables mentions in text.
 type discordMentions struct {
 	Parse []string `json:"parse"`
 }

@@ -100,7 +100,7 @@ func ID(policy types.UID, receiver string, service types.UID, release string, f 
 	return hash(string(policy), receiver, string(service), release, string(f.Event), strconv.FormatInt(f.Run, 10), strconv.Itoa(int(f.Step)), f.Wait, stamp)
 }
 
-// hash returns a hash of texts.
+// hash returns a hash of strings.
 func hash(texts ...string) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q", texts))
 	return hex.EncodeToString(sum[:16])

@@ -3,7 +3,7 @@
 //
 //	facts.go        which transitions of a release can be reported now. Pure
 //	due.go          which transition to report to a receiver next, and the record of reported transitions. Pure; controllers/notification/send_and_retry.go retries messages
-//	message.go      messages and their texts. Pure
+//	message.go      messages and their text. Pure
 //	template.go     bodies from users' templates. Pure
 //	cloudevents.go  CloudEvents that contain CDEvents. Pure
 //	chat.go         the parts of messages for chats. Pure

@@ -13,7 +13,8 @@ import (
 	"github.com/heighliner/heighliner/internal/github/githubtest"
 )
 
-// TestCommitStates checks that each event has a state, and that only the events of a rollout in progress are pending.
+// TestCommitStates checks that each event has a state, and that only the events of a rollout in progress have the
+// state pending.
 func TestCommitStates(t *testing.T) {
 	t.Parallel()
 	want := map[v1alpha1.NotificationEvent]github.CommitState{

@@ -58,13 +58,13 @@ func (c Credentials) hide(answer string) string {
 		for _, values := range u.Query() {
 			secrets = append(secrets, values...)
 		}
-		for _, part := range strings.Split(u.RawQuery, "&") { // The parts stay as they are sent, because responses repeat them without decoding.
+		for _, part := range strings.Split(u.RawQuery, "&") { // The parts are kept as they are sent, because responses repeat them without decoding.
 			if _, value, _ := strings.Cut(part, "="); value != "" {
 				secrets = append(secrets, value)
 			}
 		}
 	}
-	const least = 3 // Shorter texts, such as the path /, are not secret, and occur in any response.
+	const least = 3 // Shorter strings, such as the path /, are not secret, and occur in any response.
 	for _, s := range secrets {
 		if len(s) >= least {
 			answer = strings.ReplaceAll(answer, s, "(hidden)")

@@ -93,8 +93,7 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	s := newStand(t, nil)
-	s.Close()
-	for _, address := range []string{s.URL + "/" + hidden, "http://169.254.169.254/" + hidden, "http://user:pass@127.0.0.1/" + hidden, "ftp://127.0.0.1/" + hidden, "127.0.0.1/" + hidden, "http://127.0.0.1:x/" + hidden, ""} {
+	for _, address := range []string{"http://127.0.0.1:1/" + hidden, "http://169.254.169.254/" + hidden, "http://user:pass@127.0.0.1/" + hidden, "ftp://127.0.0.1/" + hidden, "127.0.0.1/" + hidden, "http://127.0.0.1:x/" + hidden, ""} {
 		_, failure := s.Send(t.Context(), &v1alpha1.NotificationReceiver{Type: v1alpha1.ReceiverWebhook}, Credentials{URL: address}, example(v1alpha1.NotifyFailed), "")
 		if failure == nil || failure.Rejected || strings.Contains(failure.Error(), hidden) || strings.Contains(failure.Error(), "pass@") {
 			t.Errorf("%s gives %v", address, failure)

@@ -38,7 +38,7 @@ type slackText struct {
 // slackMarks are the prefixes of titles.
 var slackMarks = map[Severity]string{Info: ":arrow_forward:", Success: ":white_check_mark:", Warning: ":warning:", Failure: ":x:"}
 
-// inSlack escapes the characters that are special in Slack texts.
+// inSlack escapes the characters that are special in Slack text.
 func inSlack(text string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text)
 }

@@ -21,8 +21,7 @@ var functions = template.FuncMap{"json": toJSON}
 var allowed = []string{"json", "eq", "ne", "and", "or", "not"}
 
 // toJSON returns a value as JSON. It returns an error if the JSON is longer than the maximum length of a body, because
-// each nested call to json doubles the escapes in a text, and nothing is written to the body before the outermost call
-// returns.
+// each nested call to json doubles the escapes in a string, and nothing is written to the body before the outermost call returns.
 func toJSON(v any) (string, error) {
 	raw, err := json.Marshal(v)
 	if err == nil && len(raw) > maxBody {

@@ -38,7 +38,7 @@ func TestElementsAreBounded(t *testing.T) {
 		b := &body{ReadCloser: io.NopCloser(strings.NewReader(text)), left: 1 << 20, limit: 1 << 20, maxElements: most}
 		_, err := io.ReadAll(b)
 		if _, again := b.Read(make([]byte, 8)); err != nil && again == nil {
-			t.Error("what follows the error can be read")
+			t.Error("the data after the error can be read")
 		}
 		return err
 	}

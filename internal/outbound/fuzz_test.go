@@ -23,7 +23,7 @@ func FuzzPrintable(f *testing.F) {
 	})
 }
 
-// FuzzAddress checks that no entry of the flags allows metadata services, and that each address in a denied network is denied.
+// FuzzAddress checks that no entry in the flags allows metadata services, and that each address in a denied network is denied.
 func FuzzAddress(f *testing.F) {
 	f.Add([]byte{169, 254, 169, 254}, "10.0.0.0/8", "example.com")
 	f.Fuzz(func(t *testing.T, raw []byte, allow, deny string) {

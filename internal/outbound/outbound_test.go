@@ -402,7 +402,7 @@ func TestBodies(t *testing.T) {
 func TestCertificates(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "yes") }))
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // drops the error of the failing handshake
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // discards the error from the failed handshake
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	p := policy(t, Config{Allow: []string{"127.0.0.0/8"}})
@@ -411,7 +411,7 @@ func TestCertificates(t *testing.T) {
 		t.Errorf("with the certificate: %q, %v", got, err)
 	}
 	if _, err := get(client(t, p, Options{}), server.URL); err == nil {
-		t.Error("without the certificate the server is trusted")
+		t.Error("without the certificate, the server is trusted")
 	}
 	if _, err := p.Client(Options{CA: []byte("no PEM")}); err == nil || !strings.Contains(err.Error(), "read certificates") {
 		t.Errorf("error = %v, want one about the certificates", err)
@@ -437,12 +437,12 @@ func TestPrintable(t *testing.T) {
 		limit int
 		want  string
 	}{
-		"short":           {"all good", 20, "all good"},
-		"cut":             {"all good", 3, "all"},
-		"cut in a rune":   {"aé", 2, "a"},
-		"lines":           {"a\r\nb\x00c\u2028d", 20, "a  b c d"},
-		"not UTF-8":       {"a\xffb", 20, "ab"},
-		"escape sequence": {"\x1b[31mred", 20, "[31mred"},
+		"short":               {"all good", 20, "all good"},
+		"truncated":           {"all good", 3, "all"},
+		"truncated in a rune": {"aé", 2, "a"},
+		"lines":               {"a\r\nb\x00c\u2028d", 20, "a  b c d"},
+		"not UTF-8":           {"a\xffb", 20, "ab"},
+		"escape sequence":     {"\x1b[31mred", 20, "[31mred"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

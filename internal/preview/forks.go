@@ -68,7 +68,7 @@ func approved(pr *v1alpha1.PullRequest, label string) Choice {
 			return Choice{}
 		case l.SHA == "":
 			return Choice{Verdict: VerdictFork,
-				Reason: fmt.Sprintf("the label %q does not approve a commit, because it is not known when it was added: review this commit, remove the label, and add it again after the next poll", label)}
+				Reason: fmt.Sprintf("the label %q does not approve a commit, because the time at which it was added is not known: review this commit, remove the label, and add it again after the next poll", label)}
 		default:
 			return Choice{Verdict: VerdictFork, Approved: []string{l.SHA},
 				Reason: fmt.Sprintf("the label %q approves an earlier commit: review the new one, remove the label, and add it again after the next poll", label)}

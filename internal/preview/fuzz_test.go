@@ -61,7 +61,7 @@ func FuzzTags(f *testing.F) {
 			}
 			for _, its := range c.Tags(&other) {
 				if its.Name == tag.Name && len(sha) == 40 {
-					t.Fatalf("two pull requests have the tag %q by the template %q: %+v %+v", tag.Name, template, pr, other)
+					t.Fatalf("two pull requests have the tag %q from the template %q: %+v %+v", tag.Name, template, pr, other)
 				}
 			}
 		}

@@ -96,7 +96,7 @@ func (v Vars) Expand(text string) (string, error) {
 	return out, nil
 }
 
-// Tag is a candidate tag of the image of a head commit.
+// Tag is a candidate tag for the image of a head commit.
 type Tag struct {
 	Name string
 	// Moves reports whether the tag contains no commit, which means that its image may belong to an

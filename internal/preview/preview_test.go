@@ -75,7 +75,7 @@ func TestChoose(t *testing.T) {
 			pull(fork, func(pr *v1alpha1.PullRequest) {
 				pr.HeadSHA, pr.Labels = "", []v1alpha1.PullRequestLabel{{Name: "new"}}
 			}),
-			Choice{Verdict: "Fork", Reason: `the label "new" does not approve a commit, because it is not known when it was added: review this commit, remove the label, and add it again after the next poll`}},
+			Choice{Verdict: "Fork", Reason: `the label "new" does not approve a commit, because the time at which it was added is not known: review this commit, remove the label, and add it again after the next poll`}},
 		"fork approved by a label that names its commit": {spec{Forks: &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "check:{{.SHA}}"}},
 			pull(fork, func(pr *v1alpha1.PullRequest) {
 				pr.Labels = []v1alpha1.PullRequestLabel{{Name: "Check:" + strings.ToUpper(commit)}}

@@ -12,7 +12,8 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// TestPaceOfABody checks that a response below the minimum rate is ended, and that a slow response above it is not.
+// TestPaceOfABody checks that a response below the minimum rate is aborted, and that a slow response above this rate
+// is not.
 func TestPaceOfABody(t *testing.T) {
 	for name, tc := range map[string]struct {
 		windows []int // bytes in each window
@@ -66,7 +67,8 @@ func TestPaceOfABody(t *testing.T) {
 	}
 }
 
-// TestListEndsASlowAnswer checks that a request ends long before its timeout if the registry begins a response and then stops.
+// TestListEndsASlowAnswer checks that a request ends long before its timeout if the registry begins a response and then sends
+// no more data.
 func TestListEndsASlowAnswer(t *testing.T) {
 	t.Parallel()
 	clock, server := newClock(), registrytest.New(t)

@@ -202,8 +202,8 @@ func TestPlainRegistryThatBreaksOff(t *testing.T) {
 	}
 }
 
-// TestNoAdviceAgainstCertificates checks a server that requires a client certificate and may end the connection before it reports this requirement. The
-// message must never suggest doing without certificates.
+// TestNoAdviceAgainstCertificates checks a server that requires a client certificate and may close the connection before it reports this requirement.
+// The message must never suggest doing without certificates.
 func TestNoAdviceAgainstCertificates(t *testing.T) {
 	t.Parallel()
 	authority := registrytest.NewAuthority(t)

@@ -173,7 +173,7 @@ func FindCredential(repository string, secrets ...Secret) (Match, error) {
 // without a trailing slash.
 type entry struct {
 	prefix     string
-	key        string // in the spelling of the Secret
+	key        string // as spelled in the Secret
 	credential Credential
 }
 

@@ -1,9 +1,9 @@
 // Package registry reads tags and images from OCI registries. It uses go-containerregistry, and limits requests and responses.
 //
-// Callers with the same repository, credential and certificates share one list, and one digest per tag, if these are not older than the callers
-// accept. All requests to one registry with the same credential pass through one gate, which consists of a token bucket and a pause. The pause stops
-// all requests after a 429 response, and after the registry reports that its quota is used up. Pages, tags, bytes, JSON elements and time have upper
-// limits, and the rate of a response has a lower limit. A request ends when no caller is waiting for it.
+// Callers with the same repository, credential and certificates share one list, and one digest per tag, if these are recent enough for the callers. All
+// requests to one registry with the same credential pass through one gate, which consists of a token bucket and a pause. The pause stops all requests after
+// a 429 response, and after the registry reports that its quota is used up. Pages, tags, bytes, JSON elements and time have upper limits, and the rate of a
+// response has a lower limit. A request ends when no caller is waiting for it.
 //
 // The package does not connect to addresses that internal/outbound refuses. It checks an address after name resolution, so that redirects and token
 // servers cannot reach a refused address either. Private addresses are allowed, because clusters have registries at such addresses. The proxy

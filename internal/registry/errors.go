@@ -76,7 +76,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause for errors.Is. Do not print the cause.
 func (e *Error) Unwrap() error { return e.cause }
 
-// KindOf returns the kind of an error of this package, or an empty Kind for any other error.
+// KindOf returns the kind of an error from this package, or an empty Kind for any other error.
 func KindOf(err error) Kind {
 	var e *Error
 	if errors.As(err, &e) {
@@ -199,7 +199,7 @@ func (e *Error) setAnswer(answer *transport.Error, auth Credential) {
 			return
 		}
 		if auth.WorkloadIdentity {
-			e.set(Unauthorized, detail, "the workload identity of the manager is not allowed to read the repository: give it the permission, or add a Secret to spec.imagePullSecrets")
+			e.set(Unauthorized, detail, "the workload identity of the manager is not allowed to read the repository: grant it this permission, or add a Secret to spec.imagePullSecrets")
 			return
 		}
 		e.set(Unauthorized, detail, "check the credential in spec.imagePullSecrets, and its permission to read the repository")
@@ -300,7 +300,7 @@ func (e *Error) setCertificate(err *tls.CertificateVerificationError, own TLS) {
 	case own.CA == "":
 		e.set(Untrusted, "the registry's certificate is not trusted", "set spec.certSecretRef to a Secret with the certificate of its authority as ca.crt, or use a certificate of a public authority")
 	default:
-		e.set(Untrusted, "the registry's certificate is not trusted", "it was signed by an authority other than that of ca.crt in the Secret that spec.certSecretRef refers to: correct ca.crt")
+		e.set(Untrusted, "the registry's certificate is not trusted", "it was signed by an authority that is not in ca.crt of the Secret that spec.certSecretRef refers to: correct ca.crt")
 	}
 }
 

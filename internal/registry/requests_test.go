@@ -283,7 +283,7 @@ func TestQuotaPausesAllRequests(t *testing.T) {
 		t.Errorf("List = %v, want %s for 30 s", err, RateLimited)
 	}
 	if got := server.Total() - before; got != 0 {
-		t.Errorf("%d requests in the pause, want none", got)
+		t.Errorf("%d requests during the pause, want none", got)
 	}
 	clock.Step(30 * time.Second)
 	if _, err := scanner.List(t.Context(), api); err != nil {

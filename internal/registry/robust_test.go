@@ -250,13 +250,13 @@ func TestPauseHoldsForEveryKindOfRequest(t *testing.T) {
 	for range 60 {
 		for name, ask := range asks {
 			if err := ask(); KindOf(err) != RateLimited {
-				t.Errorf("%s in the pause: %v, want %q", name, err, RateLimited)
+				t.Errorf("%s during the pause: %v, want %q", name, err, RateLimited)
 			}
 		}
 		clock.Step(time.Second - time.Nanosecond)
 	}
 	if got := server.Total() - before; got != 0 {
-		t.Errorf("%d requests in the pause of 60 s, want none", got)
+		t.Errorf("%d requests during the pause of 60 s, want none", got)
 	}
 	clock.Step(time.Second)
 	if err := asks["Inspect"](); err != nil {

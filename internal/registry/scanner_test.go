@@ -508,7 +508,7 @@ func TestRateLimitPausesAllRequests(t *testing.T) {
 				t.Fatalf("List: %v, want %s", err, RateLimited)
 			}
 			if got := server.Requests(registrytest.List); got != 1 {
-				t.Errorf("%d requests for the 429, want 1", got)
+				t.Errorf("%d requests until the 429 response was reported, want 1", got)
 			}
 			if want := clock.Now().Add(tc.pause); !e.RetryAt.Equal(want) {
 				t.Errorf("retry at %v, want %v", e.RetryAt, want)
@@ -517,23 +517,23 @@ func TestRateLimitPausesAllRequests(t *testing.T) {
 			clock.Step(tc.pause - time.Millisecond)
 			for range 20 {
 				if _, err := scanner.List(t.Context(), web); KindOf(err) != RateLimited {
-					t.Errorf("in the pause: %v, want %s", err, RateLimited)
+					t.Errorf("during the pause: %v, want %s", err, RateLimited)
 				}
 				if _, err := scanner.List(t.Context(), api); KindOf(err) != RateLimited {
-					t.Errorf("another repository in the pause: %v, want %s", err, RateLimited)
+					t.Errorf("another repository during the pause: %v, want %s", err, RateLimited)
 				}
 				if _, err := scanner.Resolve(t.Context(), api, "1.0.0"); KindOf(err) != RateLimited {
-					t.Errorf("an image in the pause: %v, want %s", err, RateLimited)
+					t.Errorf("an image during the pause: %v, want %s", err, RateLimited)
 				}
 			}
 			if got := server.Total(); got != before {
-				t.Errorf("%d requests in the pause, want 0", got-before)
+				t.Errorf("%d requests during the pause, want 0", got-before)
 			}
 			other := web
 			other.Auth = Credential{Username: "robot", Password: "hunter2"}
 			server.RequireBasic("robot", "hunter2")
 			if _, err := scanner.List(t.Context(), other); err != nil {
-				t.Errorf("another credential in the pause: %v", err)
+				t.Errorf("another credential during the pause: %v", err)
 			}
 			server.RequireBasic("", "")
 			clock.Step(time.Millisecond)
@@ -774,7 +774,7 @@ func TestResolveFallsBackToGet(t *testing.T) {
 			server := registrytest.New(t)
 			server.Fail(registrytest.Head, -1, answer)
 			scanner := scannerAt(newClock())
-			for _, label := range []string{"first", "moved"} { // a tag that is not cached is always read by GET
+			for _, label := range []string{"first", "moved"} { // a tag that is not cached is always read with GET
 				want := server.PushImage(t, "acme/web", "1.0.0", registrytest.Image(t, label, "linux/amd64", time.Time{}))
 				image, err := scanner.Resolve(t.Context(), Request{Repository: server.Repository("acme/web")}, "1.0.0")
 				if err != nil || image.Digest != want {
@@ -782,7 +782,7 @@ func TestResolveFallsBackToGet(t *testing.T) {
 				}
 			}
 			if got := server.Requests(registrytest.Head); got != 1 {
-				t.Errorf("%d requests by HEAD, want 1", got)
+				t.Errorf("%d HEAD requests, want 1", got)
 			}
 		})
 	}

@@ -55,7 +55,7 @@ const (
 	keyPrivate     = "tls.key"
 )
 
-// maxPEM is the maximum size of the value of one key of a TLS Secret, in bytes.
+// maxPEM is the maximum size, in bytes, of the value of one key in a TLS Secret.
 const maxPEM = 512 << 10
 
 // ParseTLS reads a Secret with ca.crt, with tls.crt and tls.key, or with all three. now is the time at which the client

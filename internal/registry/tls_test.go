@@ -115,7 +115,7 @@ func TestOwnCertificates(t *testing.T) {
 	}{
 		"authority":                    {server: authority.Server(t, soon, nil), tls: trusted},
 		"unknown authority":            {server: authority.Server(t, soon, nil), want: Untrusted, wantText: "set spec.certSecretRef to a Secret with the certificate of its authority as ca.crt"},
-		"another authority":            {server: authority.Server(t, soon, nil), tls: TLS{CA: string(other.PEM())}, want: Untrusted, wantText: "an authority other than that of ca.crt in the Secret that spec.certSecretRef refers to"},
+		"another authority":            {server: authority.Server(t, soon, nil), tls: TLS{CA: string(other.PEM())}, want: Untrusted, wantText: "an authority that is not in ca.crt of the Secret that spec.certSecretRef refers to"},
 		"expired server":               {server: authority.Server(t, time.Now().Add(-time.Minute), nil), tls: trusted, want: Untrusted, wantText: "has expired"},
 		"client":                       {server: authority.Server(t, soon, authority), tls: with(certificate, key)},
 		"client without a certificate": {server: authority.Server(t, soon, authority), tls: trusted, want: Untrusted, wantText: "set spec.certSecretRef to a Secret with tls.crt and tls.key"},
@@ -164,14 +164,15 @@ func TestCertificatesForbidPlainHTTP(t *testing.T) {
 	r := Request{Repository: server.Repository("acme/web"), Insecure: true, TLS: TLS{CA: string(registrytest.NewAuthority(t).PEM())}, Auth: Credential{Username: "robot", Password: "hunter2"}}
 	_, err := scannerAt(newClock()).List(t.Context(), r)
 	if KindOf(err) != Untrusted || !strings.Contains(err.Error(), "add the registry's HTTPS port to spec.image") {
-		t.Errorf("List: %v, want %q with how to allow it", err, Untrusted)
+		t.Errorf("List: %v, want %q and a suggested fix", err, Untrusted)
 	}
 	if n := server.Total(); n != 0 {
 		t.Errorf("%d unencrypted requests, want none", n)
 	}
 }
 
-// TestResultsAreSeparatedByCertificate checks that a result that was read with one client certificate is not returned to callers with another certificate or none.
+// TestResultsAreSeparatedByCertificate checks that a result that was read with one client certificate is not returned to callers with another certificate or
+// without one.
 func TestResultsAreSeparatedByCertificate(t *testing.T) {
 	t.Parallel()
 	authority := registrytest.NewAuthority(t)

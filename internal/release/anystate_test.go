@@ -12,7 +12,7 @@ import (
 )
 
 // Histories reach only the states that the planner itself creates. These tests plan from
-// generated states: states that the planner may create in a history, and arbitrary states.
+// generated states: states that the planner can create in a history, and arbitrary states.
 
 // TestPlanOfAnyState checks that, for any facts and any record, a plan exists, the plan does not
 // change its input, the same facts result in the same plan, and a second plan with the record of

@@ -27,7 +27,7 @@ var approvals = []struct {
 		h.approve("ann", "check")
 		h.outcome("the same again", "1.1.0", DecisionNotApplicable+`: step "check" waits for 2 approvals (1 so far: ann); "ann" has approved it already`)
 		h.approve("", "check")
-		h.outcome("no name", "1.1.0", DecisionNotApplicable+`: step "check" waits for 2 approvals (1 so far: ann); the decision contains no user`)
+		h.outcome("no name", "1.1.0", DecisionNotApplicable+`: step "check" waits for 2 approvals (1 so far: ann); the decision does not name a user`)
 		h.run(24 * time.Hour)
 		h.want("one", map[string]string{"1.0.0": "active 80", "1.1.0": "canary 20"})
 		h.message("one", "AwaitingApproval", `1.1.0 is waiting at 20% for 2 approvals (1 so far: ann): set spec.decision.action: Continue on VersionedMicroservice 1.1.0-c1, with spec.decision.step: "check"`)

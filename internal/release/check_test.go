@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// transitions are the status changes that a row may make (rule 40). In addition, all rows become
-// deprecated when their group ends (rule 14). A deprecated row becomes error if a rollback to it
-// fails (rule 27).
+// transitions are the status changes that a row may undergo (rule 40). In addition, all rows become deprecated when their
+// group ends (rule 14). A deprecated row becomes error if a rollback to it fails (rule 27).
 var transitions = map[Status][]Status{
 	Pending:    {Canary, Active, Error, Deprecated},
 	Canary:     {Pending, Active, Error, Deprecated},
@@ -111,7 +110,7 @@ func (w *world) checkPlan(o Observed, p Result) {
 			w.fail("invariant 6: another order of the facts gives another plan:\n%s\n%s", render(p), render(q))
 		}
 	}
-	if p.Changed { // Otherwise the facts are the same.
+	if p.Changed { // Otherwise, the facts are the same.
 		w.checkSecond(o, p)
 	}
 	if p.Changed && p.State.Sequence <= o.State.Sequence {
@@ -167,7 +166,7 @@ func (w *world) checkEmpty(o Observed) {
 		}
 		h := p.State.group(g.Slug)
 		if h != nil && h.Phase == Expired && h.Target.Reason == NoSlot && placed(o.State) > max(1, o.Spec.Previews.MaxGroups) {
-			continue // The user took its slot away.
+			continue // The user removed its slot.
 		}
 		if h == nil || h.Phase != Live || h.Row(a.Release) == nil || h.ActiveRow() == nil {
 			w.fail("invariant 9: without a source, group %s loses %s", g.Slug, a.Release)
@@ -334,8 +333,7 @@ func (w *world) checkChange(o Observed, g, h *Group, quota int) {
 	w.checkJobs(o, g, h)
 }
 
-// checkJudged checks the progress of a canary against the hook answers, measurement results and
-// windows that the plan read.
+// checkJudged checks the progress of a canary against the hook answers, measurement results, and windows that the plan read.
 func (w *world) checkJudged(o Observed, g, h *Group) {
 	run, a := g.Rollout, g.ActiveRow()
 	if run == nil || a == nil || a.Release == run.Release || g.Level == preview || !hasObject(o, a.Release) || h.Phase != Live {
@@ -438,8 +436,8 @@ func may(st Step, d Decision) bool {
 	return len(st.ApproversFrom) == 0 || slices.ContainsFunc(d.Groups, func(g string) bool { return slices.Contains(st.ApproversFrom, g) })
 }
 
-// checkRollout checks the creation or enlargement of an object against the ConfirmRollout gate. While
-// hooks are being called for a release, it has no pods.
+// checkRollout checks the creation or scale-up of an object against the ConfirmRollout gate. While hooks are being called for
+// a release, it has no pods.
 func (w *world) checkRollout(o Observed, e *Ensure, live *object) {
 	if !slices.Contains(o.Spec.Gates, ConfirmRollout) || e.Replicas == 0 || live != nil && live.Replicas > 0 {
 		return
@@ -461,7 +459,7 @@ func (w *world) checkRollout(o Observed, e *Ensure, live *object) {
 }
 
 func (w *world) checkRow(o Observed, g, h *Group, was, r Row) {
-	if was.Status != r.Status && hasObject(o, r.Release) { // Otherwise the name belongs to a different object.
+	if was.Status != r.Status && hasObject(o, r.Release) { // Otherwise, the name belongs to a different object.
 		allowed := slices.Contains(transitions[was.Status], r.Status) || h.Phase != Live && r.Status == Deprecated
 		if was.Status == Error || was.Status == Deprecated && was.Promoted == 0 {
 			// The pods of the release still exist. The release was started again and completed a step in one plan.
@@ -493,7 +491,7 @@ func (w *world) checkRow(o Observed, g, h *Group, was, r Row) {
 			}
 		}
 	}
-	if r.Promoted < was.Promoted && hasObject(o, r.Release) && r.Status != Pending && g.End.Release == "" { // Otherwise the release was removed and started again.
+	if r.Promoted < was.Promoted && hasObject(o, r.Release) && r.Status != Pending && g.End.Release == "" { // Otherwise, the release was removed and started again.
 		w.fail("promotion number of %s was %d, now %d", r.Release, was.Promoted, r.Promoted)
 	}
 	if was.Decision != nil && r.Decision == nil && hasObject(o, r.Release) {
@@ -520,7 +518,7 @@ func (w *world) checkTime(o Observed, r Row) {
 	}
 }
 
-// checkGone checks the reason why a row was dropped.
+// checkGone checks why a row was dropped.
 func (w *world) checkGone(o Observed, g, h *Group, r Row) {
 	if !hasObject(o, r.Release) {
 		return
@@ -613,7 +611,7 @@ func withheldIn(o Observed, release string) bool {
 	return false
 }
 
-// checkRetire checks the deletion or shrinking of an object against invariant 4, with the rollout state and the routes at
+// checkRetire checks the deletion or scale-down of an object against invariant 4, with the rollout state and the routes at
 // the time of the action.
 func (w *world) checkRetire(seen Observed, o *object, r Retire) {
 	asked := max(1, min(w.spec.Replicas, seen.Spec.Replicas))
@@ -650,7 +648,7 @@ func (w *world) checkRetire(seen Observed, o *object, r Retire) {
 		// The release was serving, was promoted by that plan, or was active without an available pod while
 		// another release had the fix.
 		if row != nil && (r.Replicas >= seen.Spec.Replicas && (active || g.Rollout != nil && g.Rollout.Release == o.Release) || active && unavailable) {
-			return // The user requested fewer replicas, and the release was closed or replaced since.
+			return // The user requested fewer replicas, and the release has since been closed or replaced.
 		}
 	}
 	if w.spec.Exclusive {

@@ -105,7 +105,7 @@ func (s *scope) confirmations(revision int64) (some, behind bool) {
 	return some, behind
 }
 
-// counts reports whether the traffic of the group waits for the policy of a report.
+// counts reports whether traffic changes of the group wait for the policy that sent a report.
 func (s *scope) counts(r Report) bool {
 	from := s.older()
 	if r.counts(s.g) || from == nil || !s.follows(r.policy) {
@@ -179,7 +179,7 @@ func (s *scope) undrained(r Row) *wait {
 	return s.leaving(r)
 }
 
-// leaving returns why a release to which no route refers is not drained yet, or nil. Every policy that ever confirmed
+// leaving returns why a release is not drained yet although no route refers to it, or nil. Every policy that ever confirmed
 // the group must confirm the revision that removes the release, and the drain delay after that must have passed.
 func (s *scope) leaving(r Row) *wait {
 	if s.unreported() { // A release with this name may have been in the routes of that policy.
@@ -212,7 +212,7 @@ func (b *planner) unreported() bool {
 	return slices.ContainsFunc(b.o.Policies, func(p Policy) bool { return p.Unreported })
 }
 
-// zeroWait reports that it is not yet confirmed that no route refers to a release. This is shown to users
+// zeroWait reports that a release is waiting for confirmation that no route refers to it. This is shown to users
 // only after the deadline.
 func (s *scope) zeroWait(r Row) *wait {
 	if r.Zero == nil {

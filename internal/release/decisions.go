@@ -53,7 +53,7 @@ func (s *scope) applyDecision(r *Row, d Decision) string {
 	}
 	if f := s.o.Spec.Freeze; f != nil && d.Action != Deprecate && r.Promoted == 0 {
 		// Otherwise the decision would be applied later, when users no longer expect it.
-		return refuse("%s; decide when that is over, or list the Microservice in spec.exceptions", f)
+		return refuse("%s; decide when the freeze is over, or list the Microservice in spec.exceptions", f)
 	}
 	switch d.Action {
 	case Continue:
@@ -193,7 +193,7 @@ func (s *scope) approve(run *Rollout, d Decision) string {
 	counted := st.counted(run.Approvals)
 	switch {
 	case d.By == "":
-		return fmt.Sprintf("step %q waits for %s; the decision contains no user", s.stepName(run.Step), st.Awaited(run.Approvals))
+		return fmt.Sprintf("step %q waits for %s; the decision does not name a user", s.stepName(run.Step), st.Awaited(run.Approvals))
 	case !member:
 		return fmt.Sprintf("step %q waits for %s; according to this decision, %s is not a member of any of these groups: add one of the groups to spec.decision.groups", s.stepName(run.Step), st.Awaited(run.Approvals), whom(d.By))
 	case slices.ContainsFunc(counted, func(a Approval) bool { return a.By == d.By }):
@@ -220,7 +220,7 @@ func (s *scope) unadoptable(run *Rollout, d Decision) string {
 	return ""
 }
 
-// stepAt returns the step with a number, counted from 1. It returns false if there is no such step.
+// stepAt returns the step with the given number, counted from 1. It returns false if there is no such step.
 func (s *scope) stepAt(step int) (Step, bool) {
 	if steps := s.steps(); step >= 1 && step <= len(steps) {
 		return steps[step-1], true

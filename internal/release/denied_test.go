@@ -2,8 +2,8 @@ package release
 
 import "time"
 
-// denials are histories of denied versions. Such versions get no traffic if another version
-// can get it, even if the group is paused, frozen or pinned.
+// denials are histories with denied versions. Such versions get no traffic if another version can
+// get it, even if the group is paused, frozen, or pinned.
 var denials = []scene{
 	{"rule 24: a denied first release without a successor is reported in an event", func(h tale) {
 		h.policy("web")

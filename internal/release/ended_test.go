@@ -2,7 +2,7 @@ package release
 
 import "time"
 
-// named are histories of pins that select a release by name, and of groups that are ended by a
+// named are histories with pins that select a release by name, and with groups that are ended by a
 // user.
 var named = []scene{
 	{"the end of a group is undone while its source does not list the version", func(h tale) {

@@ -2,7 +2,7 @@ package release
 
 import "github.com/heighliner/heighliner/internal/frozen"
 
-// exchanges reports whether the pods of the group's active release end before a new release gets pods.
+// exchanges reports whether the pods of the group's active release terminate before a new release gets pods.
 func (s *scope) exchanges() bool { return s.o.Spec.Exclusive && s.g.ActiveRow() != nil }
 
 // returnPods gives the active release of an exclusive group a different stamp when a rollout ends, so that a late write by an older
@@ -54,7 +54,7 @@ func (s *scope) takesOver(active *Row, run *Rollout, successor Object) bool {
 	return successor.Available > 0 || successor.Failure == otherRunning && !successor.Unsettled && s.beginWait(run) == nil
 }
 
-// exchanged reports whether the pods of an exclusive group's active release have ended to make way for a release that has no traffic
+// exchanged reports whether the pods of an exclusive group's active release have terminated to make way for a release that has no traffic
 // yet. In that case, waits do not delay the release's next action, because nothing serves until the exchange is complete.
 func (s *scope) exchanged(run *Rollout) bool {
 	if !s.exchanges() || run.Step > 0 || run.Gate == ConfirmRollout {
@@ -65,7 +65,7 @@ func (s *scope) exchanged(run *Rollout) bool {
 }
 
 // beginWait returns why an exchange of pods must not begin yet, or nil. A freeze or a pause may have begun, or a window may have
-// closed, while the objects of the next release were not accepted.
+// closed, before the objects of the next release were accepted.
 func (s *scope) beginWait(run *Rollout) *wait { return s.exchangeWait(run, s.g.Row(run.Release)) }
 
 // rejected contains the causes that show that the Deployment of a release does not exist or belongs to another object.
@@ -88,7 +88,7 @@ func (s *scope) exchangeWait(run *Rollout, r *Row) *wait {
 	return s.windowWait(run, r)
 }
 
-// blocksActive reports whether the active release is waiting for its first pod while an exchange has not begun and may not begin. In
+// blocksActive reports whether the active release is waiting for its first pod while an exchange has not begun and must not begin yet. In
 // that case, each of the two releases would wait for the other.
 func (s *scope) blocksActive(active *Row, run *Rollout, successor Object) bool {
 	c, _ := s.object(active.Release)

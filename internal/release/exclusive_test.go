@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// exclusives are histories of interrupted rollouts in exclusive groups, and of releases that end while their hook Jobs are
-// running.
+// exclusives are histories with interrupted rollouts in exclusive groups, and with releases that end while their hook Jobs are running.
 var exclusives = []scene{
 	{"a freeze, a pause and the end of a window during an exchange do not leave the group without traffic", func(all tale) {
 		for what, set := range map[string]func(*Spec){

@@ -37,7 +37,7 @@ func (w *world) checkOlder(o Observed, g, h *Group) {
 		}
 		names := func(p Pin) bool { return p.names(g.Slug, g.Name, g.PullRequest) }
 		if a := g.ActiveRow(); (o.Spec.Paused || o.Spec.Freeze != nil || slices.ContainsFunc(o.Spec.Pins, names)) && was != nil && was.Promoted > 0 && a != nil && denied(o, g.Slug, a.Version) {
-			continue // A retained release replaces a denied one. No new release starts, and neither does a release that a pin left.
+			continue // A retained release replaces a denied one. No new release starts. A release that was replaced because of a pin does not start either.
 		}
 		if newer := w.newerThan(o, g, h, r.Version); newer != "" {
 			w.fail("older: %s starts or becomes active (%s), although %s is wanted\n%s%s", r.Release, r.Reason, newer, renderGroup(g), renderGroup(h))

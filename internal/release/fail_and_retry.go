@@ -62,7 +62,7 @@ func (s *scope) lacking(r *Row, c Object) Reason {
 	return or(c.Failure, progressDeadlineExceeded)
 }
 
-// stable reports whether no traffic change is in progress. A change that cannot be confirmed because
+// stable reports whether all traffic changes are complete. A change that cannot be confirmed because
 // no pod of the active release can respond does not count, because the canary may be the fix.
 func (s *scope) stable() bool {
 	from, active := s.rival()
@@ -87,7 +87,7 @@ func (s *scope) dead(r *Row) bool {
 // are as old as those routes, so only the pods count. Without the canary, the routes may be programmed again.
 func (s *scope) servesLess(active *Row, cause Reason) bool {
 	if s.o.Spec.Exclusive {
-		return false // The pods of the active release ended so that the canary could start. They start again.
+		return false // The pods of the active release terminated so that the canary could start. They start again.
 	}
 	if cause != notProgrammed {
 		return s.dead(active)

@@ -64,7 +64,7 @@ func (h tale) writes(when string, since, limit int) {
 	}
 }
 
-// freezes are histories of freezes.
+// freezes are histories with freezes.
 var freezes = []scene{
 	{"rule 33: a freeze is reported while a pod of the canary is missing, and during a pause", func(h tale) {
 		h.live()
@@ -190,7 +190,7 @@ var freezes = []scene{
 		for _, a := range []Action{Continue, Adopt} {
 			h.decideOn("1.1.0", a, "first")
 			h.run(time.Minute)
-			h.outcome(string(a), "1.1.0", DecisionNotApplicable+`: frozen until it is deleted by Freeze "fair" ("trade fair"); decide when that is over, or list the Microservice in spec.exceptions`)
+			h.outcome(string(a), "1.1.0", DecisionNotApplicable+`: frozen until it is deleted by Freeze "fair" ("trade fair"); decide when the freeze is over, or list the Microservice in spec.exceptions`)
 			h.want(string(a), map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
 		}
 		h.decideOn("1.1.0", Deprecate, "")

@@ -198,7 +198,7 @@ func (b *planner) heirOf(g *Group) string {
 	return slug
 }
 
-// closeExcluded closes a group that a changed specification no longer defines, after another group
+// closeExcluded closes a group that a changed specification no longer defines, once another group
 // has the same or a higher version (rule 38). If there is no template, nothing is offered, and it
 // is not known which group takes over. No group takes over from a pull request that is no longer
 // selected.

@@ -714,7 +714,7 @@ var histories = []scene{
 		g.Releases, g.Rollout, g.TrafficRevision = g.Releases[1:], nil, g.TrafficRevision+1
 		g.Releases[0].Weight = 100
 		h.rolloutState.Groups, h.version = []Group{g}, h.version+1
-		h.neighbors() // When the manager checks, no route still refers to it.
+		h.neighbors() // When the manager checks, routes no longer refer to it.
 		h.run(h.spec.Drain - time.Second)
 		if h.object("1.1.0").Terminating {
 			h.fail("the release is deleted before the end of its drain")

@@ -81,8 +81,8 @@ func (s *scope) podsWait(run *Rollout, r *Row, c Object) *wait {
 	return s.turnWaits(r.Version)
 }
 
-// jobsWait returns why the ConfirmRollout hooks of a release cannot be called yet, or nil. The hook Jobs of other releases in
-// the group, which failed or were superseded, must end first: a migration, its reverse, and the migration of the next version
+// jobsWait returns why the ConfirmRollout hooks of a release cannot be called yet, or nil. The hook Jobs of the failed and
+// superseded releases in the group must end first: a migration, its reverse, and the migration of the next version
 // never run at the same time (rule 49). If another release was previously active, only its gate Jobs count, because a user
 // may have adopted that release while its migration was running.
 func (s *scope) jobsWait(r *Row) *wait {
@@ -144,8 +144,8 @@ func (s *scope) passGates(run *Rollout, r *Row, c Object) bool {
 	return w == nil
 }
 
-// untried reports whether the hooks that test a release are not called because they cannot reach the
-// release yet.
+// untried reports whether the calls of hooks that test a release are delayed, because the hooks cannot reach
+// the release yet.
 func (s *scope) untried(run *Rollout, r *Row) bool {
 	return run.Gate == PreRollout && run.GateTime.IsZero() && s.hasGate(PreRollout, r) && s.unreachable(r) != ""
 }

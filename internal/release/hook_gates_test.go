@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// gated are histories of hooks that block the first release of a group, and of hooks for previews.
+// gated are histories with hooks that block the first release of a group, and with hooks for previews.
 var gated = []scene{
 	{"hooks: the first release of a group waits for ConfirmRollout, without pods", func(h tale) {
 		h.policy("web")
@@ -745,9 +745,9 @@ func TestPreRolloutWaitsForDomainsOfAGroupThatEnds(t *testing.T) {
 	}
 }
 
-// TestUnconfirmedPolicyDoesNotBlockARecreatedRelease covers a policy that no gateway confirms, and whose routes refer to the release
-// of a newer group that was created again with the same name. The policy cannot confirm that its routes no longer refer to the release, and
-// must not prevent the release from taking its steps.
+// TestUnconfirmedPolicyDoesNotBlockARecreatedRelease covers a policy that no gateway confirms. Its routes refer to the release of a newer
+// group, and that release was created again with the same name. The policy cannot confirm that its routes no longer refer to the release,
+// and must not prevent the release from taking its steps.
 func TestUnconfirmedPolicyDoesNotBlockARecreatedRelease(t *testing.T) {
 	t.Parallel()
 	spec := Spec{Replicas: 1, MinimumAvailable: 2, Deadline: time.Minute, Steps: []Step{{Weight: 10, Pause: time.Hour}}}
@@ -868,7 +868,7 @@ func TestPauseBeforeTheFirstCall(t *testing.T) {
 	h.object("1.1.0").ActiveJobs = false
 	o, _, _ := h.observe(lags{})
 	for i := range o.Objects {
-		o.Objects[i].Gates = nil // The Microservice controller reads no answer of a hook that was not called.
+		o.Objects[i].Gates = nil // The Microservice controller reads no answer from a hook that was not called.
 	}
 	var said []string
 	for _, n := range Plan(o, h.now).Notes {
@@ -888,14 +888,14 @@ func TestJobsOfReplacedRelease(t *testing.T) {
 	h.live()
 	h.gates(ConfirmRollout)
 	h.edit("one release", func(s *Spec) { s.MinimumAvailable = 1 })
-	h.object("1.0.0").ActiveJobs = true // a report by PostRollout
+	h.object("1.0.0").ActiveJobs = true // the Job of a PostRollout hook
 	h.push("1.1.0")
 	h.run(time.Hour)
 	h.push("1.2.0")
 	h.run(time.Hour)
 	h.want("a Job of 1.0.0 runs", map[string]string{"1.1.0": "", "1.2.0": "active 100"})
 	if n := h.object("1.0.0").Replicas; n > 0 {
-		h.fail("1.0.0, which is kept only by its Job, has %d replicas", n)
+		h.fail("1.0.0, which is kept only because of its Job, has %d replicas", n)
 	}
 	h.object("1.0.0").ActiveJobs = false
 	h.run(time.Hour)
@@ -925,14 +925,14 @@ func TestFailedReleaseOfAGroupThatEnds(t *testing.T) {
 		t.Fatalf("the row of %s was dropped while a Job of its hooks runs: its revert is not called", o.Version)
 	}
 	if o.Replicas > 0 {
-		t.Errorf("%s, which is kept only by its Jobs, has %d replicas", o.Version, o.Replicas)
+		t.Errorf("%s, which is kept only because of its Jobs, has %d replicas", o.Version, o.Replicas)
 	}
 	h.message("it waits", "AwaitingJobs", "group 1.x has ended, and 1.1.0 is removed when the Jobs of its hooks have ended")
 	o.Reported = Error // The revert has been called.
 	h.run(time.Hour)
 	o.UncreatedJob = "revert" // The API server rejects its Job.
 	h.run(time.Hour)
-	h.message("its revert waits", "AwaitingJobs", "group 1.x has ended, and 1.1.0 is removed when the Jobs of its hooks have ended; the API server rejects the Job of its hook revert: change that hook, or what rejects it")
+	h.message("its revert waits", "AwaitingJobs", "group 1.x has ended, and 1.1.0 is removed when the Jobs of its hooks have ended; the API server rejects the Job of its hook revert: change that hook, or fix the cause of the rejection")
 	o.UncreatedJob = "" // The Job is accepted.
 	h.run(time.Hour)
 	o.ActiveJobs = false // The Job has ended.
@@ -987,7 +987,7 @@ func TestRowsOfFailuresWithJobs(t *testing.T) {
 	}
 	h.push("1.99.0")
 	h.run(time.Hour)
-	h.message("full", TooManyReleases, fmt.Sprintf("1.99.0 is waiting: group 1.x has %d releases, and hook Jobs of %d of them, such as 1.%d.0, have not ended; end these Jobs", maxRows, maxRows-1, maxRows-1))
+	h.message("full", TooManyReleases, fmt.Sprintf("1.99.0 is waiting: group 1.x has %d releases, and hook Jobs of %d of them, such as 1.%d.0, have not ended; stop these Jobs", maxRows, maxRows-1, maxRows-1))
 	h.object("1.1.0").ActiveJobs = false
 	h.run(time.Hour)
 	h.want("a Job has ended", map[string]string{"1.99.0": "active 100"})
@@ -1010,7 +1010,7 @@ func TestRejectedJobOfAFailure(t *testing.T) {
 	h.run(30 * time.Minute)
 	h.push("1.2.0")
 	h.run(time.Hour)
-	h.message("it waits", "AwaitingGate", "1.2.0 is waiting without pods: its ConfirmRollout hooks are called when the hook Jobs of 1.1.0 have ended; the API server rejects the Job of its hook revert: change that hook, or what rejects it")
+	h.message("it waits", "AwaitingGate", "1.2.0 is waiting without pods: its ConfirmRollout hooks are called when the hook Jobs of 1.1.0 have ended; the API server rejects the Job of its hook revert: change that hook, or fix the cause of the rejection")
 	if h.err != nil {
 		t.Error(h.err)
 	}

@@ -7,9 +7,8 @@ import (
 	"testing"
 )
 
-// TestImports checks that the package uses no client, network,
-// clock, randomness or log. Of its indirect imports, os,
-// syscall and context come from fmt and the version library.
+// TestImports checks that the package uses no client, network, clock, randomness, or log. Of its
+// indirect imports, os, syscall, and context come from fmt and the version library.
 func TestImports(t *testing.T) {
 	deps, err := exec.Command("go", "list", "-deps", ".").Output()
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// TestRestoredWithoutStatuses covers a backup that is restored without the statuses of the Microservice, its releases and its policies. The
+// TestRestoredWithoutStatuses covers a backup that is restored without the statuses of the Microservice, its releases, and its policies. The
 // first release was serving, and the rollout of a newer release was in progress. The newer release is crashing, is starting, or is a canary.
 // The plan waits for the reports that show which release was serving, and makes that release active again.
 func TestRestoredWithoutStatuses(t *testing.T) {

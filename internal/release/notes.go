@@ -19,7 +19,7 @@ const (
 	FinishFirst          Reason = "FinishFirst"
 	PinnedVersionMissing Reason = "PinnedVersionMissing"
 	PinnedReleaseFailed  Reason = "PinnedReleaseFailed"
-	// PinsConflict means that two pins by name select different releases for the same group. None of the group's
+	// PinsConflict means that two pins that name the same group select different releases. None of the group's
 	// releases starts.
 	PinsConflict Reason = "PinsConflict"
 	PinExpired   Reason = "PinExpired"

@@ -20,7 +20,7 @@ type Observed struct {
 	PullRequests bool
 	// Candidates are the versions that are offered now, in any order.
 	Candidates []Candidate
-	// Withdrawn are the versions that are proven to be withdrawn. A version that is only missing from Candidates
+	// Withdrawn are the versions that are proven to be withdrawn. A version that is merely missing from Candidates
 	// is unknown, not withdrawn (rule 4).
 	Withdrawn []Withdrawal
 	// Objects are the existing objects of the releases.
@@ -140,12 +140,12 @@ type Step struct {
 	// Pause is how long the step waits while healthy. 0 means no pause.
 	Pause time.Duration
 	// Approval makes the step wait for the Continue decision. Approvers is the number of different users who
-	// must record this decision (0 means one user). If ApproversFrom is not empty, each of these users must be
+	// must make this decision (0 means one user). If ApproversFrom is not empty, each of these users must be
 	// a member of at least one of the groups that it lists.
 	Approval      bool
 	Approvers     int
 	ApproversFrom []string
-	// Match sends to the canary the requests that a policy's matches select.
+	// Match sends the requests selected by a policy's matches to the canary.
 	Match bool
 	// Mirror is the percentage of requests that are copied to the canary.
 	Mirror int
@@ -199,7 +199,7 @@ type Pin struct {
 type Candidate struct {
 	// Slug, Name and Level belong to the group.
 	Slug, Name, Level string
-	// PullRequest is the number of the pull request of the group. 0 means that the group is not a preview.
+	// PullRequest is the number of the group's pull request. 0 means that the group is not a preview.
 	PullRequest int64
 	// Version is the offered version. For a pull request, it is the head commit.
 	Version string
@@ -235,7 +235,7 @@ type Object struct {
 	Release string
 	// Slug, Name and Level belong to the group, and Version to the release.
 	Slug, Name, Level, Version string
-	// PullRequest is the number of the pull request of the group. 0 means that the group is not a preview.
+	// PullRequest is the number of the group's pull request. 0 means that the group is not a preview.
 	PullRequest int64
 	// Config is the hash of the template from which the release was created.
 	Config string
@@ -279,7 +279,7 @@ type Object struct {
 	// End is the combined answer of the hooks that are called at the end of the preview.
 	End *EndFact
 	// ActiveJobs reports whether any hook Job has not ended, or any Job for the failure cannot be created yet. The
-	// deletion of the object ends its Jobs.
+	// deletion of the object terminates its Jobs.
 	ActiveJobs bool
 	// GateJobs reports whether any gate Job, such as a migration, has not ended.
 	GateJobs bool
@@ -291,7 +291,7 @@ type Object struct {
 type EndFact struct {
 	// Since is the time of the End to which the hooks respond.
 	Since time.Time
-	// Done reports whether no more hooks will be called. Failed reports whether a hook failed.
+	// Done reports whether the calls of all hooks are complete. Failed reports whether a hook failed.
 	Done, Failed bool
 	// Message contains details.
 	Message string
@@ -387,7 +387,7 @@ type Policy struct {
 type Report struct {
 	// Slug is the slug of the group.
 	Slug string
-	// Revision is the accepted revision of the routes. 0 means that no revision was accepted yet.
+	// Revision is the accepted revision of the routes. 0 means that no revision has been accepted yet.
 	Revision int64
 	// Confirmed is when Revision was confirmed with these references.
 	Confirmed time.Time
@@ -423,7 +423,7 @@ type Previews struct {
 	MaxGroups int
 	// MaxAge is the maximum time since the last push. 0 means no limit.
 	MaxAge time.Duration
-	// KeepAfterClose is how long a group is kept after its pull request was closed.
+	// KeepAfterClose is how long a group is kept after its pull request is closed.
 	KeepAfterClose time.Duration
 }
 

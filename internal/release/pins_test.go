@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// pins contains histories of pins, decisions, and releases that serve after another release is lost.
-// They run together with the other histories, and with a crash at each of their writes.
+// pins contains histories with pins, decisions, and releases that serve after another release is lost. They run together
+// with the other histories, and with a crash at each of their writes.
 var pins = []scene{
 	{"rule 16: a pin to the current configuration reports a failure of its release, and Retry starts the release again", func(h tale) {
 		h.live()
@@ -518,8 +518,8 @@ func TestPins(t *testing.T) {
 	}
 }
 
-// TestPinOfAPullRequestThatIsNotOpen checks that a pin to a pull request that is not open yet has to wait, and that
-// nothing else waits for the pull request.
+// TestPinOfAPullRequestThatIsNotOpen checks that a pin to a pull request that is not open yet waits, and that nothing else
+// waits for the pull request.
 func TestPinOfAPullRequestThatIsNotOpen(t *testing.T) {
 	t.Parallel()
 	o := Observed{
@@ -586,7 +586,7 @@ func (w *world) checkPin(g *Group, failed bool) {
 		return // A group that a user ends does not start releases.
 	}
 	c, reach := w.offers[pin.Version]
-	reach = reach && c.Slug == g.Slug // Two pull requests may have the same name.
+	reach = reach && c.Slug == g.Slug // Two pull requests can have the same name.
 	broken := false
 	for _, r := range g.Releases {
 		if r.Version == pin.Version && (!pin.Current || r.Config == w.config) {

@@ -13,7 +13,7 @@
 //
 //	observed.go               the input of a plan
 //	state.go                  the rollout state: groups and rows, and how to copy, compare and sort them
-//	notes.go                  reasons, what is reported, and what is waited for
+//	notes.go                  reasons, conditions, notes and waits
 //
 //	recovery.go               rules for a lost rollout state and for missing objects
 //	decisions.go              what users decide about a release
@@ -27,7 +27,7 @@
 //	fail_and_retry.go         whether a rollout is healthy, when it fails because its progress deadline passes, and when it starts again
 //	newest_domains.go         domains that move from one group to a newer group
 //	confirmed_and_drained.go  the required content of routes, whether it is confirmed, and whether a release is drained
-//	exclusive.go              which release of an exclusive group has the pods, when the pods end, and when they start again
+//	exclusive.go              which release of an exclusive group has the pods, when the pods terminate, and when they start again
 //	replicas.go               how many replicas a release has and needs for its next step, and when it is scaled down or deleted
 //	retain_and_remove.go      which releases are retained, which are removed when they are drained, and how many rows a group has
 //
@@ -67,7 +67,7 @@ type Result struct {
 	Notes []Note
 }
 
-// Ensure requires that a release exists and has at least the given number of replicas.
+// Ensure requires a release to exist and to have at least the given number of replicas.
 type Ensure struct {
 	Slug, Release string
 	Replicas      int
@@ -77,7 +77,7 @@ type Ensure struct {
 	Stamp int64
 }
 
-// Retire requires that a release has fewer replicas, or is deleted.
+// Retire requires a release to have fewer replicas, or to be deleted.
 type Retire struct {
 	Slug, Release string
 	Replicas      int
@@ -221,7 +221,7 @@ func newPlanner(o Observed, now time.Time) *planner {
 	return b
 }
 
-// spell replaces the version of a pin with the spelling that offers and rows use. For example, the tag v1.1.0
+// spell rewrites the version of a pin in the form that is used in offers and rows. For example, the tag v1.1.0
 // becomes the version 1.1.0.
 func (b *planner) spell(p *Pin) {
 	if meant := version.Meant(p.Version); !b.hasVersion(*p, p.Version) && b.hasVersion(*p, meant) {

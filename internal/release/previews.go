@@ -82,7 +82,7 @@ func (b *planner) assignSlots() {
 	}
 	for _, g := range waiting {
 		g.Phase, g.Target = Live, Target{}
-		b.scope(g).resume() // The group may have lost its slot in this plan, or may still drain.
+		b.scope(g).resume() // The group may have lost its slot in this plan, or may still be draining.
 	}
 }
 
@@ -126,7 +126,7 @@ func (b *planner) closed(slug string) bool {
 	return closed && !b.now.Before(end)
 }
 
-// keptUntil returns the time until which a group is kept after its source was closed.
+// keptUntil returns the time until which a group is kept after its source is closed.
 func (b *planner) keptUntil(slug string) (end time.Time, closed bool) {
 	var last time.Time
 	for _, w := range b.o.Withdrawn {

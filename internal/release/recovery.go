@@ -102,7 +102,7 @@ func (s *scope) fit(cs []Object, active int) ([]Object, int) {
 // was not written yet. Rows are created for objects whose stamp is ahead of the rollout state, and for objects to which a
 // route refers. Objects that a rollout state dropped, and that a late write created again, get no row.
 //
-// The active release is the release that the group's Service selects. If no policy reports it, it is the release whose
+// The active release is the release that the group's Service selects. If no policy reports such a release, it is the release whose
 // object was reported as active. Otherwise it is the release with the most available pods or, if there are several, the
 // oldest of them. Older releases count as previously active unless they are unproven, and all others are pending. A
 // release without pods does not need to be drained. A release that hooks have not approved does not become active. A

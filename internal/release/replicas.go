@@ -164,7 +164,7 @@ func (s *scope) strayDraining(c Object) *wait {
 		}
 	}
 	if s.unreported() {
-		return newWait(&Row{Release: c.Release, Version: c.Version}, true, TrafficUnconfirmed, "%s keeps its pods until each networkpolicies.hlnr.io reports its routes", c.Version)
+		return newWait(&Row{Release: c.Release, Version: c.Version}, true, TrafficUnconfirmed, "%s keeps its pods until each networkpolicies.hlnr.io object reports its routes", c.Version)
 	}
 	for _, rep := range s.reports {
 		if end := rep.Confirmed.Add(s.o.Spec.Drain); rep.Revision > 0 && s.now.Before(end) {
@@ -280,8 +280,8 @@ const (
 	SplitByPods SplitBy = "Pods"
 )
 
-// ByPods reports whether a group splits its work by pods (rule 46). The pods of a release to which a route may refer stay until
-// the release is drained. Therefore, deleting a policy that may be created again does not change how a group splits its work.
+// ByPods reports whether a group splits its work by pods (rule 46). A release to which a route may refer keeps its pods until
+// it is drained. Therefore, deleting a policy that may be created again does not change how a group splits its work.
 func ByPods(o *Observed, g *Group) bool {
 	if o.Spec.Exclusive {
 		return true

@@ -46,13 +46,13 @@ func dropDrained(s *scope) {
 	sortRows(s.g.Releases)
 }
 
-// minimum returns how many releases that were ever active the group retains, including the active
+// minimum returns how many of the group's releases that were ever active are retained, including the active
 // release.
 func (s *scope) minimum() int {
 	if s.g.Level == preview {
 		return 1
 	}
-	return max(1, min(s.o.Spec.MinimumAvailable, s.quota()-2)) // Two rows remain for a release in progress and for a release that drains.
+	return max(1, min(s.o.Spec.MinimumAvailable, s.quota()-2)) // Two rows remain for a release in progress and for a release that is draining.
 }
 
 // retained returns the releases that were active and are retained. These are the releases to which a domain refers, and
@@ -77,7 +77,7 @@ func (s *scope) retained() []string {
 	return kept
 }
 
-// replacedLeaving returns why the release that the active release replaced is not drained yet, or nil if it is drained.
+// replacedLeaving returns why the release replaced by the active release is not drained yet, or nil if it is drained.
 // Until then, no older release may be deleted.
 func (s *scope) replacedLeaving() *wait {
 	var last *Row
@@ -221,7 +221,7 @@ func (s *scope) crowded(version string) {
 	kept := s.retained()
 	rows := slices.DeleteFunc(slices.Clone(s.g.Releases), func(r Row) bool { return slices.Contains(kept, r.Release) || !s.keptByJobs(&r) })
 	if len(rows) > 0 {
-		s.state(nil, true, TooManyReleases, fmt.Sprintf("%s is waiting: group %s has %d releases, and hook Jobs of %d of them, such as %s, have not ended; end these Jobs", version, s.g.Name, len(s.g.Releases), len(rows), rows[0].Version))
+		s.state(nil, true, TooManyReleases, fmt.Sprintf("%s is waiting: group %s has %d releases, and hook Jobs of %d of them, such as %s, have not ended; stop these Jobs", version, s.g.Name, len(s.g.Releases), len(rows), rows[0].Version))
 		return
 	}
 	s.state(nil, true, TooManyReleases, fmt.Sprintf("%s is waiting: group %s has %d releases, which are retained or used by routes; remove versions from spec.domains of networkpolicies.hlnr.io, or lower spec.updateStrategy.minimumAvailable", version, s.g.Name, len(s.g.Releases)))
@@ -256,7 +256,7 @@ func (c Object) whyUncreated() string {
 	if c.UncreatedJob == "" {
 		return ""
 	}
-	return fmt.Sprintf("; the API server rejects the Job of its hook %s: change that hook, or what rejects it", c.UncreatedJob)
+	return fmt.Sprintf("; the API server rejects the Job of its hook %s: change that hook, or fix the cause of the rejection", c.UncreatedJob)
 }
 
 // ownJobs reports whether hook Jobs of a release have not ended, or Jobs for its failure are about to be

@@ -116,7 +116,7 @@ func (s *scope) opensAgain() bool {
 
 // resume makes a release of a closing group active again: the last active release that can still serve. A
 // release can serve if an object that a policy wrote still refers to it, if it has an available pod, or if
-// its pods ended because the group is exclusive. A newer version then goes through its steps. A preview that
+// its pods terminated because the group is exclusive. A newer version then goes through its steps. A preview that
 // was excluded resumes only an offered commit, because the approval of another commit may have been removed.
 func (s *scope) resume() {
 	var next *Row
@@ -261,7 +261,7 @@ func openGate(s *scope) {
 		return
 	}
 	if from, rival := s.rival(); rival != nil {
-		from.raiseFloor(run, rival) // An autoscaler may have scaled it up meanwhile.
+		from.raiseFloor(run, rival) // An autoscaler may have scaled it up in the meantime.
 	}
 	run.begin(0, s.now)
 }
@@ -300,7 +300,7 @@ func countHealthyTime(s *scope) {
 		s.idle(run, s.now)
 		run.Interrupted = true
 		s.turn(r, r.Status, TrafficLost)
-		s.state(r, true, TrafficLost, fmt.Sprintf("%s is waiting at %d%%: it had traffic, but no networkpolicies.hlnr.io routes to this Microservice any longer; create one, or %s", r.Version, r.Weight, set(r.Release, Deprecate)))
+		s.state(r, true, TrafficLost, fmt.Sprintf("%s is waiting at %d%%: it had traffic, but no networkpolicies.hlnr.io object routes to this Microservice any longer; create one, or %s", r.Version, r.Weight, set(r.Release, Deprecate)))
 	case healthy && run.Interrupted:
 		run.Interrupted, run.WaitingSince = false, s.now
 	case !healthy && !run.WaitingSince.IsZero():

@@ -224,7 +224,7 @@ var happenings = []happening{
 					pin.Expire = w.now.Add(20 * time.Minute)
 				}
 				s.Pins = []Pin{pin}
-				if b%11 == 1 { // a second version, which may be of the same group
+				if b%11 == 1 { // a second version, which might be in the same group
 					other := versions[(a+b)%len(versions)]
 					_, name := w.groupOf(other)
 					s.Pins = append(s.Pins, Pin{Version: other, Group: name, Current: b%4 == 0})
@@ -423,8 +423,8 @@ var manySteps = [][]Step{
 
 func someSteps(a int) []Step { return manySteps[a%len(manySteps)] }
 
-// wholeSteps returns a copy of the steps in which each step has full weight, no match and no mirroring. The schema allows only such steps for
-// an exclusive group.
+// wholeSteps returns a copy of the steps in which each step has full weight, no match, and no mirroring. The schema allows only such steps
+// for an exclusive group.
 func wholeSteps(steps []Step) []Step {
 	out := slices.Clone(steps)
 	for i := range out {

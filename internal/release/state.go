@@ -49,7 +49,7 @@ type State struct {
 // Group is a release group, which consists of versions that replace each other.
 type Group struct {
 	Slug, Name, Level string
-	// PullRequest is the number of the pull request of the group. 0 means that the group is not a preview.
+	// PullRequest is the number of the group's pull request. 0 means that the group is not a preview.
 	PullRequest int64
 	// Head is the last offered commit of the pull request. HeadTime is when the commit was pushed or, if that is
 	// not known, when the commit became known.
@@ -64,7 +64,7 @@ type Group struct {
 	// SettledRevision is a revision that remained unconfirmed for the duration of the deadline while the group was
 	// stable. Policies that have not confirmed this revision do not block a rollout (rule 10).
 	SettledRevision int64
-	// Superseded is the number of releases that were superseded since the last promotion (rule 28).
+	// Superseded is the number of releases that have been superseded since the last promotion (rule 28).
 	Superseded int
 	// Failed marks failed releases that were dropped because the group was full.
 	Failed  Failed
@@ -150,7 +150,7 @@ type Row struct {
 	// of requests that are copied to the release.
 	Match  bool
 	Mirror int
-	// Available reports whether the release is active or canary and has all its replicas.
+	// Available reports whether the release is active or a canary, and has all its replicas.
 	Available bool
 	// Promoted is the position of the release in the order of activation. 0 means that the release was
 	// never active (rules 24 and 39).
@@ -162,7 +162,7 @@ type Row struct {
 	Routed bool
 	// Adopted reports whether a user skips the steps.
 	Adopted bool
-	// Attempt counts how often the release started after a failure, and how often it lost its traffic.
+	// Attempt counts how often the release was restarted after a failure, and how often it lost its traffic.
 	// RetryTime is when the release may get traffic again (rule 29).
 	Attempt   int
 	RetryTime time.Time
@@ -236,7 +236,7 @@ func (g *Group) ActiveRow() *Row {
 	return nil
 }
 
-// clone copies a group deeply. Times are converted to their stored form, which is UTC with microsecond
+// clone returns a deep copy of a group. Times are converted to their stored form, which is UTC with microsecond
 // precision.
 func (g Group) clone() Group {
 	g.TrafficTime = stored(g.TrafficTime)
@@ -271,7 +271,7 @@ func (g Group) clone() Group {
 	return g
 }
 
-// cloneGroups copies groups deeply, in the order in which they are stored.
+// cloneGroups returns deep copies of groups, in the order in which they are stored.
 func cloneGroups(groups []Group) []Group {
 	out := make([]Group, len(groups))
 	for i := range groups {

@@ -97,7 +97,7 @@ func TestPolicyWithoutStatus(t *testing.T) {
 }
 
 // TestCanaryOfPolicyMadeAgain covers a first release that gets a share of the newest domains' traffic. The policy of these domains
-// was deleted and created again. Until the policy has a status, the domains may still be moving, so the steps continue.
+// was deleted and created again. Until the policy has a status, the domains might still be moving, so the steps continue.
 func TestCanaryOfPolicyMadeAgain(t *testing.T) {
 	t.Parallel()
 	group := func(slug, name string, r Row) Group {
@@ -135,7 +135,7 @@ func TestCanaryOfPolicyMadeAgain(t *testing.T) {
 }
 
 // TestRebuiltGroupCloses covers a lost rollout state. The plan that recovers it also promotes a retained release
-// and closes the group. A route may refer to that release, so it keeps its pods for the drain.
+// and closes the group. A route might refer to that release, so it keeps its pods for the drain.
 func TestRebuiltGroupCloses(t *testing.T) {
 	t.Parallel()
 	object := func(name string, stamp int64, reported Status, made time.Time) Object {

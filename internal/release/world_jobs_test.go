@@ -18,8 +18,8 @@ type job struct {
 // jobTime is how long a Job runs.
 const jobTime = 45 * time.Second
 
-// runJobs simulates the controller of a release and the controller of Jobs: Jobs end, and a release's failure is reported and its
-// migration is reverted. It reports whether something changed. g is the group as the controller reads it, or nil.
+// runJobs simulates the release controller and the Job controller: Jobs end, a release's failure is reported, and its migration is
+// reverted. It reports whether something changed. g is the group as the controller reads it, or nil.
 func (w *world) runJobs(o *object, g *Group) (changed bool) {
 	if h := w.hooks[ConfirmRollout]; o.kind != "" && !w.now.Before(o.ends) && (o.kind == "revert" || h != "no" && h != "away") {
 		w.say("the %s Job of %s ends", o.kind, o.Release)
@@ -44,7 +44,7 @@ func (w *world) runJobs(o *object, g *Group) (changed bool) {
 }
 
 func (w *world) startJob(o *object, kind string) {
-	changes := func(x *object, kind string) bool { return kind == "migrate" || kind == "revert" && x.call != "" } // Otherwise there is nothing to revert.
+	changes := func(x *object, kind string) bool { return kind == "migrate" || kind == "revert" && x.call != "" } // Otherwise, there is nothing to revert.
 	for _, x := range w.objects {
 		if x != o && x.Slug == o.Slug && !x.Terminating && changes(x, x.kind) && changes(o, kind) && (kind == "migrate" || x.kind == "migrate") {
 			w.fail("a %s Job of %s starts while a %s Job of %s is running", kind, o.Release, x.kind, x.Release)

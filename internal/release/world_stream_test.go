@@ -18,7 +18,7 @@ type stream struct {
 	revisions map[string]int64
 }
 
-// streamKey is the key under which a reconcile stores the version of the route of the newest domains.
+// streamKey is the key under which a reconcile stores the version of the newest domains' route.
 const streamKey = "newest"
 
 // objects returns all objects that a policy wrote.
@@ -49,8 +49,8 @@ func mainOf(g *Group) string {
 	return ""
 }
 
-// neverServed reports whether no release of a group should serve and no release in its written route
-// was ever active.
+// neverServed reports whether a group has neither a release that should serve nor a previously active release in its last
+// written route.
 func neverServed(last map[string]int, g *Group) bool {
 	if mainOf(g) != "" {
 		return false

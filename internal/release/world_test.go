@@ -15,7 +15,7 @@ import (
 
 // world simulates the environment of the planner: the registry, the objects of the releases
 // with their pods, the NetworkPolicies with their gateways, and up to two
-// managers, one of which may believe for too long that it is the leader. Time is virtual.
+// managers, one of which might believe for too long that it is the leader. Time is virtual.
 //
 // Every write goes through a method that checks the invariants. The first
 // violation is stored in err.
@@ -208,8 +208,8 @@ type snapshot struct {
 	gone         []Withdrawal
 }
 
-// offered contains the candidates that result from offers, a template and moved tags. The candidates are
-// computed again when any of these changes.
+// offered contains the candidates that result from offers, a template, and moved tags. The candidates are computed
+// again when any of these changes.
 type offered struct {
 	from       []Candidate
 	config     string
@@ -499,7 +499,7 @@ func (w *world) pods(o *object) bool {
 }
 
 // otherRuns reports whether another release of an exclusive group should have pods, or still has pods, including
-// terminating pods. The controller of releases checks this before it starts the first pod of a release.
+// terminating pods. The release controller checks this before it starts the first pod of a release.
 func (w *world) otherRuns(o *object) bool {
 	if !w.spec.Exclusive {
 		return false
@@ -646,7 +646,7 @@ func (w *world) endPreview(o *object, g *Group) bool {
 	}
 	for _, x := range w.objects {
 		if x.Slug == o.Slug && x.ready > 0 {
-			return false // The controller of releases observes this in the pods.
+			return false // The release controller observes this in the pods.
 		}
 	}
 	o.End = &EndFact{Since: g.End.Time, Done: true, Failed: w.ids%5 == 0, Message: "played"}
@@ -960,7 +960,7 @@ func (w *world) answer(n *net) bool {
 				next.Confirmed = w.now
 			}
 		} else {
-			if prev.Revision <= g.TrafficRevision { // Otherwise the report belongs to a lost rollout state.
+			if prev.Revision <= g.TrafficRevision { // Otherwise, the report belongs to a lost rollout state.
 				next.Revision, next.Confirmed = prev.Revision, prev.Confirmed
 			}
 			next.References = union(prev.References, union(c.names(), names))

@@ -43,7 +43,7 @@ type Options struct {
 	Log logr.Logger
 }
 
-// Collector reports metrics of services when it is scraped. It is safe for concurrent use.
+// Collector reports service metrics when it is scraped. It is safe for concurrent use.
 type Collector struct {
 	Options
 
@@ -80,10 +80,10 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	// Unlike controller-runtime during a reconcile, Prometheus does not recover from panics. Without
-	// this function, a panic would end the manager.
+	// this function, a panic would crash the manager.
 	defer func() {
 		if cause := recover(); cause != nil {
-			c.Log.Error(fmt.Errorf("%v", cause), "metrics of services are incomplete: please report this", "stack", string(debug.Stack()))
+			c.Log.Error(fmt.Errorf("%v", cause), "the service metrics are incomplete: please report this", "stack", string(debug.Stack()))
 		}
 	}()
 	in, err := c.read()

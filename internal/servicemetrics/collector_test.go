@@ -270,7 +270,7 @@ func TestEstimate(t *testing.T) {
 	series := len(s.scrape(t, "heighliner_"))
 	t.Logf("%d series for %d services", series, services)
 	if most := 30*services + 150; series > most {
-		t.Errorf("%d series for %d services, at most %d", series, services, most)
+		t.Errorf("%d series for %d services, want at most %d", series, services, most)
 	}
 }
 

@@ -1,4 +1,4 @@
-// Package servicemetrics provides metrics of services: the number of groups by state over all services, and series by namespace, Microservice
+// Package servicemetrics provides service metrics: the number of groups by state across all services, and series by namespace, Microservice
 // and group for a limited number of services. The metrics are computed from the manager's cache at each scrape. Nothing is written.
 //
 // collector.go  the collector, which reads the cache and limits the number of series

@@ -84,7 +84,8 @@ func (broken) List(context.Context, client.ObjectList, ...client.ListOption) err
 	return nil
 }
 
-// TestPanicOfAScrape checks that a panic in the view of one service ends neither the manager nor its other metrics.
+// TestPanicOfAScrape checks that a panic in the view of one service neither stops the manager nor affects its other
+// metrics.
 func TestPanicOfAScrape(t *testing.T) {
 	t.Parallel()
 	s := scrapedAt(viewtest.Stories()[0].Now, 500)
@@ -92,7 +93,7 @@ func TestPanicOfAScrape(t *testing.T) {
 	if _, err := s.gather.Gather(); err != nil {
 		t.Errorf("scrape: %v, want other metrics to be reported", err)
 	}
-	if !strings.Contains(s.log.String(), "metrics of services") {
-		t.Errorf("log %q, want the reason why there are no metrics of services", s.log)
+	if !strings.Contains(s.log.String(), "service metrics") {
+		t.Errorf("log %q, want the reason why there are no service metrics", s.log)
 	}
 }

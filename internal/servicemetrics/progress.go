@@ -26,7 +26,7 @@ const (
 // results contains all results of rollouts. Each result has a series.
 var results = []string{resultAborted, resultFailed, resultPromoted, resultRolledBack}
 
-// gates contains the states in which a group is blocked by a user, a time or another system. Hooks count separately for each point of the
+// gates contains the states in which a group is waiting for a user, a time or another system. Hooks count separately for each point of the
 // rollout at which they are called.
 var gates = []view.Word{
 	view.WordPause, view.WordApproval, view.WordAnalysis, view.WordInconclusive, view.WordNoTraffic, view.WordProgramming,

@@ -179,7 +179,7 @@ func orEmpty(m map[string]float64) map[string]float64 {
 	return m
 }
 
-// TestForgotten checks that no data of deleted services is kept.
+// TestForgotten checks that no data about deleted services is kept.
 func TestForgotten(t *testing.T) {
 	t.Parallel()
 	var p progress

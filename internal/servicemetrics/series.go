@@ -29,7 +29,7 @@ var (
 // These metrics cover all services, without names of objects.
 var (
 	groupsByState = describe("heighliner_groups", "Number of release groups, by state.", "state")
-	oldestByState = describe("heighliner_groups_oldest_timestamp_seconds", "Time at which the state began for the release group that has been in the state for the longest time, by state.", "state")
+	oldestByState = describe("heighliner_groups_oldest_timestamp_seconds", "Time at which the release group that has been in the state for the longest time entered it, by state.", "state")
 	policyStates  = describe("heighliner_policy_conditions", "Number of ImagePolicies and NetworkPolicies, by the status of each condition.", "kind", "condition", "status")
 	servicesTotal = describe("heighliner_microservices", "Number of Microservices.")
 	limitOfNames  = describe("heighliner_service_metrics_limit", "Number of Microservices above which there are no metrics by namespace, Microservice and group.")

@@ -18,7 +18,7 @@ type patient struct {
 	lease time.Duration
 	// keep is how long this replica keeps the shard after the beginning of its last successful renewal. It is shorter than lease.
 	keep time.Duration
-	// lost is called when the keep time has passed, or when another replica holds the Lease of this shard, as after a manual edit.
+	// lost is called when the keep time has passed, or when another replica holds the Lease of this shard, for example after a manual edit.
 	lost func()
 	// idle reports whether all reconciles of this replica have ended and no other reconcile can begin.
 	idle func() bool

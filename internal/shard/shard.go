@@ -6,7 +6,7 @@
 // lease.go  writes the Lease of a shard, and detects its loss
 // turn.go   lets replicas with fewer shards acquire first
 //
-// A replica holds a shard until its process exits. A replica that loses a Lease cancels the reconciles of that shard and ends its process.
+// A replica holds a shard until its process exits. A replica that loses a Lease cancels the reconciles of that shard, and its process exits.
 // Therefore, a running controller never loses a namespace, and the state that it keeps in memory about an object remains valid. To balance the
 // shards again, restart the replicas.
 package shard
@@ -74,7 +74,7 @@ type Shards struct {
 	Options
 	// held contains the tenure of each shard.
 	held []tenure
-	// Each reconcile read-locks passes. When the replica shuts down, it locks passes for writing.
+	// Each reconcile locks passes for reading. When the replica shuts down, it locks passes for writing.
 	passes sync.RWMutex
 	closed atomic.Bool
 	turns  *turns
@@ -116,7 +116,7 @@ func newShards(o Options, t times) (*Shards, error) {
 	for i := range s.held {
 		gauge := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name:        "heighliner_shard_held",
-			Help:        "1 while this replica holds the Lease of a shard of the namespaces, otherwise 0",
+			Help:        "1 while this replica holds the Lease of a namespace shard, otherwise 0",
 			ConstLabels: prometheus.Labels{"shard": fmt.Sprint(i)},
 		}, func() float64 {
 			if s.held[i].runs() {
@@ -139,7 +139,7 @@ func (s *Shards) Holds(namespace string) bool {
 // HoldsFirst reports whether this replica holds the first shard. That replica does the work that must be done once for all namespaces.
 func (s *Shards) HoldsFirst() bool { return s == nil || s.held[0].runs() }
 
-// ErrLost is returned by Start if a Lease could not be renewed. Another replica may then hold the shard, so the process must end.
+// ErrLost is returned by Start if a Lease could not be renewed. Another replica may then hold the shard, so the process must exit.
 var ErrLost = errors.New("the Lease of a shard was lost")
 
 // Start takes shards and holds them until ctx ends. It then waits for the running reconciles to end and releases the Leases, so that other

@@ -48,7 +48,7 @@ func TestWeights(t *testing.T) {
 		"withheld, and the only one with an endpoint": {[]Share{active(90, withheld, partly), canary(10, dead)}, m{"a": 100}, []string{"c"}},
 		"rounding leaves one percent to the smallest": {[]Share{active(199), canary(1)}, m{"a": 99, "c": 1}, nil},
 		"the largest takes the rest":                  {[]Share{active(1), canary(2)}, m{"a": 33, "c": 67}, nil},
-		"ties go by name":                             {[]Share{canary(1, named("d")), canary(1), active(1)}, m{"a": 34, "c": 33, "d": 33}, nil},
+		"ties are broken by name":                     {[]Share{canary(1, named("d")), canary(1), active(1)}, m{"a": 34, "c": 33, "d": 33}, nil},
 		"of two replacements, the first by name":      {[]Share{canary(0, named("d")), canary(0), active(100, dead)}, m{"c": 100}, []string{"a"}},
 		"two are withheld, by name":                   {[]Share{canary(10, dead), active(90, dead), canary(0, named("d"))}, m{"d": 100}, []string{"a", "c"}},
 		"nothing":                                     {},

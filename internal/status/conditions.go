@@ -1,5 +1,5 @@
-// Package status defines how all controllers write status. It contains conditions in the form that kstatus reads, the
-// function that performs the only status write of a reconcile, classified errors, and events on transitions. The
+// Package status defines how all controllers write status. It contains conditions in the form that kstatus expects,
+// the function that performs the only status write of a reconcile, classified errors, and events on transitions. The
 // status write is skipped if the status has not changed.
 //
 //	conditions.go  conditions and their messages
@@ -8,7 +8,7 @@
 //	events.go      events on transitions
 //	journal.go     the last status write of each object
 //	patch.go       the status write
-//	difference.go  merge patches of a status alone
+//	difference.go  merge patches that contain only the status
 //	backoff.go     times between retries
 package status
 

@@ -6,7 +6,7 @@ import (
 )
 
 // Event is an event about an object. The events.go file of a controller contains a constructor for each of its events.
-// The exceptions are events about releases: the notes of package release contain the texts of these events.
+// The exceptions are events about releases: the notes of package release contain the text of these events.
 type Event struct {
 	// Type is Normal or Warning.
 	Type string

@@ -17,7 +17,7 @@ const maxNote = 1023
 //
 // Recorders of events.k8s.io combine an event with an earlier event into a series if both have the same type, action, reason
 // and related object, and are about the same version of the same object. In that case, the note of the event is lost, and the
-// series is written again minutes later. To record several events at one version of an object, use different values of
+// series is written again minutes later. To record several events for one version of an object, use different values of
 // Related or action.
 type Recorder struct {
 	// Events is a manager's recorder.
@@ -51,9 +51,9 @@ type TransitionRule struct {
 	Good metav1.ConditionStatus
 	// Worry omits the first event of a condition whose first status is Good.
 	Worry bool
-	// Passing contains reasons of temporary problems: a status other than Good with such a reason ends without
-	// intervention. A condition that starts with such a reason is not recorded, and neither is a change from such a reason
-	// to Good. A change from Good to such a reason is recorded.
+	// Passing contains reasons for temporary problems: a status other than Good with such a reason ends without intervention. A
+	// condition that starts with such a reason is not recorded, and neither is a change from such a reason to Good. A change
+	// from Good to such a reason is recorded.
 	Passing []string
 }
 

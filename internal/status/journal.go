@@ -24,8 +24,8 @@ type entry struct {
 	from string // the resourceVersion that the write replaced
 }
 
-// remembered is how long a write is recorded. If the cache lags for longer, the next write causes a
-// conflict.
+// remembered is how long the record of a write is kept. If the cache lags for longer, the next write causes
+// a conflict.
 const remembered = time.Minute
 
 // Behind reports whether obj is older than the last status write of this process. In that case, the state is
@@ -61,7 +61,7 @@ func (j *Journal) Wrote(before, after client.Object, now time.Time) {
 		}
 	}
 	e := entry{at: now}
-	// A write that changed nothing at the API server causes no watch event.
+	// A write that changed nothing on the API server causes no watch event.
 	if before.GetResourceVersion() != after.GetResourceVersion() {
 		e.from = before.GetResourceVersion()
 	}

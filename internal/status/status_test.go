@@ -24,15 +24,15 @@ import (
 func TestLine(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ in, want string }{
-		"empty":          {"", ""},
-		"plain":          {"as it is", "as it is"},
-		"several lines":  {" one\n\ttwo\r\n three ", "one two three"},
-		"control":        {"a\x00b\x1b[31mc\x7f", "ab[31mc"},
-		"broken UTF-8":   {"a\xffb", "ab"},
-		"exact":          {strings.Repeat("x", 512), strings.Repeat("x", 512)},
-		"long":           {strings.Repeat("x", 513), strings.Repeat("x", 509) + "…"},
-		"cut in a rune":  {strings.Repeat("x", 508) + "ééé", strings.Repeat("x", 508) + "…"},
-		"only long rune": {strings.Repeat("é", 300), strings.Repeat("é", 254) + "…"},
+		"empty":               {"", ""},
+		"plain":               {"as it is", "as it is"},
+		"several lines":       {" one\n\ttwo\r\n three ", "one two three"},
+		"control":             {"a\x00b\x1b[31mc\x7f", "ab[31mc"},
+		"broken UTF-8":        {"a\xffb", "ab"},
+		"exact":               {strings.Repeat("x", 512), strings.Repeat("x", 512)},
+		"long":                {strings.Repeat("x", 513), strings.Repeat("x", 509) + "…"},
+		"truncated in a rune": {strings.Repeat("x", 508) + "ééé", strings.Repeat("x", 508) + "…"},
+		"only long rune":      {strings.Repeat("é", 300), strings.Repeat("é", 254) + "…"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -82,7 +82,7 @@ func TestKstatus(t *testing.T) {
 	}
 	status.Set(&conds, 3, "Ready", metav1.ConditionTrue, "Other", "")
 	if !conds[1].LastTransitionTime.Equal(&since) {
-		t.Error("lastTransitionTime moved without a transition")
+		t.Error("lastTransitionTime changed without a transition")
 	}
 }
 

@@ -130,7 +130,7 @@ func FuzzSelect(f *testing.F) {
 				t.Fatalf("offered version %q (tag %q) is read as %v, %v", o.Version, o.Tag, v, err)
 			}
 			if s.slugOf(v) != o.Slug {
-				t.Fatalf("offered version %q of group %q is of group %q when it is read again", o.Version, o.Slug, s.slugOf(v))
+				t.Fatalf("offered version %q in group %q is in group %q when it is parsed again", o.Version, o.Slug, s.slugOf(v))
 			}
 			groups[o.Slug]++
 			if i > 0 && Compare(got.Offered[i-1].Version, o.Version) <= 0 {

@@ -24,7 +24,7 @@ type Rules struct {
 	Range string
 	// Scheme defines how a version is parsed. It defaults to SchemeSemVer.
 	Scheme Scheme
-	// Parts is the number of numeric parts of a version of SchemeTuple. It defaults to DefaultParts.
+	// Parts is the number of numeric parts in a SchemeTuple version. It defaults to DefaultParts.
 	Parts int
 	// Suffix is a string that each version must end with, such as "-alpine". It is removed before the version
 	// is parsed. It is not used with SchemeRegexp or SchemePushTime.

@@ -96,7 +96,7 @@ func TestSchemes(t *testing.T) {
 			if diff := cmp.Diff(tc.rejected, verdicts(got), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("rejected (-want +got):\n%s", diff)
 			}
-			// Other packages order versions by their texts, and parse them again.
+			// Other packages order versions by their text, and parse them again.
 			var texts []string
 			for _, o := range got.Offered {
 				texts = append(texts, o.Version)

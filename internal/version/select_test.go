@@ -557,7 +557,7 @@ func TestRankNames(t *testing.T) {
 			names: []Name{{Text: "1.1.0", Prerelease: true}, {Text: "1.0.0"}},
 			want:  []string{"1.0.0@1.0.0 from 1.0.0 Release"}, rejected: map[string]Verdict{"1.1.0": VerdictLevel},
 		},
-		"a pre-release is a candidate at least": {
+		"a pre-release is at least a candidate": {
 			rules: Rules{Level: LevelCandidate}, names: []Name{{Text: "1.1.0", Prerelease: true}, {Text: "1.0.0"}, {Text: "1.2.0-rc.1"}},
 			want: []string{"1.2.0-rc.1@1.2.0-rc.1 from 1.2.0-rc.1 Candidate", "1.1.0@1.1.0 from 1.1.0 Candidate", "1.0.0@1.0.0 from 1.0.0 Release"},
 		},

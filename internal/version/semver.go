@@ -96,10 +96,9 @@ func Matches(text, offered string) bool {
 	return Names(text, offered) || len(text) >= 7 && len(offered) == 40 && strings.HasPrefix(offered, text)
 }
 
-// Compare orders two offered versions ("1.2.3-rc.1+b.2") by semantic precedence, and then by build
-// metadata. Numbers in build metadata are ordered by value, and a version without build metadata comes
-// first. Strings that are not versions sort below all versions, in the order of their bytes. The order
-// is total: the result is 0 only for identical versions.
+// Compare orders two offered versions ("1.2.3-rc.1+b.2") by semver precedence, and then by build metadata. Numbers in build metadata are
+// ordered by value, and a version without build metadata comes first. Strings that are not versions sort below all versions, in the order
+// of their bytes. The order is total: the result is 0 only for identical versions.
 //
 // Versions with more than three numbers, which come from schemes other than SemVer, are
 // ordered by all their numbers: 1.2.3 < 1.2.3.1 < 1.2.3.2 < 1.2.4.

@@ -122,7 +122,7 @@ func (s *Selector) refusesTag(tag, version string) bool {
 
 // normal returns the group that holds a version, the version in normal form, and the group into
 // which the current grouping puts the version. The last result is empty if the current grouping
-// puts the version into no group.
+// does not put the version into any group.
 func (s *Selector) normal(h Held) (group, text, own string) {
 	v, err := read(h.Version)
 	if err != nil {

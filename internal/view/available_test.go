@@ -127,7 +127,7 @@ func TestActiveOfExclusiveGroup(t *testing.T) {
 	}
 }
 
-// TestPauseThatEndedLongAgo checks that a step shows when its pause ended only if the pause ended more than a minute ago. In that case, the manager
+// TestPauseThatEndedLongAgo checks that a step shows the end of its pause only if the pause ended more than a minute ago. In that case, the manager
 // may not be running.
 func TestPauseThatEndedLongAgo(t *testing.T) {
 	t.Parallel()

@@ -79,7 +79,7 @@ type FieldChange struct {
 	Change string `json:"change"`
 }
 
-// NewRelease returns a release from the view of a service, and false if the service does not contain it.
+// NewRelease returns a release from the view of a service. It returns false if the service does not contain the release.
 func NewRelease(in Input, s Service, name string, now time.Time) (ReleaseDetail, bool) {
 	for _, g := range slices.Concat(s.Groups, s.Previews) {
 		for _, r := range g.Releases {

@@ -54,7 +54,7 @@ func TestStartAndRolloutInAFreeze(t *testing.T) {
 		"release":      {frozen.Wait{Clause: frozen.Release("1.1.0"), Freeze: first.Freeze}.String(), true, false},
 		"canary":       {frozen.Wait{Clause: frozen.AtWeight("1.1.0", 10), Freeze: first.Freeze}.String(), false, true},
 		"without pods": {frozen.Wait{Clause: frozen.WithoutPods("1.1.0"), Freeze: first.Freeze}.String(), false, true},
-		"cut":          {first.String() + "; 1.1.0 is waiting at 1…", false, true},
+		"truncated":    {first.String() + "; 1.1.0 is waiting at 1…", false, true},
 		"another":      {first.String() + "; 1.2.0 is waiting at 1…", false, false},
 	} {
 		ms := &v1alpha1.Microservice{}

@@ -157,7 +157,7 @@ func (s *service) activeState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) S
 	return x
 }
 
-// successor returns the release for which the pods of the active release of an exclusive group were stopped. It returns nil if the active release has
+// successor returns the release of an exclusive group for which the pods of the active release were stopped. It returns nil if the active release has
 // pods or should have pods.
 func (s *service) successor(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	active := activeOf(g)
@@ -170,9 +170,9 @@ func (s *service) successor(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	return s.ms.Successor(g)
 }
 
-// outage reports whether no pod of an exclusive group is serving because the pods of its active release were stopped for a successor. This is
-// the case if the successor has failed, or has had no ready pod or no traffic for longer than recordLag. The same limit applies to active
-// releases without a successor (see down).
+// outage reports whether an exclusive group has no serving pod because the pods of its active release were stopped for a successor. This is the case
+// if the successor has failed, or has had no ready pod or no traffic for longer than recordLag. The same limit applies to active releases without a
+// successor (see down).
 func (s *service) outage(g *v1alpha1.ReleaseGroup) bool {
 	to := s.successor(g)
 	if to == nil {

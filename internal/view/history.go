@@ -41,7 +41,7 @@ type Past struct {
 	Decision *Decision `json:"decision,omitempty"`
 }
 
-// NewHistory returns the history of a service, and false if the input does not contain it.
+// NewHistory returns the history of a service. It returns false if the input does not contain the service.
 func NewHistory(in Input, namespace, name string, now time.Time) (History, bool) {
 	s, ok := NewService(in, namespace, name, now)
 	if !ok {
@@ -50,7 +50,7 @@ func NewHistory(in Input, namespace, name string, now time.Time) (History, bool)
 	return s.History(now), true
 }
 
-// History returns the history of the releases of a service.
+// History returns the history of a service's releases.
 func (s Service) History(now time.Time) History {
 	out := History{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: KindHistory}, Time: metav1.Time{Time: now.UTC()}, Namespace: s.Namespace, Name: s.Name, Rollouts: []Past{}}
 	for _, g := range slices.Concat(s.Groups, s.Previews) {
@@ -85,7 +85,7 @@ func pastOf(g Group, r Release) Past {
 	return out
 }
 
-// Events are the events of the objects of a service.
+// Events are the events about the objects of a service.
 type Events struct {
 	metav1.TypeMeta `json:",inline"`
 	Time            metav1.Time `json:"time"`
@@ -93,7 +93,7 @@ type Events struct {
 	Events []Event `json:"events"`
 }
 
-// Event is an event of an object.
+// Event is an event about an object.
 type Event struct {
 	Time metav1.Time `json:"time"`
 	// Type is Normal or Warning.
@@ -108,8 +108,8 @@ type Event struct {
 	Count int32 `json:"count,omitempty"`
 }
 
-// NewEvents returns the events about objects of hlnr.io, the newest last. If a name is given, these are the events of the
-// service, its releases, its ImagePolicy and its NetworkPolicies. Otherwise, these are the events of all objects.
+// NewEvents returns the events about hlnr.io objects, the newest last. If a name is given, these are the events of the service,
+// its releases, its ImagePolicy and its NetworkPolicies. Otherwise, these are the events of all objects.
 func NewEvents(in Input, events []eventsv1.Event, namespace, name string, now time.Time) Events {
 	out := Events{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: KindEvents}, Time: metav1.Time{Time: now.UTC()}, Events: []Event{}}
 	about := objectsOf(in, namespace, name)

@@ -31,8 +31,8 @@ func TestWhyOfAHostWithTwoWildcards(t *testing.T) {
 	}
 }
 
-// TestWhyOfABlockedService checks that the answer about a service contains the cause that blocks it, like hlnr status, although its active version is
-// live.
+// TestWhyOfABlockedService checks that the answer about a service, like hlnr status, shows the cause that blocks the service, even though its active
+// version is live.
 func TestWhyOfABlockedService(t *testing.T) {
 	t.Parallel()
 	ms := v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}

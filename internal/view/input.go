@@ -51,7 +51,7 @@ type Input struct {
 	Program string
 }
 
-// Observation is a release's measured share of the traffic of its group in a window.
+// Observation is a release's measured share of its group's traffic in a window.
 type Observation struct {
 	// Percent is the share from 0 to 100.
 	Percent float64

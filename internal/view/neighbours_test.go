@@ -198,7 +198,7 @@ func TestAnalysisWithoutItsTemplate(t *testing.T) {
 }
 
 // TestScanOfGitHub checks that for versions from GitHub, the advice is to poll the GitHubRepository, because the poll reads the tags on GitHub. A
-// scan of the ImagePolicy only reads the tags in the status of the GitHubRepository.
+// scan of the ImagePolicy reads only the tags in the status of the GitHubRepository.
 func TestScanOfGitHub(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "active")

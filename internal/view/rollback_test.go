@@ -89,8 +89,8 @@ func TestRetryOfTarget(t *testing.T) {
 	}
 }
 
-// TestReturnOfAPinnedRelease checks that, for a pinned release without a ready pod, the view offers to remove the pin instead of a rollback to
-// the version that was active before the pin, and that the sentence contains the pin.
+// TestReturnOfAPinnedRelease checks that, for a pinned release without a ready pod, the view offers the removal of the pin instead of a
+// rollback to the version that was active before the pin, and that the sentence contains the pin.
 func TestReturnOfAPinnedRelease(t *testing.T) {
 	t.Parallel()
 	s, ms := played(t, "pinned")

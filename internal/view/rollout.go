@@ -105,7 +105,7 @@ func (r *rollout) signed() bool {
 }
 
 // adoptable reports whether the planner would apply an Adopt decision by a single user. The rollout must not be the return to a
-// retained release, no step may need approvals, and there must be no freeze.
+// retained release, its steps must not need approvals, and there must be no freeze.
 func (r *rollout) adoptable() bool {
 	return unfinished(r.row) && !r.signed() && (r.row.Promoted > 0 || !r.freezesDecisions())
 }
@@ -406,8 +406,8 @@ func (r *rollout) verdict() *v1alpha1.ReleaseAnalysis {
 	return a
 }
 
-// nextRound returns when the next round of the measurements of the current step is or was due. It returns zero if the time is not known. v is
-// the result of the previous rounds, or nil before the first round, and since is the beginning of the wait.
+// nextRound returns when the current step's next round of measurements is or was due. It returns zero if the time is not known. v is the
+// result of the previous rounds, or nil before the first round, and since is the beginning of the wait.
 func (r *rollout) nextRound(v *v1alpha1.ReleaseAnalysis, since time.Time) time.Time {
 	if r.roundHook() != nil || r.unusable() != "" {
 		return time.Time{} // The round waits for the hook or the analysis.
@@ -716,7 +716,7 @@ func (s *service) podsOf(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservic
 	return &out
 }
 
-// podsRead reports whether the pods of the namespace of the service were read.
+// podsRead reports whether the pods of the service's namespace were read.
 func (s *service) podsRead() bool {
 	return s.Pods != nil && (s.PodNamespaces == nil || s.PodNamespaces[s.ms.Namespace])
 }

@@ -27,8 +27,8 @@ func GatewaysOf(p *v1alpha1.NetworkPolicy) (out [][2]string) {
 	return out
 }
 
-// HostNamespaces returns the namespaces of the policies that [WhyHost] could use to explain a host and a path, in sorted order. It also
-// returns all hosts of the given policies.
+// HostNamespaces returns, in sorted order, the namespaces of the policies that [WhyHost] could use to explain a host and a path. It
+// also returns all hosts of the given policies.
 func HostNamespaces(policies []v1alpha1.NetworkPolicy, host, path string) (namespaces, hosts []string) {
 	best, hosts := newIndex(Input{NetworkPolicies: policies}, time.Time{}).domainsOf(strings.ToLower(strings.TrimSuffix(host, ".")), path)
 	for _, p := range best {

@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// NewService returns one service as a separate object, and false if the input does not contain it.
+// NewService returns one service as a separate object. It returns false if the input does not contain the service.
 func NewService(in Input, namespace, name string, now time.Time) (Service, bool) {
 	x := newIndex(in, now)
 	for i := range in.Microservices {
@@ -331,8 +331,7 @@ func newestRetained(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	return nil
 }
 
-// targetOf returns the version of the target of a group, or the name of the target if no release in the group
-// has that name.
+// targetOf returns the version of a group's target, or the name of the target if no release in the group has that name.
 func targetOf(g *v1alpha1.ReleaseGroup) string {
 	for i := range g.Releases {
 		if r := &g.Releases[i]; r.VersionedMicroservice == g.Target.Release {

@@ -36,7 +36,7 @@ func hostOf(p *v1alpha1.NetworkPolicy, d *v1alpha1.DomainStatus) Host {
 	return h
 }
 
-// share returns a release's share of the traffic of its group.
+// share returns a release's share of its group's traffic.
 func (s *service) share(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) Share {
 	out := Share{Match: row.Match, Mirror: row.MirrorPercent}
 	serving := row.Status == v1alpha1.ReleaseActive || row.Status == v1alpha1.ReleaseCanary

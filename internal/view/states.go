@@ -82,8 +82,7 @@ type State struct {
 	// no limit.
 	Since *metav1.Time `json:"since,omitempty"`
 	Until *metav1.Time `json:"until,omitempty"`
-	// Outage reports whether the pods of the active release of an exclusive group were stopped for another release and no pod
-	// is serving.
+	// Outage reports whether an exclusive group has no serving pod because the pods of its active release were stopped for another release.
 	Outage bool `json:"outage,omitempty"`
 	// By is the user who made the decision, and Note is the reason that the user gave.
 	By   string `json:"by,omitempty"`

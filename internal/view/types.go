@@ -251,7 +251,7 @@ type Release struct {
 	Analysis *Analysis `json:"analysis,omitempty"`
 }
 
-// Share is a release's share of the traffic of its group in percent. Unknown values are nil.
+// Share is a release's share of its group's traffic, in percent. Unknown values are nil.
 type Share struct {
 	// Asked is the required weight.
 	Asked *int32 `json:"asked,omitempty"`

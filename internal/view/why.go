@@ -236,7 +236,7 @@ func (p policyDomain) answer(host, path string) Answer {
 	return a
 }
 
-// withoutPods reports whether none of the releases to which a domain routes has a ready pod. The hosts of a group share its releases.
+// withoutPods reports whether all releases to which a domain routes lack a ready pod. The hosts of a group share its releases.
 func (s *service) withoutPods(backends []Backend) bool {
 	for _, b := range backends {
 		if b.Weight > 0 && !s.withoutPod(b.Release) {

@@ -76,7 +76,7 @@ var actVerbs = map[string]string{
 var decides, changes = []string{"continue", "adopt", "deprecate", "retry"}, []string{"pin", "unpin", "rollback", "pause", "resume"}
 
 // ActsOf returns the verbs of the actions that a reader may perform. may reports whether the reader may use an RBAC
-// verb on a resource of hlnr.io.
+// verb on an hlnr.io resource.
 func ActsOf(may func(verb, resource string) bool) []string {
 	var out []string
 	if may("patch", "versionedmicroservices") {

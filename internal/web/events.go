@@ -109,7 +109,7 @@ func (s *Server) atom(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	events, _ := eventQueryOf(r.URL.Query()).events(m, maxAtom)
-	base := s.scheme() + "://" + r.Host // The handler secure has checked the host.
+	base := s.scheme() + "://" + r.Host // The secure handler has checked the host.
 	f := feed{Title: "Heighliner: " + s.Title, ID: base + r.URL.Path, Updated: m.now.UTC().Format(time.RFC3339), Author: "Heighliner", Link: []feedLink{{"self", base + r.URL.RequestURI()}, {"alternate", base + "/events"}}}
 	if len(events.Events) > 0 {
 		f.Updated = events.Events[0].Time.UTC().Format(time.RFC3339)

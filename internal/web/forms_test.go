@@ -39,7 +39,7 @@ func TestUnpin(t *testing.T) {
 		ms.Spec.UpdateStrategy.Manual.Groups = append(pins, v1alpha1.GroupPin{Name: "2.x", Release: g.Target.Release})
 	})
 	if page := b.get("/services/shop/shop"); !strings.Contains(page, path+"?group=2.x") || !strings.Contains(page, path+"?group=1.x") {
-		t.Error("the buttons of the groups do not name them")
+		t.Error("the buttons do not name their groups")
 	}
 	f := only(t, b.get(path))
 	if !slices.Equal(f.options, []string{"2.x, pinned to 2.1.0", "1.x, pinned to 1.1.0"}) || slices.Contains(f.buttons, "Unpin") {

@@ -83,7 +83,7 @@ func (d done) notice() notice {
 	case !slices.Contains(decides, d.act.Verb):
 		return notice{view.Stable, d.Text}
 	case outcome == "":
-		return notice{view.Moving, d.Text + ": not handled yet; the manager handles it when it is running"}
+		return notice{view.Moving, d.Text + ": not handled yet; it is handled when the manager is running"}
 	case outcome != release.DecisionApplied:
 		return notice{view.Failed, d.Text + ": not applied: " + cause(outcome)}
 	}

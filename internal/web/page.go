@@ -40,7 +40,7 @@ type chunk struct {
 	// parent is the id of the element that contains the chunk, if chunks are added to and removed from that element; empty otherwise.
 	parent string
 	html   []byte
-	// sum is the fingerprint of html; 0 if it is not computed yet.
+	// sum is the fingerprint of html; 0 if it has not been computed yet.
 	sum uint64
 }
 
@@ -265,7 +265,7 @@ func dict(pairs ...any) (map[string]any, error) {
 	return out, nil
 }
 
-// bar returns the required shares of the releases of a group, beginning with the active release.
+// bar returns the required shares of a group's releases, beginning with the active release.
 func bar(g view.Group) (out []part) {
 	x := int32(0)
 	for _, status := range []string{"active", "canary"} {

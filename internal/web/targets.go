@@ -55,7 +55,7 @@ func (q *request) aimPin() {
 	q.choices = append(q.choices, choice{Value: q.Target, Label: label})
 }
 
-// aimUnpin sets the choices of an unpin if several groups are pinned.
+// aimUnpin sets the choices for an unpin if several groups are pinned.
 func (q *request) aimUnpin() {
 	for i := range q.moments.data.Microservices {
 		ms := &q.moments.data.Microservices[i]

@@ -667,7 +667,7 @@ func TestTransfer(t *testing.T) {
 	got := serve(t, in, now).transfer("/")
 	t.Logf("first visit to a board with 2,000 services: %d bytes", got)
 	if got > 100<<10 {
-		t.Errorf("%d bytes, at most %d", got, 100<<10)
+		t.Errorf("%d bytes, want at most %d", got, 100<<10)
 	}
 }
 

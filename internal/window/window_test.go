@@ -108,6 +108,6 @@ func TestNoWindow(t *testing.T) {
 		t.Errorf("an unknown zone gives error %v", err)
 	}
 	if got == nil || got.Open || !got.Next.IsZero() {
-		t.Errorf("a window of an unknown zone is %v, want always closed", got)
+		t.Errorf("a window in an unknown zone is %v, want always closed", got)
 	}
 }

@@ -37,6 +37,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -58,10 +59,11 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	hlnr "github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/test/port"
 )
 
 // partTimeout limits how long each part may take to start or to stop.
-const partTimeout = time.Minute
+const partTimeout = 3 * time.Minute
 
 // gcPercent is the garbage collection target percentage of the tests, the API server, etcd, and the
 // controller-manager. With the default of 100, garbage collection takes a third of the startup time, and the
@@ -95,6 +97,7 @@ type Env struct {
 	manager     *controllerManager
 	assets      string
 	dir         string
+	release     []func() // The functions that end the reservations of the ports.
 	installed   []string // The folders from which objects were installed.
 	noted       sync.Once
 }
@@ -219,7 +222,7 @@ func (o Options) definitions() (root string, folders []string, err error) {
 // process exits without calling Stop, both of them are stopped and the folder is deleted.
 func (e *Env) folders() (err error) {
 	if e.dir, err = os.MkdirTemp("", "heighliner-apiserver-"); err != nil {
-		return fmt.Errorf("make folder: %w", err)
+		return fmt.Errorf("create folder: %w", err)
 	}
 	if err := endTogether(e.dir); err != nil {
 		return err
@@ -229,7 +232,7 @@ func (e *Env) folders() (err error) {
 	server.CertDir = filepath.Join(e.dir, "certificates")
 	for _, dir := range []string{e.environment.ControlPlane.Etcd.DataDir, server.CertDir} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
-			return fmt.Errorf("make folder: %w", err)
+			return fmt.Errorf("create folder: %w", err)
 		}
 	}
 	return nil
@@ -244,12 +247,34 @@ func (e *Env) startControlPlane() (_ *rest.Config, err error) {
 		}
 		defer func() { err = errors.Join(err, os.Unsetenv("GOGC")) }()
 	}
+	if err := e.reservePorts(); err != nil {
+		return nil, err
+	}
 	config, err := e.environment.Start()
 	if err != nil {
 		return nil, fmt.Errorf("start control plane: %w", err)
 	}
 	return config, nil
 
+}
+
+// reservePorts sets the ports of etcd and the API server. By default, envtest selects ports that Linux can assign to other
+// processes before etcd and the API server listen on them.
+func (e *Env) reservePorts() error {
+	var ports [3]string
+	for i := range ports {
+		number, release, err := port.Reserve()
+		if err != nil {
+			return err
+		}
+		ports[i], e.release = strconv.Itoa(number), append(e.release, release)
+	}
+	const host = "127.0.0.1"
+	etcd, server := e.environment.ControlPlane.Etcd, e.environment.ControlPlane.GetAPIServer()
+	etcd.URL = &url.URL{Scheme: "http", Host: host + ":" + ports[0]}
+	etcd.Configure().Set("listen-peer-urls", "http://"+host+":"+ports[1])
+	server.SecureServing.ListenAddr = envtest.ListenAddr{Address: host, Port: ports[2]}
+	return nil
 }
 
 // writeToken creates a token for a member of system:masters, and the API server's token file.
@@ -296,6 +321,9 @@ func (e *Env) Stop() error {
 	}
 	if err := e.environment.Stop(); err != nil {
 		errs = append(errs, fmt.Errorf("stop control plane: %w", err))
+	}
+	for _, release := range e.release {
+		release()
 	}
 	if e.dir != "" {
 		errs = append(errs, os.RemoveAll(e.dir))

@@ -132,7 +132,7 @@ func CertManager() (string, error) {
 	return filepath.Join(dir, "deploy", "crds"), err
 }
 
-// module returns the folder of a version of a module in the module cache.
+// module returns the folder in the module cache that contains the given version of a module.
 func module(path, version string) (string, error) {
 	cmd := exec.Command("go", "mod", "download", "-json", path+"@"+version)
 	// The command runs outside the project, because it must not change go.mod and go.sum.

@@ -20,7 +20,7 @@ func (l *Line) Dial(ctx context.Context, network, address string) (net.Conn, err
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.cut {
-		return nil, errors.New("the line is cut")
+		return nil, errors.New("the line is interrupted")
 	}
 	c, err := (&net.Dialer{}).DialContext(ctx, network, address)
 	if err == nil {

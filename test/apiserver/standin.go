@@ -289,7 +289,7 @@ func accepted(route *gatewayv1.HTTPRoute) bool {
 }
 
 // play runs a stand-in for the objects of a kind in a namespace until the test ends. If a turn fails because of a
-// conflict or a missing object, the stand-in tries again in its next turn.
+// conflict, a missing object or a busy API server, the stand-in tries again in its next turn.
 func (e *Env) play(t testing.TB, name, namespace string, kind client.ObjectList, turn func(context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -306,7 +306,8 @@ func (e *Env) play(t testing.TB, name, namespace string, kind client.ObjectList,
 			}
 			for watched := true; watched && ctx.Err() == nil; {
 				err := turn(ctx)
-				if err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+				busy := apierrors.IsServerTimeout(err) || apierrors.IsTooManyRequests(err)
+				if err != nil && ctx.Err() == nil && !busy && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 					t.Errorf("play %s: %v", name, err)
 				}
 				watched = changed(ctx, changes)

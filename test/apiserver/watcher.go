@@ -14,9 +14,9 @@ import (
 // process with an API server uses a different value.
 const marker = "HEIGHLINER_TEST_RUN"
 
-// watcherScript reads the paths of the folders of API servers until the process that writes these paths ends,
-// for whatever reason. It then ends the processes that the ended process started and that are still running,
-// and deletes the folders.
+// watcherScript reads the paths of API server folders until the process that writes these paths ends, for
+// whatever reason. It then kills the processes that were started by that process and are still running, and
+// deletes the folders.
 const watcherScript = `
 folders=()
 while read -r folder; do folders+=("$folder"); done
@@ -46,7 +46,7 @@ func endTogether(folder string) error {
 var startWatcher = sync.OnceValues(func() (_ *os.File, err error) {
 	out, in, err := os.Pipe()
 	if err != nil {
-		return nil, fmt.Errorf("make pipe to watcher: %w", err)
+		return nil, fmt.Errorf("create pipe to watcher: %w", err)
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
 	run := marker + "=" + rand.Text()
@@ -56,7 +56,7 @@ var startWatcher = sync.OnceValues(func() (_ *os.File, err error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start watcher: %w", err)
 	}
-	if err := os.Setenv(marker, run[len(marker)+1:]); err != nil { // The variable is set after the start of the watcher, because the watcher must not end itself.
+	if err := os.Setenv(marker, run[len(marker)+1:]); err != nil { // The variable is set after the start of the watcher, because the watcher must not kill itself.
 		return nil, fmt.Errorf("mark processes: %w", err)
 	}
 	return in, nil

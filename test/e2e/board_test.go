@@ -41,9 +41,9 @@ const (
 )
 
 // TestBoard runs config/components/web on the node as a user would install it, with two replicas behind the
-// gateway and an authenticating proxy, whose role this test plays. A reader sees the objects that they may
-// list. An approval through the form lets a canary continue, and is recorded with the name of the user. Another
-// reader is not allowed to approve. The board keeps answering while one of its pods is killed.
+// gateway and an authenticating proxy, whose role this test plays. A reader sees the objects that they are
+// allowed to list. An approval through the form lets a canary continue, and is recorded with the name of the
+// user. Another reader is not allowed to approve. The board keeps answering while one of its pods is killed.
 func TestBoard(t *testing.T) {
 	s := newService(t, "board").steps(asking("tenth", 10))
 	s.start("1.0.0")
@@ -76,7 +76,7 @@ func TestBoard(t *testing.T) {
 	act := service + "/acts/continue"
 	form := url.Values{"target": {release}, "id": {"web-e2e"}, "reason": {"dashboards are quiet"}}
 	if code, _, err := bob.post(act, form, true); err != nil || code != http.StatusForbidden {
-		t.Errorf("an approval by a reader who may not approve: %d %v", code, err)
+		t.Errorf("an approval by a reader who is not allowed to approve: %d %v", code, err)
 	}
 	if code, _, err := ana.post(act, form, false); err != nil || code != http.StatusForbidden {
 		t.Errorf("an approval from another site: %d %v", code, err)

@@ -178,8 +178,7 @@ func (s *service) restarted(version string, times int32) (pods []corev1.Pod) {
 	return pods
 }
 
-// stable waits until no request has failed for the given time, and returns when the last failure
-// occurred.
+// stable waits until no request has failed for the given time, and returns the time of the last failure.
 func stable(t *testing.T, l *harness.Load, d time.Duration) (last time.Time) {
 	t.Helper()
 	failed, since := l.Report().Total.Failed, time.Now()

@@ -52,7 +52,7 @@ func TestHooks(t *testing.T) {
 	l := s.load(30, false)
 	k := &killer{random: rand.New(rand.NewPCG(1, 1)), wanted: 1}
 
-	t.Run("gates block, even across a kill of the manager", func(t *testing.T) {
+	t.Run("gates block, even if the manager is killed", func(t *testing.T) {
 		s := s.in(t)
 		for _, gate := range []string{"begin", "more", "promote"} {
 			r.answer(gate, "1.1.0", http.StatusConflict)
@@ -89,7 +89,7 @@ func TestHooks(t *testing.T) {
 		for _, name := range []string{"begin", "smoke", "more", "promote", "done"} {
 			calls := r.of(name, "1.1.0")
 			if n := len(ids(calls)); n != 1 {
-				t.Errorf("hook %s was called with %d IDs for one call: %v", name, n, ids(calls))
+				t.Errorf("hook %s was called with %d different IDs for one call: %v", name, n, ids(calls))
 			}
 			t.Logf("hook %s was called %d times", name, len(calls))
 			for _, c := range calls {
@@ -106,7 +106,7 @@ func TestHooks(t *testing.T) {
 		}
 	})
 
-	t.Run("a failing check keeps the release from all traffic", func(t *testing.T) {
+	t.Run("a failing check keeps the release from getting traffic", func(t *testing.T) {
 		s := s.in(t)
 		r.answer("smoke", "1.2.0", http.StatusTeapot)
 		l.Mark("1.2.0")

@@ -24,8 +24,9 @@ func byAnnotations() *v1alpha1.NetworkProvider {
 	return &v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: "nginx", AnnotationPrefix: "nginx.ingress.kubernetes.io"}}
 }
 
-// TestAnnotationsSplit checks that the share of the requests that a canary gets equals its canary-weight within
-// 1 percentage point. It then rolls a canary back, and rolls back to the retained release. No request fails.
+// TestAnnotationsSplit checks that the share of the requests that a canary gets equals its canary-weight to
+// within 1 percentage point. It then rolls a canary back, and rolls back to the retained release. No request
+// fails.
 func TestAnnotationsSplit(t *testing.T) {
 	const requests, tolerance = 5_000, 1.0
 	weights := []int32{1, 10, 50, 99}

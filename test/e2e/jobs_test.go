@@ -84,7 +84,7 @@ func TestJobs(t *testing.T) {
 			}
 		}
 	}
-	t.Run("each Job runs once, even across kills of the manager", func(t *testing.T) {
+	t.Run("each Job runs once, even if the manager is killed", func(t *testing.T) {
 		s := s.in(t)
 		for i := 1; i <= versions; i++ {
 			version := fmt.Sprintf("1.%d.0", i)

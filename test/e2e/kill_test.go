@@ -24,7 +24,7 @@ import (
 
 var (
 	seed  = flag.Uint64("seed", 0, "seed of the times at which the manager is killed; 0 means a seed from the clock")
-	kills = flag.Int("kills", 20, "number of kills of the manager")
+	kills = flag.Int("kills", 20, "number of times to kill the manager")
 )
 
 // TestDemoSurvivesKills runs the demo repeatedly while the manager's process is killed with SIGKILL, until the

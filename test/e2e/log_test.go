@@ -49,7 +49,7 @@ var explained = []struct {
 	{regexp.MustCompile(`leader election lost|[Ff]ailed to renew lease|[Ee]rror retrieving (resource|lease) lock|[Ff]ailed to update lease|[Ee]rror initially creating lease`),
 		"the Lease is lost with the API server"},
 	{regexp.MustCompile(`RBAC: \[?clusterrole\.rbac\.authorization\.k8s\.io .* not found`), rolesUnread},
-	{regexp.MustCompile(`"Failed to watch".*context canceled`), "a manager that a test stops ends its watches"},
+	{regexp.MustCompile(`"Failed to watch".*context canceled`), "a manager ends its watches when a test stops it"},
 	{regexp.MustCompile(`because it is being terminated|Server rejected event .*namespaces \\"[^"]+" not found`), "a test deletes a namespace while a release is in progress"},
 }
 

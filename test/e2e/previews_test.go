@@ -145,7 +145,7 @@ func TestPreviews(t *testing.T) {
 	l.Mark("closed while GitHub is unavailable")
 	h.Fail(githubtest.Fault{Answer: githubtest.Unavailable})
 	repo.Close(n, true)
-	time.Sleep(20 * time.Second) // Nothing may happen during this time.
+	time.Sleep(20 * time.Second) // Nothing should happen during this time.
 	s.preview(head())
 	l.Mark("GitHub is available again")
 	report := l.Stop()
@@ -200,7 +200,7 @@ func (s *service) exposeWebhooks() {
 	s.create(route)
 	s.t.Cleanup(func() {
 		if err := env.Client.Delete(context.Background(), route); err != nil {
-			s.t.Errorf("delete the route of webhooks: %v", err)
+			s.t.Errorf("delete the webhook route: %v", err)
 		}
 	})
 }

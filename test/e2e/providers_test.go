@@ -167,7 +167,7 @@ func (s *service) switched(what string, done func(*v1alpha1.NetworkPolicy) bool)
 	})
 }
 
-// hasRoutes checks the numbers of HTTPRoutes and Ingresses of the service.
+// hasRoutes checks how many HTTPRoutes and Ingresses the service has.
 func (s *service) hasRoutes(gatewayRoutes, ingresses int) {
 	s.t.Helper()
 	mine := []client.ListOption{client.InNamespace(s.namespace), client.MatchingLabels{v1alpha1.LabelPolicy: s.app}}

@@ -29,7 +29,7 @@ const (
 	slug = "release"
 	// interval is the interval of the ImagePolicies, which is the shortest allowed interval.
 	interval = 5 * time.Second
-	// patience is the time limit of a single step of a test.
+	// patience is the time limit of a single test step.
 	patience = 3 * time.Minute
 	// soon is the time limit of steps that take seconds on an idle machine, as docs/results.md shows. A step
 	// exceeds this limit only because of a fault.
@@ -217,7 +217,7 @@ func (s *service) key() client.ObjectKey {
 // host returns the host of the group's domain.
 func (s *service) host() string { return slug + "." + s.name + ".localhost" }
 
-// change updates an object as a user would, and retries conflicts.
+// change updates an object as a user would, and retries after conflicts.
 func change[T client.Object](t *testing.T, o T, how func(T)) {
 	t.Helper()
 	wait(t, fmt.Sprintf("%T %s to be changed", o, o.GetName()), func(ctx context.Context) (bool, string, error) {
@@ -470,7 +470,7 @@ func (s *service) serves(l *harness.Load, d time.Duration) {
 	}
 }
 
-// verdict ends loads, prints their table, and fails the test if a request failed.
+// verdict stops loads, prints their table, and fails the test if a request failed.
 func verdict(t *testing.T, loads ...*harness.Load) {
 	t.Helper()
 	var reports []harness.Report
@@ -499,7 +499,7 @@ func (s *service) dump() {
 			s.t.Logf("msvc %s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message)
 		}
 		for _, g := range ms.Status.ReleaseGroups {
-			s.t.Logf("group %s revision %d run %+v", g.Slug, g.TrafficRevision, g.Rollout)
+			s.t.Logf("group %s revision %d rollout %+v", g.Slug, g.TrafficRevision, g.Rollout)
 			for _, r := range g.Releases {
 				s.t.Logf("  %s %s weight %d available %t reason %s", r.SemVer.Version, r.Status, r.Weight, r.Available, r.Reason)
 			}

@@ -22,9 +22,9 @@ import (
 	"github.com/heighliner/heighliner/test/harness"
 )
 
-// TestSplit checks that a canary's share of 10,000 requests, with an unchanged configuration, equals its
-// weight within 1 percentage point. At a weight of 30, it sends requests in the same way as the Gateway API's
-// own weight test.
+// TestSplit checks that a canary's share of 10,000 requests, with an unchanged configuration, equals its weight
+// to within 1 percentage point. At a weight of 30, it sends requests in the same way as the Gateway API's own
+// weight test.
 func TestSplit(t *testing.T) {
 	const requests, tolerance = 10_000, 1.0
 	weights := []int32{1, 5, 10, 30, 50, 99}
@@ -99,7 +99,7 @@ func (s *service) routes() []gatewayv1.HTTPRoute {
 
 // conforms checks the same properties of a route as the HTTPRouteWeight test in the Gateway API's conformance
 // tests. Each parent has accepted the route with resolved references. Of 500 requests, sent ten at a time
-// after a random pause or with a random header, each backend gets its share within 5 percentage points, and
+// after a random pause or with a random header, each backend gets its share to within 5 percentage points, and
 // other backends get no requests. There are ten attempts.
 func (s *service) conforms(want map[string]float64) {
 	s.t.Helper()

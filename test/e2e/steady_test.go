@@ -76,7 +76,7 @@ func quiet(t *testing.T, d time.Duration) {
 	})
 }
 
-// fleet is a number of identical services in one namespace.
+// fleet is a set of identical services in one namespace.
 type fleet struct {
 	base     *service
 	names    []string

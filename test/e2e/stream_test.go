@@ -109,8 +109,8 @@ func (s *service) routesTo(host, want string) {
 	})
 }
 
-// splits waits until clients see approximately a version's share, and then checks the share of 1,000 requests
-// within 2 percentage points.
+// splits waits until clients see a version for approximately its share, and then checks its share of 1,000
+// requests to within 2 percentage points.
 func (s *service) splits(l *harness.Load, phase, version string, percent float64) {
 	s.t.Helper()
 	away := func(split harness.Split) float64 { return math.Abs(split.Fraction(version)*100 - percent) }

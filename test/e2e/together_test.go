@@ -58,7 +58,7 @@ func TestTogether(t *testing.T) {
 	if last := cart.status("1.2.0", v1alpha1.ReleaseError); last.Reason != "TogetherFailed" {
 		t.Errorf("1.2.0 of cart ended with %s", last.Reason)
 	}
-	stock.until("the condition Blocked", func(ms *v1alpha1.Microservice) (bool, string) {
+	stock.until("the Blocked condition", func(ms *v1alpha1.Microservice) (bool, string) {
 		return meta.IsStatusConditionTrue(ms.Status.Conditions, v1alpha1.ConditionBlocked), ""
 	})
 	cart.sees(loads[1], "1.1.0")

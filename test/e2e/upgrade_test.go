@@ -183,8 +183,8 @@ func anotherBuild(t *testing.T) {
 	})
 }
 
-// upgrade restarts the manager with a different build while the fleet is stable. No release, pod or object may
-// change.
+// upgrade restarts the manager with a different build while the fleet is stable. Releases, pods and objects
+// must not change.
 func (f *fleet) upgrade() {
 	t := f.base.t
 	t.Helper()

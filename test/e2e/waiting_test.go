@@ -169,7 +169,7 @@ func (s *service) staysBlocked(cause string) {
 	if !slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
 		return e.InvolvedObject.Kind == "Microservice" && e.Reason == "Blocked" && strings.Contains(e.Message, cause)
 	}) {
-		s.t.Errorf("no event Blocked of the Microservice reports %s", cause)
+		s.t.Errorf("no Blocked event of the Microservice reports %s", cause)
 	}
 }
 

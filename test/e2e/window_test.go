@@ -55,7 +55,7 @@ func TestWindow(t *testing.T) {
 		t.Errorf("the canary got %d%% %s after its window opened", weight, after)
 	}
 	if f := l.Split("closed").Fraction("1.1.0"); f > 0.2 {
-		t.Errorf("%.1f%% of the requests went to the canary while the window of the step with half of the requests was closed", f*100)
+		t.Errorf("%.1f%% of the requests went to the canary while the window of the 50%% step was closed", f*100)
 	}
 	s.active("1.1.0")
 

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/client-go/util/csaupgrade"
+	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -65,28 +66,26 @@ var tools = map[string]func(t *testing.T, namespace string){
 	// made with kubectl.
 	"flux": func(t *testing.T, namespace string) {
 		t.Helper()
-		for _, o := range []client.Object{&v1alpha1.ImagePolicy{}, &v1alpha1.Microservice{}} {
-			err := cluster.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "shop"}, o)
-			if client.IgnoreNotFound(err) != nil {
-				t.Fatal(err)
-			}
-			if err != nil {
-				continue
-			}
-			theirs := sets.New[string]()
-			for _, f := range o.GetManagedFields() {
-				if f.Operation == metav1.ManagedFieldsOperationUpdate && f.Subresource == "" && strings.HasPrefix(f.Manager, "kubectl") {
-					theirs.Insert(f.Manager)
+		for _, kind := range []client.Object{&v1alpha1.ImagePolicy{}, &v1alpha1.Microservice{}} {
+			err := retry.RetryOnConflict(retry.DefaultBackoff, func() error { // The manager writes the status of the object.
+				o := kind.DeepCopyObject().(client.Object)
+				if err := cluster.Client.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: "shop"}, o); err != nil {
+					return client.IgnoreNotFound(err)
 				}
-			}
-			patch, err := csaupgrade.UpgradeManagedFieldsPatch(o, theirs, "kustomize-controller")
+				theirs := sets.New[string]()
+				for _, f := range o.GetManagedFields() {
+					if f.Operation == metav1.ManagedFieldsOperationUpdate && f.Subresource == "" && strings.HasPrefix(f.Manager, "kubectl") {
+						theirs.Insert(f.Manager)
+					}
+				}
+				patch, err := csaupgrade.UpgradeManagedFieldsPatch(o, theirs, "kustomize-controller")
+				if err != nil || patch == nil {
+					return err
+				}
+				return cluster.Client.Patch(t.Context(), o, client.RawPatch("application/json-patch+json", patch))
+			})
 			if err != nil {
 				t.Fatal(err)
-			}
-			if patch != nil {
-				if err := cluster.Client.Patch(t.Context(), o, client.RawPatch("application/json-patch+json", patch)); err != nil {
-					t.Fatal(err)
-				}
 			}
 		}
 		serverSide(t, namespace, "kustomize-controller")

@@ -24,24 +24,25 @@ import (
 const databaseUser = "postgres"
 
 // Database is a database for applications in the cluster. This process starts the database server from Debian's
-// package for PostgreSQL.
+// PostgreSQL package.
 type Database struct {
 	// URL is the URL for pods, with the password.
 	URL string
 
 	port, password, dir string
+	release             func() // Ends the reservation of the port.
 	server              *exec.Cmd
 	listener            net.Listener
 }
 
 // StartDatabase starts a PostgreSQL server with an empty database on an unused loopback port, and makes the
-// server reachable for pods. Stop ends the server. Debian's package "postgresql" is required.
+// server reachable for pods. Stop shuts down the server. Debian's package "postgresql" is required.
 func (c *Cluster) StartDatabase(ctx context.Context) (*Database, error) {
-	port, err := freePort(ctx)
+	port, release, err := freePort()
 	if err != nil {
 		return nil, fmt.Errorf("start PostgreSQL: %w", err)
 	}
-	d := &Database{port: port, password: rand.Text()}
+	d := &Database{port: port, release: release, password: rand.Text()}
 	if err := d.start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("start PostgreSQL: %w", err), d.Stop())
 	}
@@ -99,7 +100,7 @@ func (d *Database) start(ctx context.Context) error {
 	return nil
 }
 
-// Stop ends the server and its connections, and removes its files.
+// Stop shuts down the server, closes its connections, and removes its files.
 func (d *Database) Stop() error {
 	var errs []error
 	if d.listener != nil {
@@ -112,6 +113,7 @@ func (d *Database) Stop() error {
 	if d.dir != "" {
 		errs = append(errs, os.RemoveAll(d.dir))
 	}
+	d.release()
 	return errors.Join(errs...)
 }
 

@@ -16,7 +16,7 @@
 //	table.go         the final table
 //	wait.go          waits with a deadline
 //	audit.go         writes in the audit log
-//	forward.go       connections of pods to servers of this process
+//	forward.go       connections from pods to servers in this process
 //	queue.go         a queue of jobs for workers
 //	database.go      a PostgreSQL database for applications
 //	inside_linux.go  listeners in the cluster's network namespace

@@ -1,31 +1,28 @@
 package harness
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
+	"strconv"
+
+	"github.com/heighliner/heighliner/test/port"
 )
 
-// freePort returns an unused port on the loopback address.
-func freePort(ctx context.Context) (string, error) {
-	free, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+// freePort returns an unused port on the loopback address. The port is reserved until release is called.
+func freePort() (number string, release func(), err error) {
+	n, release, err := port.Reserve()
 	if err != nil {
-		return "", fmt.Errorf("find a port: %w", err)
+		return "", nil, err
 	}
-	_, port, err := net.SplitHostPort(free.Addr().String())
-	if err := errors.Join(err, free.Close()); err != nil {
-		return "", fmt.Errorf("find a port: %w", err)
-	}
-	return port, nil
+	return strconv.Itoa(n), release, nil
 }
 
 // listenForPods listens on an address that pods can reach.
 func (c *Cluster) listenForPods() (net.Listener, error) {
 	host, _, err := net.SplitHostPort(c.RegistryInternal)
 	if err != nil {
-		return nil, fmt.Errorf("address of this machine for pods: %w", err)
+		return nil, fmt.Errorf("find the address of this machine for pods: %w", err)
 	}
 	return c.ListenInside(net.JoinHostPort(host, "0"))
 }

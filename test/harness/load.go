@@ -17,7 +17,7 @@ const (
 	maxCount    = 1_000_000
 	maxInFlight = 512
 	maxTimeout  = 30 * time.Second
-	// maxAnswer is the maximum number of bytes of a response that are read.
+	// maxAnswer is the maximum number of bytes that are read from a response.
 	maxAnswer = 1 << 20
 )
 
@@ -159,8 +159,8 @@ func (l *Load) Mark(phase string) { l.tally.Mark(phase, time.Now()) }
 // Split returns the shares of versions in the successful answers of a phase, or nil for an unknown phase.
 func (l *Load) Split(phase string) Split { return l.tally.Split(phase) }
 
-// Recent returns the counts of the whole seconds that ended within the given time before now. A time
-// below 1 s counts as 1 s, and a time above 59 s counts as 59 s.
+// Recent returns the counts for the complete seconds in the given period before now. A period below 1 s counts
+// as 1 s, and a period above 59 s counts as 59 s.
 func (l *Load) Recent(within time.Duration) Counts { return l.tally.Recent(time.Now(), within) }
 
 // Report returns all counts so far.

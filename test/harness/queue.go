@@ -15,30 +15,33 @@ import (
 // queueStream is the stream of the jobs. It is the default stream of hack/sampleapp.
 const queueStream = "jobs"
 
-// Queue is a stream of jobs for workers in the cluster. This process starts the server from Debian's package for Redis.
+// Queue is a stream of jobs for workers in the cluster. This process starts the server from Debian's Redis package.
 type Queue struct {
 	// URL is the URL of the server for pods.
 	URL string
 
 	port     string
+	release  func() // Ends the reservation of the port.
 	server   *exec.Cmd
 	dir      string
 	listener net.Listener
 }
 
 // StartQueue starts a Redis server that stores everything in memory, on an unused loopback port, and makes
-// the server reachable for pods. Stop ends the server. "redis-server" and "redis-cli" are required.
+// the server reachable for pods. Stop shuts down the server. "redis-server" and "redis-cli" are required.
 func (c *Cluster) StartQueue(ctx context.Context) (*Queue, error) {
-	port, err := freePort(ctx)
+	port, release, err := freePort()
 	if err != nil {
 		return nil, fmt.Errorf("start Redis: %w", err)
 	}
 	dir, err := os.MkdirTemp("", "queue-")
 	if err != nil {
+		release()
 		return nil, fmt.Errorf("start Redis: %w", err)
 	}
-	q := &Queue{port: port, dir: dir, server: exec.Command("redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "", "--dir", dir)}
+	q := &Queue{port: port, release: release, dir: dir, server: exec.Command("redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "", "--dir", dir)}
 	if err := q.server.Start(); err != nil {
+		release()
 		return nil, fmt.Errorf("start Redis: %w", errors.Join(err, os.RemoveAll(dir)))
 	}
 	if q.listener, err = c.listenForPods(); err != nil {
@@ -56,7 +59,7 @@ func (c *Cluster) StartQueue(ctx context.Context) (*Queue, error) {
 	return q, nil
 }
 
-// Stop ends the server and its connections.
+// Stop shuts down the server and closes its connections.
 func (q *Queue) Stop() error {
 	var errs []error
 	if q.listener != nil {
@@ -64,6 +67,7 @@ func (q *Queue) Stop() error {
 	}
 	errs = append(errs, q.server.Process.Kill())
 	_ = q.server.Wait() // An error is expected, because the server was killed.
+	q.release()
 	return errors.Join(append(errs, os.RemoveAll(q.dir))...)
 }
 

@@ -53,7 +53,7 @@ type phase struct {
 	versions map[string]*hdrhistogram.Histogram
 }
 
-// second contains the counts of one second of wall clock time. Its index is the number of the second, which
+// second contains the counts for one second of wall clock time. Its index is the number of the second, which
 // distinguishes it from a second in an earlier round of the ring buffer.
 type second struct {
 	index  int64
@@ -120,9 +120,9 @@ func (l *Tally) Split(phaseName string) Split {
 	return nil
 }
 
-// Recent returns the counts of the whole seconds that ended within the given time before now. A time below 1 s counts as
-// 1 s, and a time above 59 s counts as 59 s. Sent counts requests by the time at which they were sent; Answered and
-// Failed count them by the time at which they ended.
+// Recent returns the counts for the complete seconds in the given period before now. A period below 1 s counts as 1 s,
+// and a period above 59 s counts as 59 s. Sent counts requests by the time at which they were sent; Answered and Failed
+// count them by the time at which they ended.
 func (l *Tally) Recent(now time.Time, within time.Duration) Counts {
 	seconds := min(max(int64(within/time.Second), 1), recentSeconds-1)
 	l.mu.Lock()
@@ -136,7 +136,7 @@ func (l *Tally) Recent(now time.Time, within time.Duration) Counts {
 	return total
 }
 
-// Failed returns the number of failed requests of all phases.
+// Failed returns the number of failed requests in all phases.
 func (l *Tally) Failed() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

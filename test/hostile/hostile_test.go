@@ -50,20 +50,20 @@ const (
 // cases are the cases by name. Each case is called with a context that ends soon, and must return with an
 // error soon after the context has ended.
 var cases = map[string]func(context.Context, testing.TB) error{
-	"a GitHub App's key of a whole Secret": func(_ context.Context, t testing.TB) error {
+	"a GitHub App's key that fills a Secret": func(_ context.Context, t testing.TB) error {
 		_, err := github.ReadCredential(map[string][]byte{"appID": []byte("1"), "privateKey": largest(t, certstest.KeyPEM)}, "acme")
 		return err
 	},
-	"a registry's client key of a whole Secret": func(_ context.Context, t testing.TB) error {
+	"a registry's client key that fills a Secret": func(_ context.Context, t testing.TB) error {
 		certificate, _ := registrytest.NewAuthority(t).Issue(t, time.Now().Add(time.Hour))
 		_, err := registry.ParseTLS(registry.Secret{Name: "s", Type: registry.TypeTLS, Data: map[string][]byte{"tls.crt": certificate, "tls.key": largest(t, certstest.KeyPEM)}}, time.Now())
 		return err
 	},
-	"a registry's authority of a whole Secret": func(_ context.Context, t testing.TB) error {
+	"a registry's authority that fills a Secret": func(_ context.Context, t testing.TB) error {
 		_, err := registry.ParseTLS(registry.Secret{Name: "s", Type: registry.TypeTLS, Data: map[string][]byte{"ca.crt": largest(t, certstest.RootPEM)}}, time.Now())
 		return err
 	},
-	"an authority of hooks and metrics of a whole Secret": func(_ context.Context, t testing.TB) error {
+	"an authority for hooks and metrics that fills a Secret": func(_ context.Context, t testing.TB) error {
 		_, err := loopback(t).Client(outbound.Options{CA: largest(t, certstest.RootPEM)})
 		return err
 	},
@@ -87,11 +87,11 @@ var cases = map[string]func(context.Context, testing.TB) error{
 		_, err := client(t, packed("[", "{},", "{}]")).Deployments(ctx, shop, "marker", strings.Repeat("a", 40), "web")
 		return err
 	},
-	"a commit of countless parents": func(ctx context.Context, t testing.TB) error {
+	"a commit with countless parents": func(ctx context.Context, t testing.TB) error {
 		_, err := client(t, packed(`{"parents":[`, "{},", "{}]}")).Commit(ctx, shop, strings.Repeat("a", 40))
 		return err
 	},
-	"an answer of GitHub that never ends": func(ctx context.Context, t testing.TB) error {
+	"an answer from GitHub that never ends": func(ctx context.Context, t testing.TB) error {
 		_, err := client(t, endless).Tags(ctx, shop)
 		return err
 	},
@@ -106,59 +106,59 @@ var cases = map[string]func(context.Context, testing.TB) error{
 		_, err := scan(ctx, t, endless)
 		return err
 	},
-	"answers of hooks, packed": func(ctx context.Context, t testing.TB) error {
+	"answers from hooks, packed": func(ctx context.Context, t testing.TB) error {
 		return call(ctx, t, packed("[", "{},", "{}]"))
 	},
-	"answers of hooks that never end": func(ctx context.Context, t testing.TB) error {
+	"answers from hooks that never end": func(ctx context.Context, t testing.TB) error {
 		return call(ctx, t, endless)
 	},
-	"answers of hooks of one long line": func(ctx context.Context, t testing.TB) error {
+	"answers from hooks with one long line": func(ctx context.Context, t testing.TB) error {
 		return call(ctx, t, packed("", "a", ""))
 	},
-	"answers of Prometheus, packed": func(ctx context.Context, t testing.TB) error {
+	"answers from Prometheus, packed": func(ctx context.Context, t testing.TB) error {
 		return measure(ctx, t, ofPrometheus, packed(vector+"[", sample+",", sample+"]}}"))
 	},
-	"answers of Prometheus with the maximum size": func(ctx context.Context, t testing.TB) error {
+	"answers from Prometheus with the maximum size": func(ctx context.Context, t testing.TB) error {
 		return measure(ctx, t, ofPrometheus, filled(vector+"[", sample+",", sample+"]}}"))
 	},
-	"answers of Prometheus of one deep sample": func(ctx context.Context, t testing.TB) error {
+	"answers from Prometheus with one deep sample": func(ctx context.Context, t testing.TB) error {
 		return measure(ctx, t, ofPrometheus, filled(vector, "[", ""))
 	},
-	"countless warnings of Prometheus": func(ctx context.Context, t testing.TB) error {
+	"countless warnings from Prometheus": func(ctx context.Context, t testing.TB) error {
 		return measure(ctx, t, ofPrometheus, filled(`{"status":"success","warnings":[`, `"",`, `""],"data":{"resultType":"vector","result":[]}}`))
 	},
-	"answers of Prometheus that never end": func(ctx context.Context, t testing.TB) error {
+	"answers from Prometheus that never end": func(ctx context.Context, t testing.TB) error {
 		return measure(ctx, t, ofPrometheus, endless)
 	},
-	"answers of web metrics, packed": func(ctx context.Context, t testing.TB) error {
+	"answers to web metrics, packed": func(ctx context.Context, t testing.TB) error {
 		return measure(ctx, t, ofWeb, packed("[", "{},", "{}]"))
 	},
-	"answers of web metrics of countless objects": func(ctx context.Context, t testing.TB) error {
+	"answers to web metrics with countless objects": func(ctx context.Context, t testing.TB) error {
 		return measure(ctx, t, ofWeb, filled("[", "{},", "{}]"))
 	},
-	"answers of web metrics of countless lists": func(ctx context.Context, t testing.TB) error {
+	"answers to web metrics with countless lists": func(ctx context.Context, t testing.TB) error {
 		return measure(ctx, t, ofWeb, filled("[", "[0],", "[0]]"))
 	},
-	"answers of web metrics with deep nesting": func(ctx context.Context, t testing.TB) error {
+	"answers to web metrics with deep nesting": func(ctx context.Context, t testing.TB) error {
 		return measure(ctx, t, ofWeb, filled("", "[", ""))
 	},
-	"answers of web metrics that never end": func(ctx context.Context, t testing.TB) error {
+	"answers to web metrics that never end": func(ctx context.Context, t testing.TB) error {
 		return measure(ctx, t, ofWeb, endless)
 	},
-	"unsigned deliveries of the longest payload": func(ctx context.Context, t testing.TB) error {
+	"unsigned deliveries with the longest payload": func(ctx context.Context, t testing.TB) error {
 		return deliver(ctx, t, []byte("guessed"), github.MaxPayload, "[", "{},", "{}]")
 	},
-	"signed deliveries of the longest payload": func(ctx context.Context, t testing.TB) error {
+	"signed deliveries with the longest payload": func(ctx context.Context, t testing.TB) error {
 		return deliver(ctx, t, signing, github.MaxPayload, `{"commits":[`, "{},", "{}]}")
 	},
-	"signed deliveries of countless fields": func(ctx context.Context, t testing.TB) error {
+	"signed deliveries with countless fields": func(ctx context.Context, t testing.TB) error {
 		var fields strings.Builder
 		for n := 0; fields.Len() < 1<<20; n++ {
 			fmt.Fprintf(&fields, `"%x":0,`, n)
 		}
 		return deliver(ctx, t, signing, 2<<20, "{", fields.String(), `"a":0}`)
 	},
-	"signed deliveries of countless fields that are kept": func(ctx context.Context, t testing.TB) error {
+	"signed deliveries with countless fields that are kept": func(ctx context.Context, t testing.TB) error {
 		return deliver(ctx, t, signing, 1<<20, "{", `"a":[[],{}],`, `"a":0}`)
 	},
 }

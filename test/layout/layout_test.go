@@ -42,9 +42,9 @@ func TestPackageComments(t *testing.T) {
 		case p.comment == "":
 			t.Errorf("%s has no comment", p.path)
 		case lists && len(missing) > 0:
-			t.Errorf("%s: the comment of the package does not list %s", p.path, strings.Join(missing, ", "))
+			t.Errorf("%s: the package comment does not list %s", p.path, strings.Join(missing, ", "))
 		case lists && len(extra) > 0:
-			t.Errorf("%s: the comment of the package lists %s, which does not exist", p.path, strings.Join(extra, ", "))
+			t.Errorf("%s: the package comment lists %s, which does not exist", p.path, strings.Join(extra, ", "))
 		case !lists && len(missing) == 0 && len(extra) == 0:
 			t.Logf("%s lists its files: remove it from unlisted", p.path)
 		}
@@ -94,12 +94,12 @@ func TestImpure(t *testing.T) {
 		"import":    {[]string{"package a\nimport \"sync\"\nvar mu sync.Mutex"}, []string{"0.go imports sync"}},
 		"goroutine": {[]string{"package a\nfunc f() { go f() }"}, []string{"0.go:2:12 starts a goroutine"}},
 		"channel":   {[]string{"package a\nfunc f(c chan int) {}"}, []string{"0.go:2:10 has a channel"}},
-		"variable":  {[]string{"package a\nvar seen int", "package a\nfunc f() { seen = 1 }"}, []string{"1.go:2:12 changes the variable seen of the package"}},
-		"same file": {[]string{"package a\nvar seen int\nfunc f() { seen++ }"}, []string{"0.go:3:12 changes the variable seen of the package"}},
-		"map":       {[]string{"package a\nvar seen = map[string][]int{}\nfunc f() { seen[\"a\"][0] += 1 }"}, []string{"0.go:3:12 changes the variable seen of the package"}},
-		"field":     {[]string{"package a\nvar seen struct{ n int }\nfunc f() { (&seen).n, _ = 1, 2 }"}, []string{"0.go:3:14 changes the variable seen of the package"}},
+		"variable":  {[]string{"package a\nvar seen int", "package a\nfunc f() { seen = 1 }"}, []string{"1.go:2:12 changes the package variable seen"}},
+		"same file": {[]string{"package a\nvar seen int\nfunc f() { seen++ }"}, []string{"0.go:3:12 changes the package variable seen"}},
+		"map":       {[]string{"package a\nvar seen = map[string][]int{}\nfunc f() { seen[\"a\"][0] += 1 }"}, []string{"0.go:3:12 changes the package variable seen"}},
+		"field":     {[]string{"package a\nvar seen struct{ n int }\nfunc f() { (&seen).n, _ = 1, 2 }"}, []string{"0.go:3:14 changes the package variable seen"}},
 		"no name":   {[]string{"package a\nvar _ = 1\nfunc f() { _ = 2 }"}, nil},
-		"deletion":  {[]string{"package a\nvar seen = map[string]int{}\nfunc f() { delete(seen, \"a\") }"}, []string{"0.go:3:19 changes the variable seen of the package"}},
+		"deletion":  {[]string{"package a\nvar seen = map[string]int{}\nfunc f() { delete(seen, \"a\") }"}, []string{"0.go:3:19 changes the package variable seen"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -143,7 +143,7 @@ func impure(t *testing.T, texts map[string]string) (faults []string) {
 	change := func(e ast.Expr) {
 		// The parser resolves a name that is declared in the same file, but not a name that is declared in another file.
 		if name := rootOf(e); name != nil && variables[name.Name] && (name.Obj == nil || shared[name.Obj.Decl]) {
-			note(name.Pos(), "changes the variable %s of the package", name.Name)
+			note(name.Pos(), "changes the package variable %s", name.Name)
 		}
 	}
 	for _, path := range slices.Sorted(maps.Keys(texts)) {

@@ -21,7 +21,7 @@ func ageless(text string) string {
 	return strings.Join(strings.Fields(ages.ReplaceAllString(text, "AGE")), " ")
 }
 
-// contains returns the wanted parts that are missing from a string. It ignores ages.
+// contains returns the expected parts that are missing from a string. It ignores ages.
 func contains(text string, wanted ...string) (faults []string) {
 	text = ageless(text)
 	for _, w := range wanted {

@@ -6,8 +6,8 @@
 //	match_test.go  finds phrases in a text
 //	words_test.go  reads the tree, and compares the number of hits with counts.txt
 //
-// counts.txt contains the number of remaining hits for each phrase in each folder. A number may only
-// decrease, except that files may move to another folder:
+// counts.txt contains the number of remaining hits for each phrase in each folder. A number may only decrease,
+// unless files move in from another folder:
 //
 //	make words IN=internal/release   # prints hits with file and line
 //	make words-update                # writes the current numbers, if no phrase has more hits
@@ -43,7 +43,7 @@ const (
 // kinds matches the paths of files whose text is checked, by the suffix or the name of the file.
 var kinds = regexp.MustCompile(`\.(go|md|ya?ml|sh|mk|tmpl|toml|prom|txt|html|css|svg)$|(^|/)(Makefile|Dockerfile|CODEOWNERS)$|^\.ci/run$`)
 
-// foreign matches generated and foreign texts. The sources of generated texts are checked.
+// foreign matches generated and foreign text. The sources of generated text are checked.
 var foreign = regexp.MustCompile(`(^|/)(\.git|testdata|bin|dist|\.cache|public|resources/_gen|node_modules)/|(^|/)zz_generated|^config/(crd|rbac)/|^charts/heighliner/files/|^docs/reference/api|^test/words/counts\.txt$`)
 
 // TestWords checks that the number of hits has not increased.
@@ -225,7 +225,7 @@ func write(t *testing.T, now, bound map[key]int) {
 	more := more(now, bound)
 	for _, phrase := range slices.Sorted(maps.Keys(more)) {
 		if more[phrase] > 0 && len(bound) > 0 {
-			t.Errorf("%q is found %d times more than before", phrase, more[phrase])
+			t.Errorf("%q is found %d more times than before", phrase, more[phrase])
 		}
 	}
 	if t.Failed() {

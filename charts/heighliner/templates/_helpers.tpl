@@ -10,7 +10,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{- end }}
 {{- end }}
 
-{{/* Labels of the manager's pods that never change. Deployments and Services use them as selectors. */}}
+{{/* Labels that never change on the manager's pods. Deployments and Services use them as selectors. */}}
 {{- define "heighliner.selector" -}}
 app.kubernetes.io/name: heighliner
 app.kubernetes.io/component: manager

@@ -109,7 +109,7 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// hosts returns the allowed values of the Host header, which follow from --url.
+// hosts returns the allowed values of the Host header, which are derived from --url.
 func (o *Options) hosts() []string {
 	u, err := url.Parse(o.url)
 	if err != nil {

@@ -185,8 +185,8 @@ func serve(t *testing.T, config *rest.Config, flags func(s *site) []string) *sit
 	go func() { done <- Run(ctx, o) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := await.Receive(t, "the end of the server", done); !errors.Is(err, context.Canceled) {
-			t.Errorf("the server ended with %v: %s", err, logs.String())
+		if err := await.Receive(t, "the server to stop", done); !errors.Is(err, context.Canceled) {
+			t.Errorf("the server stopped with %v: %s", err, logs.String())
 		}
 	})
 	return s
@@ -321,7 +321,7 @@ func audited(t *testing.T, namespace, name string) (out []auditv1.Event) {
 	for lines.Scan() {
 		var e auditv1.Event
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			continue // The API server has not completed this line.
+			continue // The API server has not written the whole line yet.
 		}
 		if e.ObjectRef != nil && e.ObjectRef.Namespace == namespace && e.ObjectRef.Name == name {
 			out = append(out, e)
@@ -458,9 +458,9 @@ func TestWithdrawnRights(t *testing.T) {
 	if err := kube.Client.Delete(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	await.Until(t, "the end of the page", func() bool { status, _ := dora.get(path); return status == http.StatusNotFound })
+	await.Until(t, "the page to disappear", func() bool { status, _ := dora.get(path); return status == http.StatusNotFound })
 	if _, page := dora.get("/"); strings.Contains(page, ">shop<") {
-		t.Error("the board shows the service")
+		t.Error("the board still shows the service")
 	}
 	done := make(chan string, 1)
 	go func() {

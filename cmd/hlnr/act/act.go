@@ -146,7 +146,7 @@ func newScope(f *cli.Factory) (*scope, error) {
 }
 
 // microservice reads a Microservice by its name, with or without the resource ("msvc/shop"). If the Microservice does
-// not exist, the error suggests the nearest names.
+// not exist, the error suggests the most similar names.
 func (s *scope) microservice(ctx context.Context, name string) (*v1alpha1.Microservice, error) {
 	name = bare(name)
 	ms := &v1alpha1.Microservice{}
@@ -186,7 +186,7 @@ func isMissing(err error, name string) bool {
 	return d != nil && d.Name == name
 }
 
-// bare removes the resource from a name such as "msvc/shop".
+// bare removes the resource prefix from a name such as "msvc/shop".
 func bare(name string) string {
 	if _, after, found := strings.Cut(name, "/"); found {
 		return after

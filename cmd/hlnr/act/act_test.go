@@ -171,7 +171,7 @@ func TestDecisions(t *testing.T) {
 	p.await("1.2.0", v1alpha1.ReleaseCanary)
 }
 
-// TestDecisionOfAnID checks that a release handles decisions with the same ID only once, so that a pipeline can run again.
+// TestDecisionOfAnID checks that a release handles decisions with the same ID only once, so that a pipeline can be run again.
 func TestDecisionOfAnID(t *testing.T) {
 	t.Parallel()
 	p := shop(t)

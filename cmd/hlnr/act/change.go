@@ -16,8 +16,8 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/forecast"
 )
 
-// change is a change to the specification of a Microservice, with the flags that all commands that make such changes
-// share.
+// change is a change to the specification of a Microservice, with the flags that are common to all commands that
+// make such changes.
 type change struct {
 	dryRun     bool
 	printPatch bool
@@ -47,8 +47,8 @@ type edit struct {
 	// awaits is the version or the release that is active after the change. moves reports whether the active release changes.
 	awaits string
 	moves  bool
-	// starts reports whether a freeze delays the selected release. A freeze delays every release, except a retained release that a
-	// pin returns to.
+	// starts reports whether a freeze delays the selected release. A freeze delays every release except a retained release to
+	// which a pin returns the group.
 	starts bool
 }
 
@@ -167,7 +167,7 @@ func (s *scope) write(ctx context.Context, ms *v1alpha1.Microservice, apply func
 		}
 		before = newer
 	}
-	return fmt.Errorf("Microservice %s/%s is being written too often: run the command again", ms.Namespace, ms.Name)
+	return fmt.Errorf("Microservice %s/%s changes too often: run the command again", ms.Namespace, ms.Name)
 }
 
 // withoutAuthors returns a copy of the object without the authors of pins, because the history in Git shows them.
@@ -187,11 +187,11 @@ func (c *change) patchForGit(s *scope, before, after *v1alpha1.Microservice) err
 	before, after = withoutAuthors(before), withoutAuthors(after)
 	raw, err := client.MergeFrom(before).Data(after)
 	if err != nil {
-		return fmt.Errorf("make the patch: %w", err)
+		return fmt.Errorf("create the patch: %w", err)
 	}
 	patch := map[string]any{}
 	if err := json.Unmarshal(raw, &patch); err != nil {
-		return fmt.Errorf("make the patch: %w", err)
+		return fmt.Errorf("create the patch: %w", err)
 	}
 	patch["apiVersion"], patch["kind"] = v1alpha1.GroupVersion.String(), "Microservice"
 	patch["metadata"] = map[string]any{"name": before.Name, "namespace": before.Namespace}

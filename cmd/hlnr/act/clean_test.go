@@ -7,8 +7,8 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 )
 
-// TestHostileResult checks that text from the API, such as names of other users and responses of hooks, cannot control the
-// terminal.
+// TestHostileResult checks that text from the API, such as names of other users and responses from hooks, cannot control
+// the terminal.
 func TestHostileResult(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer

@@ -22,7 +22,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// verbs contains the verb that messages use for each action.
+// verbs contains the verb for each action in messages.
 var verbs = map[v1alpha1.DecisionAction]string{
 	v1alpha1.DecisionContinue: "continue", v1alpha1.DecisionAdopt: "adopt", v1alpha1.DecisionDeprecate: "deprecate", v1alpha1.DecisionRetry: "retry",
 }
@@ -260,7 +260,7 @@ func (d *decision) sensible(t target, command func(namespace, verb string, args 
 		case status == v1alpha1.ReleaseDeprecated && t.group.Level == v1alpha1.LevelPreview:
 			return no("%s was replaced, and is deleted after its drain", t)
 		case status == v1alpha1.ReleaseDeprecated:
-			return no("%s is retained, and not being rolled out: %q brings it back", t, next("rollback", "--to", t.row.SemVer.Version))
+			return no("%s is retained and is not being rolled out: %q brings it back", t, next("rollback", "--to", t.row.SemVer.Version))
 		case status == v1alpha1.ReleaseError && d.action != v1alpha1.DecisionRetry:
 			return no("%s failed (%s): %q starts it again", t, t.row.Reason, next("retry", t.row.SemVer.Version))
 		case d.action == v1alpha1.DecisionContinue && status == v1alpha1.ReleasePending:

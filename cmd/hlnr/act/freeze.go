@@ -149,7 +149,7 @@ func (o *freezeOptions) rules(now time.Time) (v1alpha1.FreezeRules, error) {
 	return rules, nil
 }
 
-// selectorOf parses a label selector as kubectl does. For an empty text, it returns nil, which selects all objects.
+// selectorOf parses a label selector as kubectl does. If the text is empty, it returns nil, which selects all objects.
 func selectorOf(flag, text string) (*metav1.LabelSelector, error) {
 	if text == "" {
 		return nil, nil
@@ -226,7 +226,7 @@ func (o *freezeOptions) freeze(ctx context.Context, s *scope) (*Done, error) {
 	}
 	done.text = fmt.Sprintf("%s: frozen %s by %s; %s", o.where(s), end, by, cli.Count(len(services), "Microservice"))
 	if len(services) == 0 {
-		done.text += " match now; the freeze has an effect as soon as one matches"
+		done.text += " match now; the freeze takes effect as soon as one matches"
 	}
 	if o.dryRun {
 		for _, name := range services {
@@ -297,7 +297,7 @@ func (s *scope) frozen(ctx context.Context, f freeze.Freeze) ([]string, error) {
 }
 
 // frozenBy describes the freeze that applies to a Microservice now, with its end and its reason. It returns an empty string if no freeze
-// applies, or if the user may not read the freeze. A user with permissions in only one namespace cannot list ClusterFreezes.
+// applies, or if the user is not allowed to read the freeze. A user with permissions in only one namespace cannot list ClusterFreezes.
 func (s *scope) frozenBy(ctx context.Context, ms *v1alpha1.Microservice) string {
 	var freezes v1alpha1.FreezeList
 	var clusterFreezes v1alpha1.ClusterFreezeList
@@ -367,7 +367,7 @@ func (o *freezeOptions) thaw(ctx context.Context, s *scope) (*Done, error) {
 	return done, nil
 }
 
-// find returns the freeze that thaw ends.
+// find returns the freeze that the thaw command ends.
 func (o *freezeOptions) find(ctx context.Context, s *scope) (client.Object, error) {
 	objects, err := o.list(ctx, s)
 	if err != nil {

@@ -38,8 +38,9 @@ func TestFreezeAndThaw(t *testing.T) {
 	if !strings.Contains(dry, p.namespace+"/shop is frozen") {
 		t.Errorf("dry run: %s", dry)
 	}
-	p.want(cli.ExitYes, "; 0 Microservices match now; the freeze has an effect as soon as one matches", "freeze", "--until", "4h", "--reason", "trade fair", "-l", "tier=none", "--dry-run")
+	p.want(cli.ExitYes, "; 0 Microservices match now; the freeze takes effect as soon as one matches", "freeze", "--until", "4h", "--reason", "trade fair", "-l", "tier=none", "--dry-run")
 	p.want(cli.ExitYes, "namespace "+p.namespace+": frozen until ", "freeze", p.namespace, "--until", "4h", "--reason", "trade fair")
+	p.Frozen(t, p.namespace, "freeze")
 	var f v1alpha1.Freeze
 	p.get("freeze", &f)
 	if f.Annotations[v1alpha1.AnnotationDecidedBy] != "ana" || f.Spec.Reason != "trade fair" || f.Spec.Until == nil || time.Until(f.Spec.Until.Time) > 4*time.Hour {

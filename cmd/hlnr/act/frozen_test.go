@@ -54,7 +54,7 @@ func TestUnpinToARetainedReleaseDuringAFreeze(t *testing.T) {
 }
 
 // TestPinOfTheCurrentConfigurationDuringAFreeze checks that a group returns to a pinned retained release with the current configuration during a
-// freeze, and that pin does not report a delay.
+// freeze, and that hlnr pin does not report a delay.
 func TestPinOfTheCurrentConfigurationDuringAFreeze(t *testing.T) {
 	t.Parallel()
 	p := upgraded(t)

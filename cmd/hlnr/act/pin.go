@@ -178,7 +178,7 @@ func (o *pinOptions) read(cmd *cobra.Command, f *cli.Factory, name string) (*sco
 }
 
 // policy returns the ImagePolicy of a Microservice, or nil if the ImagePolicy does not exist. If required is false, policy also returns
-// nil for a user who may not read the ImagePolicy.
+// nil for a user who is not allowed to read the ImagePolicy.
 func (s *scope) policy(ctx context.Context, ms *v1alpha1.Microservice, required bool) (*v1alpha1.ImagePolicy, error) {
 	p := &v1alpha1.ImagePolicy{}
 	err := s.client.Get(ctx, client.ObjectKey{Namespace: ms.Namespace, Name: ms.Spec.ImagePolicyRef.Name}, p)
@@ -382,7 +382,7 @@ func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microser
 		w.name = w.row.VersionedMicroservice
 	}
 	moves, starts := true, true
-	unknown := false // reports that the name of the release with the current configuration is not known
+	unknown := false // whether the name of the release with the current configuration is unknown
 	if o.current {
 		if w.pin.Release != "" {
 			return edit{}, cli.Usage(fmt.Errorf("--current-configuration: %s is a release, which already has a configuration: name a version", what))
@@ -570,7 +570,7 @@ func (s *scope) failedInstead(ctx context.Context, ms *v1alpha1.Microservice, po
 	cause := g.Releases[at].Reason
 	release := &v1alpha1.VersionedMicroservice{}
 	if err := s.client.Get(ctx, client.ObjectKey{Namespace: ms.Namespace, Name: g.Releases[at].VersionedMicroservice}, release); err == nil && release.Status.Message != "" {
-		cause = release.Status.Message // A user who may not read the release gets only the reason.
+		cause = release.Status.Message // A user who is not allowed to read the release gets only the reason.
 	}
 	return fmt.Sprintf(", but not %s, which failed (%s): to try it again, run %q", v, cause, s.Command(ms.Namespace, "retry", ms.Name, v))
 }

@@ -17,8 +17,8 @@ import (
 )
 
 // TestPinOfTheCurrentConfigurationWithoutConfigMaps checks a pin to the current configuration by a user who has only the heighliner-owner role,
-// and may not read the objects from which the name of the next release is derived. The pin must not report that the version is active while
-// another release of the version is starting.
+// and is not allowed to read the objects from which the name of the next release is derived. The pin must not report that the version is active
+// while another release of the version is starting.
 func TestPinOfTheCurrentConfigurationWithoutConfigMaps(t *testing.T) {
 	t.Parallel()
 	p := begin(t)

@@ -96,7 +96,7 @@ func (o *scan) run(ctx context.Context, f *cli.Factory, arg string) error {
 	if err := s.client.Patch(write, obj, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(cli.FieldManager)); err != nil {
 		return err
 	}
-	done := &Done{Action: "Scan", Object: kind + ".hlnr.io/" + obj.GetName(), Namespace: s.namespace, text: obj.GetName() + ": a scan is requested"}
+	done := &Done{Action: "Scan", Object: kind + ".hlnr.io/" + obj.GetName(), Namespace: s.namespace, text: obj.GetName() + ": a scan has been requested"}
 	if o.timeout <= 0 {
 		return done.print(s.Out, o.output)
 	}

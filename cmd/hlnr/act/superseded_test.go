@@ -40,7 +40,8 @@ func (p *person) aimed(version string) {
 }
 
 // TestWaitForAPinToASupersededVersion checks a pin to a version that was superseded before it became active. The pin starts the version, unless a
-// pause or a freeze delays the start. The hlnr wait command that pin prints then reports that the version is waiting, not that it was superseded.
+// pause or a freeze delays the start. The hlnr wait command printed by hlnr pin then reports that the version is waiting, not that it was
+// superseded.
 func TestWaitForAPinToASupersededVersion(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{"paused": {"pause", "shop"}, "frozen": {"freeze", "--until", "4h", "--reason", "trade fair"}} {

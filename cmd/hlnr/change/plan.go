@@ -319,7 +319,7 @@ func mergeKeys(before, after, applied map[string]string) map[string]string {
 	return out
 }
 
-// keysOf returns the labels or annotations that differ, except the annotation of kubectl apply.
+// keysOf returns the labels or annotations that differ, except the annotation that kubectl apply sets.
 func keysOf(path string, before, after map[string]string) (out []Field) {
 	keys := slices.Collect(maps.Keys(before))
 	keys = slices.AppendSeq(keys, maps.Keys(after))
@@ -361,8 +361,8 @@ func fieldsOf(before, after client.Object) ([]Field, error) {
 	), nil
 }
 
-// serverCheck does a dry run of the change on the API server, which checks immutable fields and admission policies. If the user may
-// not write the object, serverCheck adds a note.
+// serverCheck does a dry run of the change on the API server, which checks immutable fields and admission policies. If the user is
+// not allowed to write the object, serverCheck adds a note.
 func (p *planner) serverCheck(ctx context.Context, out *Object, before, after client.Object) error {
 	if before != nil && len(out.Fields) == 0 {
 		return nil

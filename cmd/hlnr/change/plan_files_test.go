@@ -77,13 +77,13 @@ func TestTemplatesOfTheFiles(t *testing.T) {
 func TestNamespacesOfAPlan(t *testing.T) {
 	t.Parallel()
 	documents, err := files{"-"}.read(strings.NewReader(`
-{apiVersion: hlnr.io/v1alpha1, kind: ClusterFreeze, metadata: {name: fair}, spec: {reason: fair, until: "2030-01-31T08:00:00Z"}}
+{apiVersion: hlnr.io/v1alpha1, kind: ClusterFreeze, metadata: {name: fair}, spec: {reason: fair, until: "2099-01-31T08:00:00Z"}}
 ---
 {apiVersion: hlnr.io/v1alpha1, kind: ClusterAnalysisTemplate, metadata: {name: errors, namespace: search}, spec: {metrics: [{name: errors, prometheus: {query: "1"}, thresholdRange: {max: 0}}]}}
 ---
-{apiVersion: hlnr.io/v1alpha1, kind: Freeze, metadata: {name: fair}, spec: {reason: fair, until: "2030-01-31T08:00:00Z"}}
+{apiVersion: hlnr.io/v1alpha1, kind: Freeze, metadata: {name: fair}, spec: {reason: fair, until: "2099-01-31T08:00:00Z"}}
 ---
-{apiVersion: hlnr.io/v1alpha1, kind: Freeze, metadata: {name: fair, namespace: search}, spec: {reason: fair, until: "2030-01-31T08:00:00Z"}}
+{apiVersion: hlnr.io/v1alpha1, kind: Freeze, metadata: {name: fair, namespace: search}, spec: {reason: fair, until: "2099-01-31T08:00:00Z"}}
 `))
 	if err != nil {
 		t.Fatal(err)

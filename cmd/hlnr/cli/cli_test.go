@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -108,7 +107,7 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// TestProgram checks that usage texts contain the name with which the user called the command.
+// TestProgram checks that usage text contains the name with which the user called the command.
 func TestProgram(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -253,11 +252,6 @@ func status(code int, reason, message, details string) string {
 // TestErrorsOfTheCluster checks that a failed request ends with a message that contains the fix.
 func TestErrorsOfTheCluster(t *testing.T) {
 	t.Parallel()
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed.Close()
 	forbidden := func(scope string) string {
 		return status(403, "Forbidden", `microservices.hlnr.io is forbidden: User "ana" cannot list resource "microservices" in API group "hlnr.io" `+scope, `{"group":"hlnr.io","kind":"microservices"}`)
 	}
@@ -268,7 +262,7 @@ func TestErrorsOfTheCluster(t *testing.T) {
 		want   string
 	}{
 		"yes":                    {answer(t, 200, `{"kind":"MicroserviceList","apiVersion":"hlnr.io/v1alpha1","metadata":{},"items":[]}`), nil, ExitYes, ""},
-		"no server":              {"http://" + closed.Addr().String(), nil, ExitFailed, "the cluster cannot be reached: dial tcp 127.0.0.1"},
+		"no server":              {"http://127.0.0.1:1", nil, ExitFailed, "the cluster cannot be reached: dial tcp 127.0.0.1"},
 		"no address":             {"http://cluster.invalid", nil, ExitFailed, "the host cluster.invalid cannot be resolved"},
 		"no CRDs":                {answer(t, 404, "404 page not found\n"), nil, ExitFailed, "the cluster has no hlnr.io/v1alpha1: the CRDs of Heighliner are not installed, or have a different version: install Heighliner with"},
 		"no permission":          {answer(t, 403, forbidden(`in the namespace "shop"`)), nil, ExitFailed, `you (ana) cannot list microservices.hlnr.io in namespace shop: users with the role view, edit or admin in the namespace have this permission; an admin of the namespace can grant it to you with "kubectl -n shop create rolebinding NAME --clusterrole=heighliner-view --user=USER"; if users with such a role do not have it, Heighliner was uninstalled with its roles`},
@@ -390,7 +384,7 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-// TestHelpWithoutKubeconfig checks that help texts require neither files nor connections.
+// TestHelpWithoutKubeconfig checks that showing help requires neither files nor connections.
 func TestHelpWithoutKubeconfig(t *testing.T) {
 	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
 	start := time.Now()

@@ -14,7 +14,7 @@ import (
 )
 
 // KnownNamespace returns an error that ends the command with [ExitUsage] if a namespace does not exist. It returns no error if
-// the user may not read the namespace.
+// the user is not allowed to read the namespace.
 func KnownNamespace(ctx context.Context, c client.Reader, name string) error {
 	err := c.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{})
 	if name == "" || !apierrors.IsNotFound(err) || !strings.Contains(err.Error(), fmt.Sprintf("%q not found", name)) { // A server without namespaces returns another message.
@@ -54,8 +54,8 @@ func UnknownMicroservice(ctx context.Context, c client.Reader, what, namespace, 
 	return Unknown(what+" in namespace "+namespace, name, names)
 }
 
-// namespacesWith returns the namespaces that have a Microservice with the given name, or nil if the user may not list
-// Microservices in all namespaces.
+// namespacesWith returns the namespaces that have a Microservice with the given name, or nil if the user is not
+// allowed to list Microservices in all namespaces.
 func namespacesWith(ctx context.Context, c client.Reader, name string) (namespaces []string) {
 	var list v1alpha1.MicroserviceList
 	if err := c.List(ctx, &list, client.MatchingFields{"metadata.name": name}); err != nil {

@@ -22,17 +22,17 @@ const (
 	ExitTimeout Code = 4
 	// ExitWaits means that the release is waiting for a user.
 	ExitWaits Code = 5
-	// ExitInterrupted means that a signal ended the command.
+	// ExitInterrupted means that a signal interrupted the command.
 	ExitInterrupted Code = 130
 )
 
-// Codes lists the exit codes with their meaning, for help texts and the reference.
+// Codes lists the exit codes with their meaning, for help text and the reference.
 var Codes = []struct {
 	Code    Code
 	Meaning string
 }{
 	{ExitYes, "the answer is yes, or the action was done"},
-	{ExitFailed, "the command failed, for example without a cluster or a permission"},
+	{ExitFailed, "the command failed, for example because there is no cluster or a permission is missing"},
 	{ExitUsage, "invalid input: a flag, an argument, a name that does not exist, or a file"},
 	{ExitNo, "the answer is negative, or the action is not possible in the current state"},
 	{ExitTimeout, "the timeout expired"},

@@ -37,7 +37,7 @@ const (
 )
 
 // Factory provides the streams, the clock and the cluster of a command. It reads the kubeconfig and connects to the cluster only
-// when a method needs them, so that help texts need no kubeconfig.
+// when a method needs them, so that showing help does not require a kubeconfig.
 type Factory struct {
 	genericiooptions.IOStreams
 	// Version is the version of the command.
@@ -99,7 +99,7 @@ func (f *Factory) newClient() (client.WithWatch, error) {
 	return newClient(config, func() (meta.RESTMapper, error) { return f.flags.ToRESTMapper() })
 }
 
-// NewClient returns a client like [Factory.Client] for another configuration.
+// NewClient is like [Factory.Client], but uses the given configuration.
 func NewClient(config *rest.Config) (client.WithWatch, error) {
 	return newClient(config, func() (meta.RESTMapper, error) {
 		c, err := rest.HTTPClientFor(config)
@@ -149,7 +149,7 @@ func (f *Factory) Namespace() (string, error) {
 }
 
 // Home returns the namespace that a command uses without --namespace: the namespace of the context, or "default". Suggested
-// commands include a namespace that differs from this namespace, so that a user can copy the commands.
+// commands include the namespace if it differs from this one, so that a user can copy the commands.
 func (f *Factory) Home() (string, error) {
 	raw, err := f.Kubeconfig().RawConfig()
 	if err != nil {

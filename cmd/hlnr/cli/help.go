@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// usage is the template of help texts. It does not contain the global flags, which are flags of kubectl: the
+// usage is the template for help text. It does not contain the global flags, which are flags of kubectl: the
 // "options" command lists them.
 const usage = `Usage:{{if .Runnable}}
   {{.UseLine}}{{end}}{{if .HasAvailableSubCommands}}
@@ -45,7 +45,7 @@ const (
 	GroupCheck = "check"
 )
 
-// setHelp sets the usage texts, which contain the name with which the user called the program.
+// setHelp sets the usage text, which contains the name with which the user called the program.
 func setHelp(root *cobra.Command, f *Factory) {
 	root.SetUsageTemplate(usage)
 	root.AddGroup(

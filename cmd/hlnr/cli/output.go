@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// The values of --output. A command may support only some of them.
+// The values of --output. A command might support only some of them.
 const (
 	// FormatText is the default: sentences and tables for users. It is not a value of the flag.
 	FormatText = ""
@@ -65,7 +65,7 @@ func (o *Output) Set(format string) error {
 	return nil
 }
 
-// Type returns the name of the value in help texts.
+// Type returns the name of the value in help text.
 func (o *Output) Type() string { return "format" }
 
 // Wide reports whether the text has additional columns and absolute times.
@@ -121,14 +121,14 @@ func YAML(value any) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write YAML: %w", err)
 	}
-	// JSONToYAML parses JSON as YAML, and YAML does not allow these characters without an escape.
+	// JSONToYAML parses JSON as YAML, and YAML does not allow these characters unless they are escaped.
 	if raw, err = yaml.JSONToYAML(escape(raw)); err != nil {
 		return nil, fmt.Errorf("write YAML: %w", err)
 	}
 	return raw, nil
 }
 
-// escape escapes characters in JSON that encoding/json does not escape, but that terminals can interpret and YAML does not allow.
+// escape escapes characters in JSON that encoding/json does not escape, although terminals can interpret them and YAML does not allow them.
 func escape(raw []byte) []byte {
 	out := make([]byte, 0, len(raw))
 	for _, r := range string(raw) {

@@ -2,8 +2,8 @@
 // codes. A command is a function that takes a [Factory] and returns a [cobra.Command]. [Factory.Explain] converts its
 // errors.
 //
-//	root.go       the root command, and its run
-//	help.go       usage texts, and the command options
+//	root.go       the root command, and the functions that run it
+//	help.go       usage text, and the options command
 //	exit.go       exit codes, and errors with an exit code
 //	errors.go     messages for errors of the kubeconfig, the connection and the API server
 //	factory.go    streams, clock and cluster, and the flags that select objects
@@ -43,7 +43,7 @@ const (
 )
 
 // Program returns the name with which the user called the command, and the arguments. For a kubectl plugin, the name in
-// usage texts and messages is "kubectl hlnr". If the binary is called kubectl_complete-hlnr, it completes arguments.
+// usage text and messages is "kubectl hlnr". If the binary is called kubectl_complete-hlnr, it completes arguments.
 func Program(argv []string) (program string, args []string) {
 	if len(argv) == 0 {
 		return name, nil
@@ -63,7 +63,7 @@ type NewCommand func(*Factory) *cobra.Command
 // Main runs the program, and returns its exit code. The first SIGINT or SIGTERM ends the run, and the second kills the
 // process.
 func Main(argv []string, version string, commands ...NewCommand) int {
-	klog.SetLogger(logr.Discard()) // Users do not need the log of client-go, such as lines about a request that a signal ended.
+	klog.SetLogger(logr.Discard()) // Users do not need the client-go log, for example the lines about a request that a signal interrupted.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
@@ -79,10 +79,10 @@ func Run(ctx context.Context, f *Factory, args []string, commands ...NewCommand)
 	if err == nil {
 		return ExitYes
 	}
-	e := &Exit{ExitUsage, err} // An error of cobra is not an Exit.
+	e := &Exit{ExitUsage, err} // An error from cobra is not an Exit.
 	errors.As(err, &e)
 	if e.Err != nil {
-		fmt.Fprintln(f.ErrOut, "hlnr:", message(e.Err)) // An error of this stream cannot be reported.
+		fmt.Fprintln(f.ErrOut, "hlnr:", message(e.Err)) // A write error on this stream cannot be reported.
 	}
 	return e.Code
 }

@@ -107,7 +107,7 @@ func (d *doctor) checkServer(ctx context.Context) error {
 	// The time in the header is in whole seconds, and the request took some time.
 	skew := max(before.Sub(at.Add(time.Second)), at.Sub(after), 0)
 	if skew > maxSkew {
-		d.add(Warning, "Clock", "synchronize the clock of this machine or of the API server (NTP)", "the clocks of this machine and the API server differ by %s: times such as --until are wrong by this difference", skew.Round(time.Second))
+		d.add(Warning, "Clock", "synchronize the clock of this machine or of the API server (NTP)", "the clocks of this machine and the API server differ by %s: times such as --until are off by this difference", skew.Round(time.Second))
 		return nil
 	}
 	d.add(OK, "Clock", "", "the clocks of this machine and the API server agree")
@@ -293,8 +293,8 @@ func (d *doctor) checkManager(ctx context.Context) {
 }
 
 // checkWatched checks that the manager has the permissions that it needs in the cluster, and in the namespaces that it should watch. The
-// manager does not watch a namespace unless it may list and watch all kinds there. There is no finding if the user may not create
-// SubjectAccessReviews.
+// manager watches a namespace only if it is allowed to list and watch all kinds there. There is no finding if the user is not allowed to
+// create SubjectAccessReviews.
 func (d *doctor) checkWatched(ctx context.Context, m *appsv1.Deployment) {
 	missing, _, err := d.lacking(ctx, m, "", watches.ClusterKinds())
 	if err == nil && len(d.watched) == 0 {
@@ -328,8 +328,8 @@ func (d *doctor) checkWatched(ctx context.Context, m *appsv1.Deployment) {
 	}
 }
 
-// lacking returns the kinds that the manager may not list and watch in a namespace, and whether these are all of the given kinds. kinds maps
-// API groups to resources. An empty namespace means the cluster.
+// lacking returns the kinds that the manager is not allowed to list and watch in a namespace, and whether these are all of the given kinds.
+// The kinds parameter maps API groups to resources. An empty namespace means the cluster.
 func (d *doctor) lacking(ctx context.Context, m *appsv1.Deployment, namespace string, kinds map[string][]string) (missing []string, all bool, err error) {
 	all = true
 	for group, resources := range kinds {

@@ -175,8 +175,8 @@ func (d *doctor) add(level Level, check, fix, format string, args ...any) {
 	d.result.Findings = append(d.result.Findings, Finding{level, check, fmt.Sprintf(format, args...), fix})
 }
 
-// unknown adds a finding about an object that cannot be read. Each check has only one such finding for all objects that the user may not
-// read.
+// unknown adds a finding about an object that cannot be read. Each check has only one such finding for all objects that the user is not
+// allowed to read.
 func (d *doctor) unknown(check, what string, err error) {
 	if apierrors.IsForbidden(err) {
 		d.refused = true

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// removed is the text that replaces values that are removed from a report.
+// removed is the text that replaces the values removed from a report.
 const removed = "(removed)"
 
 // secret is a pattern that matches secrets in text, and the replacement for each match.
@@ -16,7 +16,7 @@ type secret struct {
 }
 
 // The parts of the patterns for keys with values. Quotes and separators can be escaped, as in JSON within JSON or in
-// addresses. A truncated text can lack the closing quote.
+// addresses. Truncated text can lack the closing quote.
 const (
 	quote     = `(?:\\*["']|%(?:25)*2[27])?`
 	separator = `\s*(?:=>|[:=]+|%(?:25)*3[ad])\s*`
@@ -24,8 +24,8 @@ const (
 	value     = `(?:` + quoted + `|\S+)`
 )
 
-// secrets returns the patterns that match secrets in text. They are compiled on first use, because compiling them would delay
-// the start of all commands by milliseconds.
+// secrets returns the patterns that match secrets in text. They are compiled on first use, because compiling them earlier
+// would delay the start of all commands by milliseconds.
 var secrets = sync.OnceValue(func() []secret {
 	return []secret{
 		{regexp.MustCompile(`-----BEGIN [A-Z ]*-----[\s\S]*?(-----END [A-Z ]*-----|$)`), removed},
@@ -106,7 +106,7 @@ var dropped = map[string]bool{"managedFields": true, "kubectl.kubernetes.io/last
 var valued = map[string]bool{"env": true, "headers": true, "httpHeaders": true, "volumeAttributes": true, "body": true, "data": true, "stringData": true, "binaryData": true, "args": true, "command": true, "webhookSecret": true, "caBundle": true}
 
 // clean removes secrets from a decoded object: the values of environment variables, headers, arguments and data,
-// the values of other tools' annotations, and all parts of texts that look like secrets.
+// the values of other tools' annotations, and all parts of text that look like secrets.
 func clean(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -340,7 +340,7 @@ func read(name string, stdin io.Reader) ([]byte, error) {
 	return data, nil
 }
 
-// nameOf returns the name that messages use for a file.
+// nameOf returns the name of a file for messages.
 func nameOf(file string) string {
 	if file == "-" {
 		return "standard input"

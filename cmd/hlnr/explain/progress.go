@@ -31,7 +31,7 @@ func (t *ticker) report(p imagepolicy.Progress) {
 		return
 	}
 	t.last = now
-	fmt.Fprintln(t.out, "hlnr:", progressLine(p)) // Errors of the stream are ignored.
+	fmt.Fprintln(t.out, "hlnr:", progressLine(p)) // Write errors are ignored.
 }
 
 // progressLine describes the progress of a scan.

@@ -349,8 +349,8 @@ func (p *play) reportOf(policy *release.Policy, g release.Group) release.Report 
 	return r
 }
 
-// markNewest records in the reports that the domains that follow the newest group route to the
-// newest group with an active release.
+// markNewest records in the reports that each domain that follows the newest group routes to the newest group
+// with an active release.
 func markNewest(reports []release.Report, groups []release.Group) {
 	for i, g := range groups {
 		if g.Phase == release.Live && g.PullRequest == 0 && g.ActiveRow() != nil {

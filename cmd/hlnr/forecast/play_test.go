@@ -35,8 +35,8 @@ func shop(steps ...release.Step) *Facts {
 	return f
 }
 
-// advance replaces the facts with the facts that result from a number of successive plans. All plans use now as their time.
-// respond changes the cluster after each plan.
+// advance replaces the facts with the facts that result from a number of successive plans. The now parameter is the time of
+// all plans. respond changes the cluster after each plan.
 func advance(f *Facts, now time.Time, plans int, respond func(*play, release.Result) bool) {
 	p := &play{o: f.Observed, objects: slices.Clone(f.objects), start: start, now: now, asked: map[string]bool{}}
 	for range plans {
@@ -127,7 +127,7 @@ func TestPlayOfAPause(t *testing.T) {
 	}
 }
 
-// TestDecide checks that the forecast simulates a decision as the planner handles it.
+// TestDecide checks that the forecast simulates a decision in the same way as the planner would handle it.
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	f := shop(release.Step{Weight: 10, Approval: true})

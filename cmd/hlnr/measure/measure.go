@@ -80,7 +80,7 @@ type measured struct {
 	row   *v1alpha1.Release
 }
 
-// find returns the release with the wanted version or name. If wanted is empty, find returns the active release of the newest
+// find returns the release with the given version or name. If wanted is empty, find returns the active release of the newest
 // group.
 func find(ms *v1alpha1.Microservice, wanted string) (measured, error) {
 	var names []string
@@ -100,7 +100,7 @@ func find(ms *v1alpha1.Microservice, wanted string) (measured, error) {
 	return measured{}, cli.Unknown("release of "+ms.Name, wanted, names)
 }
 
-// target returns the target of queries about a release. services contains the Services of releases.
+// target returns the target of queries about a release. The services parameter contains the Services of releases.
 func (m measured) target(ms *v1alpha1.Microservice, services []corev1.Service) analysis.Target {
 	t := analysis.Target{Namespace: ms.Namespace, Microservice: ms.Name, Group: m.group.Slug, Release: m.row.VersionedMicroservice, Version: m.row.SemVer.Version}
 	for i := range services {

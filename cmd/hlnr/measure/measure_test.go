@@ -305,7 +305,7 @@ func TestObserve(t *testing.T) {
 	})
 	want("by an unreachable server", got, err, 0)
 	if _, err := observe("http://127.0.0.1:1", nil); err == nil {
-		t.Error("the unreachable server of the flag is not reported")
+		t.Error("the unreachable server that the flag specifies is not reported")
 	}
 	if _, err := observe("nonsense", nil); cli.CodeOf(err) != cli.ExitUsage {
 		t.Errorf("a flag that is not a URL: %v", err)

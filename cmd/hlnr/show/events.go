@@ -160,7 +160,7 @@ the name of its pod.`,
 			}
 		}
 		if len(pods) == 0 {
-			return unsure(cli.No(fmt.Errorf("release %s (%s) has no pods, and their logs are gone: %s%s", r.Version, r.Name, r.State.Sentence, again(r))), missing)
+			return unsure(cli.No(fmt.Errorf("release %s (%s) has no pods, so no logs are available: %s%s", r.Version, r.Name, r.State.Sentence, again(r))), missing)
 		}
 		return o.print(cmd.Context(), f, namespace, pods)
 	}
@@ -171,13 +171,13 @@ the name of its pod.`,
 func again(r view.Release) string {
 	for _, next := range r.State.Next {
 		if next.Verb == "retry" {
-			return fmt.Sprintf("; to start them again, run %q", next.Command)
+			return fmt.Sprintf("; to start the pods again, run %q", next.Command)
 		}
 	}
 	return ""
 }
 
-// releaseFor returns the release with the wanted version or name. If wanted is empty, releaseFor returns the release that is being
+// releaseFor returns the release with the given version or name. If wanted is empty, releaseFor returns the release that is being
 // rolled out or, if there is no such release, the active release of the newest group.
 func releaseFor(s view.Service, wanted string) (view.Release, error) {
 	var best view.Release
@@ -238,7 +238,7 @@ func (o logOptions) copyLogs(out io.Writer, pods []corev1.Pod, open func(pod str
 		seconds := max(1, int64(o.since.Seconds()))
 		options.SinceSeconds = &seconds
 	}
-	var mu sync.Mutex // of out
+	var mu sync.Mutex // protects out
 	var g errgroup.Group
 	if !o.follow {
 		g.SetLimit(1)

@@ -61,7 +61,7 @@ type (
 	watchLost struct{ err error }
 	// second reports that another second has passed, which changes the displayed ages.
 	second struct{}
-	// ran reports that a command ended.
+	// ran reports that a command has ended.
 	ran struct{ err error }
 )
 
@@ -100,7 +100,7 @@ func (l *live) refresh() {
 		l.service = s
 		if now := l.asked; now != nil {
 			if now = l.action(l.asked.Verb); now == nil || *now != *l.asked {
-				l.note, l.asked = l.asked.Verb+" was not done: the rollout has changed", nil
+				l.note, l.asked = l.asked.Verb+" was not performed: the rollout has changed", nil
 			}
 		}
 		return

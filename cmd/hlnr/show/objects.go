@@ -36,15 +36,15 @@ func queryOf(f *cli.Factory, scope *cli.Scope) (query, error) {
 	return query{namespace: namespace, selector: selector}, err
 }
 
-// objects reads the input for a view. Objects that the user may not read are reported once and
+// objects reads the input for a view. Objects that the user is not allowed to read are reported once and
 // omitted.
 func objects(ctx context.Context, f *cli.Factory, q query) (view.Input, error) {
 	in, _, err := readable(ctx, f, q)
 	return in, err
 }
 
-// readable reads the input for a view, as objects does. It also returns the errors for objects that the user may not read, because
-// an answer that depends on these objects cannot be known.
+// readable reads the input for a view, as objects does. It also returns the errors for objects that the user is not allowed to
+// read, because an answer that depends on these objects cannot be known.
 func readable(ctx context.Context, f *cli.Factory, q query) (view.Input, []error, error) {
 	c, err := f.Client()
 	if err != nil {

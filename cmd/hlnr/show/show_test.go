@@ -177,8 +177,9 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// TestWhyOfAHostElsewhere checks that why searches for a host in all namespaces if the namespace of the command does not have the host. If
-// the user may not list NetworkPolicies in all namespaces, the message reports that only one namespace was searched.
+// TestWhyOfAHostElsewhere checks that hlnr why searches for a host in all namespaces if the namespace of the command does not have the
+// host. If the user is not allowed to list NetworkPolicies in all namespaces, the message reports that only one namespace was
+// searched.
 func TestWhyOfAHostElsewhere(t *testing.T) {
 	t.Parallel()
 	s := stage(t, "approval")
@@ -250,8 +251,8 @@ func TestServiceElsewhere(t *testing.T) {
 	}
 }
 
-// TestWhyOfAVersionThatNoServiceHas checks that why never treats a version as a host. If the namespace has no service, or several services, the
-// error contains the argument to add.
+// TestWhyOfAVersionThatNoServiceHas checks that hlnr why never treats a version as a host. If the namespace has no service, or several
+// services, the error contains the argument to add.
 func TestWhyOfAVersionThatNoServiceHas(t *testing.T) {
 	t.Parallel()
 	var two view.Input
@@ -266,7 +267,7 @@ func TestWhyOfAVersionThatNoServiceHas(t *testing.T) {
 		want      string
 	}{
 		"no service":   {view.Input{}, "prod", "there is no Microservice in namespace prod, and so no version v1.2.0: name another namespace with -n, or use -A for all namespaces"},
-		"two services": {two, "", "in the cluster, no Microservice has version v1.2.0, and none of their ImagePolicies offers it: ask about one Microservice with hlnr why -n NAMESPACE MICROSERVICE v1.2.0"},
+		"two services": {two, "", "in the cluster, no Microservice has version v1.2.0, and none of the Microservices' ImagePolicies offers it: ask about one Microservice with hlnr why -n NAMESPACE MICROSERVICE v1.2.0"},
 	} {
 		if _, err := ask(test.in, test.namespace, []string{"v1.2.0"}, time.Now()); err == nil || err.Error() != test.want {
 			t.Errorf("%s: %v", name, err)
@@ -293,7 +294,7 @@ func TestOutputsAgree(t *testing.T) {
 	}
 }
 
-// TestPartOfTheRights checks that objects that a user may not read are reported and omitted.
+// TestPartOfTheRights checks that objects that a user is not allowed to read are reported and omitted.
 func TestPartOfTheRights(t *testing.T) {
 	t.Parallel()
 	s := stage(t, "approval")
@@ -319,7 +320,7 @@ func TestPartOfTheRights(t *testing.T) {
 	}
 	for _, resource := range []string{"networkpolicies.hlnr.io", "imagepolicies.hlnr.io", "githubrepositories.hlnr.io", "freezes.hlnr.io", "pods"} {
 		if strings.Count(stderr, "cannot list "+resource) != 1 {
-			t.Errorf("%s is not reported once:\n%s", resource, stderr)
+			t.Errorf("%s is not reported exactly once:\n%s", resource, stderr)
 		}
 	}
 	for _, args := range [][]string{{"why", "https://shop.example.com/"}, {"why", "pr/19"}, {"logs", "shop", "1.1.0"}} {
@@ -370,7 +371,7 @@ func TestFollowers(t *testing.T) {
 	}
 }
 
-// TestDefaultContainer checks that logs prints the logs of the container that is the default for kubectl.
+// TestDefaultContainer checks that hlnr logs prints the logs of the container that is the default for kubectl.
 func TestDefaultContainer(t *testing.T) {
 	t.Parallel()
 	pod := corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "proxy"}, {Name: "shop"}}}}
@@ -382,8 +383,8 @@ func TestDefaultContainer(t *testing.T) {
 	}
 }
 
-// TestLogsWithoutReleases checks that logs reports that a service has no release, and that the error for an unknown version contains the
-// versions of the service.
+// TestLogsWithoutReleases checks that hlnr logs reports that a service has no release, and that the error for an unknown version
+// contains the versions of the service.
 func TestLogsWithoutReleases(t *testing.T) {
 	t.Parallel()
 	var exit *cli.Exit
@@ -396,7 +397,7 @@ func TestLogsWithoutReleases(t *testing.T) {
 	}
 }
 
-// TestLogsOfSeveralPods checks that logs prints all logs that can be read, even if the log of one pod cannot be read.
+// TestLogsOfSeveralPods checks that hlnr logs prints all logs that can be read, even if the log of one pod cannot be read.
 func TestLogsOfSeveralPods(t *testing.T) {
 	t.Parallel()
 	var pods []corev1.Pod
@@ -490,7 +491,7 @@ func TestExplainKeepsOtherErrors(t *testing.T) {
 	}
 }
 
-// TestEventsWithoutCRDs checks that events reports missing CRDs, instead of an empty list.
+// TestEventsWithoutCRDs checks that hlnr events reports missing CRDs instead of an empty list.
 func TestEventsWithoutCRDs(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -516,7 +517,7 @@ func TestEventsWithoutCRDs(t *testing.T) {
 	}
 }
 
-// TestEventsSince checks that events with --since omits older events.
+// TestEventsSince checks that hlnr events with --since omits older events.
 func TestEventsSince(t *testing.T) {
 	t.Parallel()
 	s := stage(t, "active")

@@ -112,7 +112,7 @@ func TestLiveAsks(t *testing.T) {
 	}
 }
 
-// TestLiveForgetsAStaleQuestion checks that a question disappears if the rollout changes, because a confirmation is only valid for the
+// TestLiveForgetsAStaleQuestion checks that a question disappears if the rollout changes, because a confirmation is valid only for the
 // state that was shown with the question.
 func TestLiveForgetsAStaleQuestion(t *testing.T) {
 	t.Parallel()
@@ -135,7 +135,7 @@ func TestLiveForgetsAStaleQuestion(t *testing.T) {
 	}
 	in.Microservices[0] = *ms
 	l.Update(objectsRead{in})
-	if got := l.View().Content; l.asked != nil || !strings.Contains(got, "continue was not done: the rollout has changed") {
+	if got := l.View().Content; l.asked != nil || !strings.Contains(got, "continue was not performed: the rollout has changed") {
 		t.Errorf("asked %+v:\n%s", l.asked, got)
 	}
 	press(l, "y")

@@ -92,7 +92,7 @@ func answer(ctx context.Context, f *cli.Factory, q query, args []string, prometh
 	return a, unsure(explained(ctx, f, q.namespace, err), missing)
 }
 
-// answerIn reads the objects of a namespace, and answers a question. missing contains the errors for objects that the user may not read.
+// answerIn reads the objects of a namespace, and answers a question. missing contains the errors for objects that the user is not allowed to read.
 func answerIn(ctx context.Context, f *cli.Factory, q query, args []string, prometheus *string) (a view.Answer, missing []error, err error) {
 	in, missing, err := readable(ctx, f, q)
 	if err != nil {
@@ -110,8 +110,8 @@ func answerIn(ctx context.Context, f *cli.Factory, q query, args []string, prome
 	return a, missing, err
 }
 
-// namespaceOf returns the only namespace with a NetworkPolicy that has the given host and path. here is the namespace that was
-// searched before, and unknown is the error from that search.
+// namespaceOf returns the only namespace with a NetworkPolicy that has the given host and path. The here parameter is the
+// namespace that was searched first, and unknown is the error from that search.
 func namespaceOf(ctx context.Context, f *cli.Factory, here, host, path string, unknown *view.Unknown) (string, error) {
 	c, err := f.Client()
 	if err != nil {
@@ -136,7 +136,7 @@ func namespaceOf(ctx context.Context, f *cli.Factory, here, host, path string, u
 }
 
 // hostOf returns the host and the path of a question about a host, in the form in which a NetworkPolicy contains them. They are empty for
-// other questions, such as about a version.
+// other questions, such as a question about a version.
 func hostOf(args []string) (host, path string) {
 	address := args[0]
 	switch {
@@ -321,7 +321,7 @@ func askUnknownVersion(in view.Input, namespace, wanted string, now time.Time) (
 		}
 		return view.WhyVersion(in, ms.Namespace, ms.Name, wanted, now)
 	}
-	return view.Answer{}, cli.Usage(fmt.Errorf("in %s, no Microservice has version %s, and none of their ImagePolicies offers it: ask about one Microservice with %s", where, wanted, command(in, namespace, wanted)))
+	return view.Answer{}, cli.Usage(fmt.Errorf("in %s, no Microservice has version %s, and none of the Microservices' ImagePolicies offers it: ask about one Microservice with %s", where, wanted, command(in, namespace, wanted)))
 }
 
 // askPod answers a question about a pod in the given namespace, or in the only namespace that has a pod with this

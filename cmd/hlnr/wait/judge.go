@@ -233,7 +233,7 @@ func (q question) halted(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.Rel
 	case q.throughApprovals, row.Promoted > 0 && (s.pinnedTo(g, q.version) || view.Denied(s.policy, g, g.Active)):
 	case s.ms.Spec.Paused:
 		return &answer{cli.ExitWaits, fmt.Sprintf("%s is paused: %s", s.ms.Name, q.next("resume", s))}
-	case s.release != nil && s.release.Status.Failure != "": // The release may fail during the freeze.
+	case s.release != nil && s.release.Status.Failure != "": // The release might fail during the freeze.
 	case waitsFrozen(s.ms, func(w frozen.Wait) bool {
 		return w.Of(row.SemVer.Version) || w.Clause == frozen.Rollback(row.SemVer.Version)
 	}):
@@ -438,7 +438,7 @@ func (s snapshot) pinnedElsewhere(g *v1alpha1.ReleaseGroup, wanted string) strin
 	return fmt.Sprintf("%s does not start: group %s is %s", wanted, g.Name, words)
 }
 
-// reached reports whether the rollout is in the wanted step or in a later step.
+// reached reports whether the rollout is in the step that --for specifies, or in a later step.
 func (q question) reached(ms *v1alpha1.Microservice, number int) bool {
 	name, is := strings.CutPrefix(q.state, forStep)
 	if !is {

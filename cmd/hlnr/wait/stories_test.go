@@ -162,7 +162,7 @@ func TestPreviousCommitOfAPreview(t *testing.T) {
 	}
 }
 
-// TestFailureInAnExclusiveGroup checks that an active release whose pods start again after a failure does not have the traffic yet.
+// TestFailureInAnExclusiveGroup checks that an active release whose pods start again after a failure is not yet reported to have the traffic.
 func TestFailureInAnExclusiveGroup(t *testing.T) {
 	t.Parallel()
 	for available, want := range map[bool]string{true: "; 1.0.0 has all traffic of group 1.x", false: "; the pods of 1.0.0, which is active in group 1.x, start again"} {

@@ -253,8 +253,8 @@ func (w *waiter) snapshot(ctx context.Context) (snapshot, error) {
 	return s, nil
 }
 
-// watch reports changes to the objects until ctx is done. If the user may not watch the objects, watch reports no changes, and
-// the command reads the objects only at intervals of resync.
+// watch reports changes to the objects until ctx is done. If the user is not allowed to watch the objects, watch reports no
+// changes, and the command reads the objects only at intervals of resync.
 func (w *waiter) watch(ctx context.Context) <-chan struct{} {
 	changes := make(chan struct{}, 1)
 	for _, list := range []client.ObjectList{&v1alpha1.MicroserviceList{}, &v1alpha1.ImagePolicyList{}, &v1alpha1.NetworkPolicyList{}} {

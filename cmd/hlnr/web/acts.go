@@ -18,7 +18,7 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// permissionsAge is how long the result of checking one of the user's permissions is reused. The result only decides which buttons
+// permissionsAge is how long the result of checking one of the user's permissions is reused. The result decides only which buttons
 // are shown, because the API server authorizes each action again.
 const permissionsAge = time.Minute
 
@@ -192,7 +192,7 @@ func (a *userPermissions) asked(ctx context.Context, r right) bool {
 // status.
 func (a *Acts) problem(ctx context.Context, err error) *web.Problem {
 	explained := a.Factory.Explain(ctx, err)
-	p := &web.Problem{Status: http.StatusBadGateway, Title: "The API server did not do this", Text: explained.Error()}
+	p := &web.Problem{Status: http.StatusBadGateway, Title: "The API server did not perform this action", Text: explained.Error()}
 	switch code := cli.CodeOf(explained); {
 	case act.IsGitOwned(err):
 		p.Status, p.Title, p.Text = http.StatusConflict, "This field is managed in Git", err.Error()+". Commit the change there. The command with --print-patch prints the change as a patch."

@@ -143,7 +143,7 @@ func follow(ctx context.Context, f *cli.Factory, q cluster.Query, store *cluster
 func newToken() (string, error) {
 	raw := make([]byte, 32)
 	if _, err := rand.Read(raw); err != nil {
-		return "", fmt.Errorf("make a token: %w", err)
+		return "", fmt.Errorf("generate a token: %w", err)
 	}
 	return base64.RawURLEncoding.EncodeToString(raw), nil
 }

@@ -51,7 +51,7 @@ func open(t *testing.T, namespace string, flags ...string) *reader {
 	}()
 	t.Cleanup(func() {
 		cancel()
-		if got := await.Receive(t, "the end of hlnr web", code); got != cli.ExitInterrupted {
+		if got := await.Receive(t, "hlnr web to exit", code); got != cli.ExitInterrupted {
 			t.Errorf("exit code %d: %s", got, messages.String())
 		}
 	})
@@ -165,7 +165,7 @@ func TestBoard(t *testing.T) {
 	if err := kube.Client.Delete(t.Context(), &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "shop"}}); err != nil {
 		t.Fatal(err)
 	}
-	await.Until(t, "the end of the page", func() bool { status, _ := r.page(service); return status == http.StatusNotFound })
+	await.Until(t, "the page to disappear", func() bool { status, _ := r.page(service); return status == http.StatusNotFound })
 }
 
 // TestFreeze checks that a reader can freeze the namespace with the form, sees the waiting releases, and can end the freeze.
@@ -191,6 +191,7 @@ func TestFreeze(t *testing.T) {
 	if status, page := r.send("/freezes/freeze", r.address, form); status != http.StatusConflict || !strings.Contains(page, "choose another --name") {
 		t.Errorf("a second freeze with that name: %d %s", status, page)
 	}
+	kube.Frozen(t, namespace, "fair")
 	kube.Offer(t, namespace, "shop", "1.1.0", "1.0.0")
 	r.want("/", "1.1.0 is waiting, frozen until")
 	r.want("/freezes", "1 waits for it to end")
@@ -201,8 +202,8 @@ func TestFreeze(t *testing.T) {
 	r.want("/freezes", "Nothing is frozen")
 }
 
-// TestRights checks that a reader with only read access sees no buttons and cannot take actions, and sees which kinds they may
-// not read.
+// TestRights checks that a reader with only read access sees no buttons and cannot take actions, and sees which kinds they are
+// not allowed to read.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	namespace := kube.Namespace(t)

@@ -1,4 +1,4 @@
--- Health in Argo CD of the kinds of hlnr.io that discover, run and route versions, based on the conditions that each of them has.
+-- Argo CD health of the hlnr.io kinds that discover, run and route versions, based on the conditions that all of these kinds have.
 -- Ready remains True during a canary, and after a newer version has failed: no commit caused these states, so the application remains Healthy.
 local health = {status = "Progressing", message = "not reconciled yet"}
 if obj.metadata.deletionTimestamp ~= nil then

@@ -169,7 +169,7 @@ func visitContainer(c *corev1.Container, at func(kind string, name *string, opti
 const hashed = "hlnr.io/hash"
 
 // TrimConfigMap replaces the content of a ConfigMap with its hash. It also removes annotations, because tools
-// repeat the content in them, but keeps the annotations of copies. It may be called repeatedly.
+// duplicate the content in them, but keeps the annotations of copies. It may be called repeatedly.
 func TrimConfigMap(c *corev1.ConfigMap) {
 	c.Data, c.BinaryData = map[string]string{hashed: HashOfConfigMap(c)}, nil
 	c.ManagedFields = nil
@@ -238,9 +238,9 @@ func copyMeta(ms *v1alpha1.Microservice, release string, s Source) metav1.Object
 }
 
 // IsCopy reports whether a Microservice created a ConfigMap or Secret as a copy for one of its releases, and
-// may write and delete the object. release is nil if it does not exist. Labels are not sufficient, because
-// any user can set them. A copy is immutable, has the name that is computed from its release and its source,
-// and is controlled by the Microservice or by the release. If neither controls it, it must have the
+// may therefore write and delete the object. release is nil if it does not exist. Labels are not sufficient,
+// because any user can set them. A copy is immutable, has the name that is computed from its release and its
+// source, and is controlled by the Microservice or by the release. If neither controls it, it must have the
 // Microservice's claim, and must not be controlled by a kind outside hlnr.io.
 func IsCopy(obj client.Object, ms *v1alpha1.Microservice, release *v1alpha1.VersionedMicroservice) bool {
 	var s Source

@@ -21,8 +21,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// IdentityScheme is the version of the algorithm that computes identities. A change to the
-// algorithm would start a new release of every service, and requires a migration.
+// IdentityScheme is the version of the algorithm that computes identities. A change to the algorithm would
+// start a new release of every service, and would therefore require a migration.
 const IdentityScheme = "v1"
 
 // ContainerError means that the container for the image does not exist or, if Name is empty, that

@@ -84,9 +84,9 @@ func goldenRelease(t *testing.T, file string, ms *v1alpha1.Microservice, content
 	return release
 }
 
-// TestGoldenRelease checks the object of a release. Its name, labels and annotations are an API, because pods
-// of running releases have them. If this test fails, every service gets a new release on the next upgrade
-// of Heighliner.
+// TestGoldenRelease checks the object of a release. Its name, labels, and annotations are an API, because
+// pods of running releases have them. If this test fails, every service gets a new release on the next
+// upgrade of Heighliner.
 func TestGoldenRelease(t *testing.T) {
 	t.Parallel()
 	object := goldenRelease(t, "release.yaml", microservice(t), nil)
@@ -320,8 +320,8 @@ func TestDisruptionBudget(t *testing.T) {
 	}
 }
 
-// TestBudgetThatIsNotNeededStays checks that a retained release keeps a budget, because deletions would cause
-// one write for each retained release.
+// TestBudgetThatIsNotNeededStays checks that a retained release keeps its budget, because deleting the
+// budgets would cause one write for each retained release.
 func TestBudgetThatIsNotNeededStays(t *testing.T) {
 	t.Parallel()
 	half, one := intstr.FromString("50%"), intstr.FromInt32(1)

@@ -8,6 +8,7 @@
 package probe
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -35,7 +36,7 @@ const (
 	// InARow is the number of consecutive correct responses that prove that an address serves a
 	// route.
 	InARow = 3
-	// Timeout is the timeout of one request.
+	// Timeout is the default timeout of one request.
 	Timeout = 2 * time.Second
 
 	// maxRequests is the maximum number of concurrent requests: at most maxShare for one namespace,
@@ -82,6 +83,8 @@ type Options struct {
 	Outbound *outbound.Policy
 	// UserAgent is the user agent of the requests. Defaults to the user agent of Go's HTTP client.
 	UserAgent string
+	// Timeout is the timeout of one request. Defaults to the constant Timeout.
+	Timeout time.Duration
 	// Observe is called with the result of each request. Defaults to a function that does nothing.
 	Observe func(Result)
 	// Now is the clock. Defaults to time.Now.
@@ -98,6 +101,7 @@ type Options struct {
 type Pool struct {
 	outbound  *outbound.Policy
 	userAgent string
+	timeout   time.Duration
 	observe   func(Result)
 	now       func() time.Time
 	wait      func(int) time.Duration
@@ -120,7 +124,7 @@ type asked struct {
 // New returns a pool that sends no probes before it is started.
 func New(o Options) *Pool {
 	p := &Pool{
-		outbound: o.Outbound, userAgent: o.UserAgent, observe: o.Observe, now: o.Now, wait: o.Wait,
+		outbound: o.Outbound, userAgent: o.UserAgent, timeout: cmp.Or(o.Timeout, Timeout), observe: o.Observe, now: o.Now, wait: o.Wait,
 		slots:    outbound.NewSlots(outbound.Bounds{All: maxRequests, Namespace: maxShare, Host: maxAddress, NamespaceHost: maxNamespaceAddress}),
 		budget:   rate.NewLimiter(perSecond, burst),
 		policies: map[types.NamespacedName]map[providers.Probe]*asked{},
@@ -269,7 +273,7 @@ func (p *Pool) ask(ctx context.Context, probe providers.Probe) (Result, string) 
 	if probe.TLS {
 		scheme = "https"
 	}
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	ctx, cancel := context.WithTimeout(ctx, p.timeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+probe.Host+probe.Path, nil)
 	if err != nil {
@@ -300,7 +304,7 @@ func (p *Pool) ask(ctx context.Context, probe providers.Probe) (Result, string) 
 			return Refused, refused.Error()
 		}
 		if ctx.Err() != nil {
-			return Failed, fmt.Sprintf("no response within %s", Timeout)
+			return Failed, fmt.Sprintf("no response within %s", p.timeout)
 		}
 		return Failed, failure(err)
 	}
@@ -308,7 +312,7 @@ func (p *Pool) ask(ctx context.Context, probe providers.Probe) (Result, string) 
 	return judge(probe, response)
 }
 
-// dialError is the error for a connection that was not established.
+// dialError is the error for a connection that could not be established.
 type dialError struct{ error }
 
 func (e *dialError) Unwrap() error { return e.error }

@@ -26,8 +26,8 @@ func Switches() map[string][2]Case {
 	return out
 }
 
-// Cases returns the cases of all providers of the project, by name. The gateway provider has a case
-// for each kind of route.
+// Cases returns the cases of all of the project's providers, by name. The gateway provider has a
+// case for each kind of route.
 func Cases() map[string]Case {
 	parents := []v1alpha1.ParentReference{{Name: "public"}} // The Gateway is in the namespace of the policy.
 	gateway := v1alpha1.NetworkProvider{Gateway: &v1alpha1.GatewayProvider{ParentRefs: parents}}

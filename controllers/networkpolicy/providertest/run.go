@@ -1,6 +1,6 @@
-// Package providertest is the conformance suite of the providers of NetworkPolicies. [Run] runs the suite in memory, where a
-// [World] replaces the API server, the endpoints of Services, and the gateways. [Play] and [PlaySwitch] run the scenarios of the
-// suite on any [Stage], such as an API server with the controller. The guide docs/how-to/add-a-provider.md uses this package.
+// Package providertest is the conformance suite for NetworkPolicy providers. [Run] runs the suite in memory, where a [World]
+// replaces the API server, the endpoints of Services, and the gateways. [Play] and [PlaySwitch] run the scenarios of the suite
+// on any [Stage], such as an API server with the controller. The guide docs/how-to/add-a-provider.md uses this package.
 //
 // The files of the package refer only to files further down in this list:
 //

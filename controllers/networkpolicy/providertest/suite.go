@@ -27,15 +27,14 @@ type Stage interface {
 	Edit(change func(*v1alpha1.NetworkPolicySpec))
 	// Confirmed waits until a group is confirmed at a revision with the given references.
 	Confirmed(slug string, revision int64, references ...string)
-	// Split returns the split of a host, or of the listener that represents the host, in the routes of
-	// a provider. The split is sorted by version and has a form such as "1.0.0=90 1.1.0=10". Split
-	// returns "" if there is no such route.
+	// Split returns how a provider's routes split the traffic of a host, or of the listener that represents the
+	// host. The split is sorted by version and has a form such as "1.0.0=90 1.1.0=10". Split returns "" if there is
+	// no such route.
 	Split(entry, provider string) string
 	// Providers returns the names of the providers that have routes.
 	Providers() []string
-	// Switching waits until the policy's ProviderSwitching condition has the wanted status and reason
-	// or, if wanted is empty, until the policy does not have this condition. If neither happens,
-	// Switching fails the test.
+	// Switching waits until the policy's ProviderSwitching condition has the expected status and reason or, if
+	// wanted is empty, until the policy does not have this condition. If neither happens, Switching fails the test.
 	Switching(step, wanted string)
 	// Drain ends the drain delay of previous providers, and waits until none of their routes
 	// remains.

@@ -107,8 +107,8 @@ func (w *World) GroupTraffic(slug string) v1alpha1.GroupTraffic {
 	return traffic.Find(w.Policy.Status.Groups, slug)
 }
 
-// Condition returns the status and reason of a condition of the policy, or "" if the policy does
-// not have the condition.
+// Condition returns the status and reason of one of the policy's conditions, or "" if the policy
+// does not have the condition.
 func (w *World) Condition(kind string) string {
 	for _, c := range w.Policy.Status.Conditions {
 		if c.Type == kind {

@@ -91,7 +91,7 @@ func TestStampRoundTrip(t *testing.T) {
 	}
 }
 
-// TestNamesAreUniqueLabels checks that the names for any policy, group and release are unique DNS
+// TestNamesAreUniqueLabels checks that the names for any policy, group, and release are unique DNS
 // labels.
 func TestNamesAreUniqueLabels(t *testing.T) {
 	part := rapid.StringMatching(`[a-z]([-a-z0-9]{0,38}[a-z0-9])?`)

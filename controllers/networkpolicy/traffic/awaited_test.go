@@ -75,7 +75,7 @@ func TestRoutesWaitForFirstEndpoints(t *testing.T) {
 		step(w, 1, "a 1.0.0 active 100")
 		w.ready = map[string]int{"a": 2}
 		w.settle()
-		step(w, 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0") // A rollback to b, whose pods do not run.
+		step(w, 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0") // A rollback to b, whose pods are not running.
 		w.settle()
 		want(t, "route revision while the release has no endpoints", stamp(w), 1)
 		w.now = w.now.Add(5 * time.Second)

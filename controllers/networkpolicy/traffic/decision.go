@@ -30,11 +30,11 @@ type adoption struct {
 	Reason, message string
 }
 
-// RestsOnFailed returns the error that prevents a route from being written as planned, or nil. The
-// cause is either that a Service of the route does not exist and could not be created, or that the
-// write of a Service of the route, or of another object on which the route depends, failed
-// temporarily. missing reports whether a Service of the route does not exist. In this case, no
-// object may refer to that Service. A Service of another owner does not count as existing.
+// RestsOnFailed returns the error that prevents a route from being written as planned, or nil. Either
+// a Service of the route does not exist and could not be created, or the write of one of its
+// Services, or of another object on which the route depends, failed temporarily. missing reports
+// whether a Service of the route does not exist. In this case, no object may refer to that Service. A
+// Service of another owner does not count as existing.
 func (f *Observed) RestsOnFailed(route *RouteDecision, out *Decision, w Applied) (cause *status.Error, missing bool) {
 	for _, name := range route.services() {
 		err, there := w.Refused[ServiceKey(name)], f.service(name) != nil
@@ -196,7 +196,7 @@ type Applied struct {
 	// Changed contains the keys of the objects that this reconcile wrote. The observed state of
 	// these objects is older than the write.
 	Changed map[string]bool
-	// Refused contains, by key, the errors of objects that could not be written because the name
+	// Refused contains, by key, the errors for objects that could not be written because the name
 	// belongs to another owner or because the API server rejected a value.
 	Refused map[string]*status.Error
 }

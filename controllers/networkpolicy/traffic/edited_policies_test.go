@@ -161,7 +161,7 @@ func TestSwitchingPolicyHoldsItsHosts(t *testing.T) {
 }
 
 // TestConditionOfRoutesThatStay checks that, if a policy switches to a rule that does not exist,
-// its condition states the reason why its routes stay, and not a time in the past.
+// its condition shows why its routes stay, and does not show a time in the past.
 func TestConditionOfRoutesThatStay(t *testing.T) {
 	w := borrowing(t, "none")
 	to := w.policy.Spec.Provider

@@ -125,7 +125,7 @@ func FuzzGiveBack(f *testing.F) {
 	})
 }
 
-// FuzzIngress reads Ingresses with arbitrary content, because users may have changed them.
+// FuzzIngress reads Ingresses with arbitrary content, because users might have changed them.
 func FuzzIngress(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"name":"a","annotations":{"nginx.ingress.kubernetes.io/canary-weight":"50"}},"spec":{"rules":[{"host":"a","http":{"paths":[{"backend":{"service":{"name":"s"}}}]}}]}}`), []byte(`{"metadata":{"name":"a-canary","annotations":{"x/canary-weight":"-5"}},"spec":{"rules":[{"host":"a"}]}}`))
 	f.Fuzz(func(t *testing.T, one, two []byte) {

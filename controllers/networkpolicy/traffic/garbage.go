@@ -76,8 +76,7 @@ func refusedHosts(rows []*Row) map[string]bool {
 }
 
 // replaced reports whether all desired routes for hosts of a live route are accepted, regardless of
-// the paths of the routes: when a path is edited, a route with another path replaces the live
-// route.
+// their paths: when a path is edited, a route with another path replaces the live route.
 func (d *planner) replaced(route *providers.Live, out *Decision) bool {
 	for _, by := range out.Routes {
 		for _, host := range route.Hostnames {
@@ -158,7 +157,7 @@ func (d *planner) taken(rows []*Row, host, path string) bool {
 // its group, because a canary that is rolled back must not get traffic from this route either. A
 // route that is moving to a newer group keeps moving as long as its hosts are moving. Other routes
 // do not start such a move, because the newer group would then get traffic from a route that is not
-// part of the confirmation of that group. follows returns nil if the route is up to date, or if no
+// part of that group's confirmation. follows returns nil if the route is up to date, or if no
 // release of the group is ready.
 func (d *planner) follows(route *providers.Live, out *Decision) *RouteDecision {
 	if r, ok := d.followsCanary(route, out); ok {
@@ -266,8 +265,8 @@ func (d *planner) vanished() map[string]bool {
 	return out
 }
 
-// referenced returns the releases in the references of the last report, and the releases that live
-// Services of groups select.
+// referenced returns the releases in the references of the last report, and the releases that are
+// selected by the groups' live Services.
 func (d *planner) referenced() map[string]bool {
 	out := map[string]bool{}
 	for _, g := range d.Policy.Status.Groups {

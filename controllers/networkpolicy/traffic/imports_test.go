@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestImports checks that this package, the providers and the resource builders are pure: they
-// import no packages for clients, networks, clocks, randomness or logs, and do not read the time.
+// TestImports checks that this package, the providers, and the resource builders are pure: they
+// import no packages for clients, networks, clocks, randomness, or logs, and do not read the time.
 func TestImports(t *testing.T) {
 	t.Parallel()
 	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, ".", "../providers/...", "../resources").Output()
@@ -21,7 +21,7 @@ func TestImports(t *testing.T) {
 		for _, path := range imports[1:] {
 			if slices.Contains(forbidden, path) || strings.HasPrefix(path, "k8s.io/client-go") ||
 				strings.HasPrefix(path, "sigs.k8s.io/controller-runtime") && path != "sigs.k8s.io/controller-runtime/pkg/scheme" {
-				t.Errorf("%s imports %s: only the controller reads, writes and logs", imports[0], path)
+				t.Errorf("%s imports %s: only the controller reads, writes, and logs", imports[0], path)
 			}
 		}
 	}

@@ -48,7 +48,7 @@ func TestUnconfirmedPolicyWithholdsNothing(t *testing.T) {
 }
 
 // TestUnconfirmedPolicyReportsItsReferences checks that previous writes of a policy count as
-// references only if a gateway may serve them. Otherwise, a policy with a Gateway that does not
+// references only if a gateway might serve them. Otherwise, a policy with a Gateway that does not
 // exist would retain the pods of more and more releases.
 func TestUnconfirmedPolicyReportsItsReferences(t *testing.T) {
 	for name, confirmed := range map[string]bool{"never confirmed": false, "confirmed before its Gateway was deleted": true} {
@@ -63,7 +63,7 @@ func TestUnconfirmedPolicyReportsItsReferences(t *testing.T) {
 			w.gateways = map[string]*gatewayv1.Gateway{}
 			w.rollout(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 			w.settle()
-			named := []string{"a", "b"} // The gateway may still accept the first route.
+			named := []string{"a", "b"} // The gateway might still accept the first route.
 			if confirmed {
 				named = []string{"a"} // The new release serves, and is removed only by a later revision.
 			}
@@ -83,7 +83,7 @@ func TestUnconfirmedPolicyReportsItsReferences(t *testing.T) {
 			w.settle()
 			named = []string{"c"}
 			if confirmed {
-				named = []string{"a", "b", "c"} // The gateway may serve any of these releases.
+				named = []string{"a", "b", "c"} // The gateway might serve any of these releases.
 			}
 			want(t, "references", cmp.Diff(named, w.groupTraffic("1-x").References), "")
 			want(t, "reason without confirmation", w.groupTraffic("1-x").Reason, reasonParentNotFound)

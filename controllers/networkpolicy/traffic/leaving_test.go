@@ -37,7 +37,7 @@ func TestGatewayAcceptedTheRoutesOfAnEndedGroup(t *testing.T) {
 		w.pass()
 		w.now = w.now.Add(2 * providers.Grace)
 		want(t, "written", w.split(newestHost), "1.0.0=100")
-		want(t, "the gateway may still serve the release", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
+		want(t, "the gateway might still serve the release", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
 	}
 	w.settle()
 	want(t, "the gateway accepted the route of the other group", len(w.groupTraffic("2-x").References), 0)
@@ -63,7 +63,7 @@ func TestMatchedReleaseIsReferencedUntilItsRouteIsAccepted(t *testing.T) {
 			w.rollout(ending(group("2-x", 3, "b 2.0.0 deprecated 0")), older)
 			for range 3 {
 				w.pass()
-				want(t, "the gateway may still route to the release", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
+				want(t, "the gateway might still route to the release", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
 				w.now = w.now.Add(time.Minute)
 			}
 			w.settle()
@@ -72,9 +72,9 @@ func TestMatchedReleaseIsReferencedUntilItsRouteIsAccepted(t *testing.T) {
 	}
 }
 
-// TestLostRecordAndTheServiceOfThePolicy loses the rollout state while only the Service of the
-// policy itself routes to a release. The policy still reports the release, so that the release
-// keeps its pods until the Service selects another release.
+// TestLostRecordAndTheServiceOfThePolicy simulates the loss of the rollout state while only the policy's own
+// Service routes to a release. The policy still reports the release, so that the release keeps its pods until
+// the Service selects another release.
 func TestLostRecordAndTheServiceOfThePolicy(t *testing.T) {
 	w := newWorld(t, group("release", 1, "a 1.0.0 active 100"))
 	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Provider, s.Domains = nil, nil })
@@ -165,10 +165,10 @@ func TestHeldWeightsArePercentages(t *testing.T) {
 	}
 }
 
-// TestLostRecordWhileTheGatewayIsAway loses the rollout state while the Gateway of a group that is
-// ending does not exist and the route of the group's host already belongs to another group. The
-// release that the gateway serves stays in the references of its group until the gateway has
-// accepted the route.
+// TestLostRecordWhileTheGatewayIsAway simulates the loss of the rollout state while the Gateway of a group
+// that is ending does not exist and the route of the group's host already belongs to another group. The
+// release that the gateway serves stays in the references of its group until the gateway has accepted the
+// route.
 func TestLostRecordWhileTheGatewayIsAway(t *testing.T) {
 	for name, moved := range map[string]bool{"the route moved before": true, "the route moves after": false} {
 		t.Run(name, func(t *testing.T) {
@@ -205,9 +205,9 @@ func TestLostRecordWhileTheGatewayIsAway(t *testing.T) {
 	}
 }
 
-// TestGroupThatOpensAgainBeforeItHasRoutes ends a group and opens it again before its objects are written for
-// the first time. The next release, to which domains move in steps, is not blocked by a revision that can
-// never be confirmed.
+// TestGroupThatOpensAgainBeforeItHasRoutes ends a group and reopens it before its objects are written for the
+// first time. The next release, to which domains move in steps, is not blocked by a revision that can never be
+// confirmed.
 func TestGroupThatOpensAgainBeforeItHasRoutes(t *testing.T) {
 	p := newPair()
 	p.policy("web").policy.Spec.Domains = []v1alpha1.Domain{
@@ -236,9 +236,9 @@ func TestGroupThatOpensAgainBeforeItHasRoutes(t *testing.T) {
 	}
 }
 
-// TestGroupThatOpensAgainBeforeItsRoutesLeft ends a group and opens it again before the policy has
-// written anything. The release to which the group's route refers is active again, and the next
-// release runs its steps.
+// TestGroupThatOpensAgainBeforeItsRoutesLeft ends a group and reopens it before the policy has written
+// anything. The release to which the group's route refers is active again, and the next release runs its
+// steps.
 func TestGroupThatOpensAgainBeforeItsRoutesLeft(t *testing.T) {
 	p := newPair()
 	p.policy("web").policy.Spec.Domains = []v1alpha1.Domain{{Domain: "example.com"}}

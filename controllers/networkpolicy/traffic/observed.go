@@ -182,7 +182,7 @@ func ListenerHost(p *v1alpha1.NetworkPolicy, l v1alpha1.Listener) string {
 	return "listener " + cmp.Or(l.ParentRef.Namespace, p.Namespace) + "/" + l.ParentRef.Name + "/" + l.ParentRef.SectionName
 }
 
-// AllKinds returns the kinds of all providers, and Certificates.
+// AllKinds returns the kinds of all providers, and the Certificate kind.
 func AllKinds() []providers.Kind {
 	var out []providers.Kind
 	for _, p := range Known {
@@ -191,7 +191,7 @@ func AllKinds() []providers.Kind {
 	return append(out, certmanager.Kind)
 }
 
-// WrittenKinds returns the kinds of written objects, except Services.
+// WrittenKinds returns the kinds of all written objects except Services.
 func WrittenKinds() []providers.Kind {
 	var out []providers.Kind
 	for _, p := range Known {

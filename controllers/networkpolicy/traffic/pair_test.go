@@ -45,7 +45,7 @@ var pairVersions = []string{"1.0.0", "1.1.0", "1.1.1", "1.2.0", "1.3.0", "2.0.0"
 func someVersion(i int) string { return pairVersions[i%len(pairVersions)] }
 
 // someDomains returns the domains whose bits are set. The domain for bit 64 selects requests by
-// header, which a plain Ingress cannot do.
+// header, which a plain Ingress does not support.
 func someDomains(bits int) (out []v1alpha1.Domain) {
 	for i, x := range []v1alpha1.Domain{
 		{Domain: "shop.example.com"},
@@ -320,12 +320,12 @@ var pairHappenings = []pairHappening{
 		}
 	}},
 	{"Service deleted by hand", 1, func(p *pair, a, b int) {
-		if name, n, ok := choose(p.nets, a); ok && !n.full && len(p.rollout.Groups) > 0 { // Otherwise the Service is created after the rollout state.
+		if name, n, ok := choose(p.nets, a); ok && !n.full && len(p.rollout.Groups) > 0 { // Otherwise, the Service is created after the rollout state.
 			if service, s, ok := choose(n.services, b); ok && p.objects[s.Spec.Selector[v1alpha1.LabelRelease]] != nil {
 				p.say("Service %s of policy %s is deleted by hand", service, name)
 				n.services = maps.Clone(n.services)
 				delete(n.services, service)
-				for p.pass(name, 0) && n.services[service] == nil { // The first reconcile may only reserve references.
+				for p.pass(name, 0) && n.services[service] == nil { // The first reconcile might only reserve references.
 				}
 			}
 		}
@@ -777,7 +777,7 @@ func (p *pair) note() string {
 
 // TestPlannerAndPolicies runs the real planner and the real decisions of policies together in
 // random histories. It runs as many histories at a time as there are processors. For a failed
-// history, the test prints the value for -pair.seed that repeats the history, and the shortest
+// history, the test prints the value of -pair.seed that repeats the history, and the shortest
 // failing history.
 func TestPlannerAndPolicies(t *testing.T) {
 	pairs.Run(t, simulate.Play{

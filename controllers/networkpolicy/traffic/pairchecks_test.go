@@ -125,8 +125,8 @@ func (p *pair) checkRecord(o release.Observed, plan release.Result) {
 	}
 }
 
-// checkGap checks that, while any group has an active release with ready pods, a host that the gateway serves and that
-// the specification still contains stays in a route that the gateway accepted.
+// checkGap checks that, while any group has an active release with ready pods, each host that the gateway serves and
+// that the specification still contains remains in a route that the gateway accepted.
 func (p *pair) checkGap(name string, f *Observed, out *Decision) {
 	n := p.nets[name]
 	if f.Policy.Spec.Provider == nil || f.Policy.Spec.Provider.Gateway == nil || n.full || len(n.claims) > 0 || len(n.foreign) > 0 || n.ms == nil || p.ms != n.ms {

@@ -86,7 +86,7 @@ type front struct {
 	namedIn, took frontState
 }
 
-// frontState identifies the state of a front: its objects, its rollout state and the content that
+// frontState identifies the state of a front: its objects, its rollout state, and the content that
 // the gateway serves.
 type frontState struct {
 	snapshot, served int
@@ -246,7 +246,7 @@ func (p *pair) loseRecord() {
 
 // wipe empties the statuses of the Microservice and the policies, as if a namespace had been
 // restored without statuses. If releases is true, wipe also empties the statuses of the releases.
-// The specifications, Services and routes remain.
+// The specifications, Services, and routes remain.
 func (p *pair) wipe(releases bool) {
 	p.loseRecord()
 	for _, n := range p.nets {
@@ -261,7 +261,7 @@ func (p *pair) wipe(releases bool) {
 	}
 }
 
-// reportRelease writes the status of releases into their objects.
+// reportRelease writes the statuses of releases to their objects.
 func (p *pair) reportRelease() (did bool) {
 	for i := range p.rollout.Groups {
 		for _, r := range p.rollout.Groups[i].Releases {
@@ -554,7 +554,7 @@ func (p *pair) ensure(o release.Observed, e release.Ensure) bool {
 			k.why = "CrashLoopBackOff"
 		}
 		p.objects[e.Release] = k
-		delete(p.named, e.Release) // The release had another object before, with other pods.
+		delete(p.named, e.Release) // The release previously had another object, with other pods.
 		p.say("create %s", e.Release)
 		return true
 	}
@@ -807,7 +807,7 @@ func (n *front) names() map[string]string {
 }
 
 // untaken reports whether a live route has some of the hosts of a deleted route, but has not been
-// accepted yet. If so, the gateway may still serve the deleted route.
+// accepted yet. If so, the gateway might still serve the deleted route.
 func (n *front) untaken(d *planner, hosts []string) bool {
 	for name, live := range d.Live {
 		if _, taken := n.serves[name]; !taken && !d.previous(live) && slices.ContainsFunc(live.Hostnames, func(host string) bool { return slices.Contains(hosts, host) }) {

@@ -1,8 +1,7 @@
-// Package traffic decides the desired state of the routes and Services of a NetworkPolicy, and the
-// status of the policy. The package is pure: it has no client, clock or log. Plan returns the
-// decision for the observed state. Status returns the status for the observed state, the decision
-// and the results of the writes. The files of the package refer only to files further down in this
-// list:
+// Package traffic determines the desired state of a NetworkPolicy's routes and Services, and the
+// policy's status. The package is pure: it has no client, clock or log. Plan returns the decision
+// for the observed state. Status returns the status for the observed state, the decision and the
+// results of the writes. The files of the package refer only to files further down in this list:
 //
 //	status.go          Status: the whole status of a policy
 //	conditions.go      the conditions in the status
@@ -15,7 +14,7 @@
 //	providerswitch.go  routes of a previous provider
 //	routes.go          the content of each route
 //	services.go        Services of releases, Services that follow a group, and adopted Services
-//	weights.go         the weights of the releases of a group
+//	weights.go         the weights of a group's releases
 //	domain_rows.go     domains, listeners and user-managed routes as rows
 //	claims.go          claims of domains to hosts, and hosts that internal/allowedhosts refuses
 //	tls.go             certificates and listeners of domains
@@ -57,9 +56,9 @@ func Plan(f *Observed) *Decision {
 	return out
 }
 
-// onlyLive reduces the decision about a policy that is being deleted to changes to existing
-// objects. It creates no object, because a foreground deletion would delete a new object
-// immediately. A release without a Service has no ready endpoint, and gets no traffic.
+// onlyLive removes everything except changes to existing objects from the decision about a policy
+// that is being deleted. It creates no object, because a foreground deletion would delete a new
+// object immediately. A release without a Service has no ready endpoint, and gets no traffic.
 func (d *planner) onlyLive(out *Decision) {
 	out.Services = slices.DeleteFunc(out.Services, func(s resources.Service) bool { return d.service(s.Name) == nil })
 	out.Routes = slices.DeleteFunc(out.Routes, func(r *RouteDecision) bool { return d.Live[r.Name] == nil || d.Live[r.Name].Deleting })

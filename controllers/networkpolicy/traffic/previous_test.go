@@ -470,20 +470,20 @@ func TestPreviousIsRefused(t *testing.T) {
 	out := Plan(f)
 	refused := map[string]*status.Error{}
 	for _, route := range out.Previous {
-		refused[RouteName(route.Name)] = status.NewTerminal(status.ReasonForbidden, errors.New("the quota is full"))
+		refused[RouteName(route.Name)] = status.NewTerminal(status.ReasonForbidden, errors.New("the quota is exhausted"))
 	}
 	out.Routes = nil // These routes are already written.
 	now, _ := Status(f, out, Applied{Changed: map[string]bool{}, Refused: refused})
 	want(t, "references", strings.Join(Find(now.Groups, "1-x").References, " "), "a b")
 	for _, c := range now.Conditions {
-		if c.Type == v1alpha1.ConditionProviderSwitching && !strings.Contains(c.Message, "the quota is full") {
+		if c.Type == v1alpha1.ConditionProviderSwitching && !strings.Contains(c.Message, "the quota is exhausted") {
 			t.Errorf("message: %s", c.Message)
 		}
 	}
 }
 
 // TestIngressChangesInPlace checks that the Ingress of a host is updated in place for any change,
-// because a second Ingress with the same host and path may be rejected.
+// because a second Ingress with the same host and path might be rejected.
 func TestIngressChangesInPlace(t *testing.T) {
 	for name, change := range map[string]func(*v1alpha1.NetworkPolicySpec){
 		"matches": func(s *v1alpha1.NetworkPolicySpec) {

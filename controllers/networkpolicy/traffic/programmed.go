@@ -60,8 +60,8 @@ func (r *reporter) leavingVerdict(slug string) verdict {
 	return verdict{Pending: true, Reason: ReasonPending, Message: "the routes and Services of the group are being deleted"}
 }
 
-// removedVerdict reports whether no traffic reaches the releases to which the objects of a group no
-// longer refer: the routes that moved to another group must be accepted first.
+// removedVerdict reports whether traffic has stopped reaching the releases to which the objects of
+// a group no longer refer: the routes that moved to another group must be accepted first.
 func (r *reporter) removedVerdict(written []string, prev v1alpha1.GroupTraffic) verdict {
 	left := difference(prev.References, written)
 	if len(left) == 0 {
@@ -147,7 +147,7 @@ func (r *reporter) servicesVerdict(g *groupDecision) verdict {
 	return verdict{Accepted: true}
 }
 
-// sharedVerdict reports whether the routes that move between groups no longer route to their
+// sharedVerdict reports whether the routes that move between groups have stopped routing to their
 // previous releases. These releases count as referenced until the move is accepted.
 func (r *reporter) sharedVerdict(left []string) verdict {
 	for _, route := range r.out.Routes {
@@ -191,7 +191,7 @@ func (r *reporter) unwantedVerdict(left []string) verdict {
 		if slices.ContainsFunc(r.Policy.Status.Domains, func(d v1alpha1.DomainStatus) bool {
 			return slices.Contains(live.Hostnames, d.Domain) && slices.ContainsFunc(d.Backends, func(b v1alpha1.DomainBackend) bool { return slices.Contains(left, b.Release) })
 		}) {
-			return verdict{Pending: true, Reason: ReasonPending, Message: fmt.Sprintf("the last change to %s is not accepted yet", ObjectName(live.Objects[0]))}
+			return verdict{Pending: true, Reason: ReasonPending, Message: fmt.Sprintf("the last change to %s has not been accepted yet", ObjectName(live.Objects[0]))}
 		}
 	}
 	return verdict{Accepted: true}
@@ -218,9 +218,9 @@ func (r *reporter) routeState(route *RouteDecision) verdict {
 	return v
 }
 
-// previousVerdict reports whether the last change to a route of a previous provider is accepted.
-// The route matters only for a limited time after the write: a gateway that no longer exists
-// must not block anything.
+// previousVerdict reports whether the last change to a route of a previous provider has been
+// accepted. The route matters only for a limited time after the write: a gateway that no longer
+// exists must not block anything.
 func (r *reporter) previousVerdict(name string) verdict {
 	live, key := r.Live[name], RouteName(name)
 	if r.writes.Refused[key] == nil && (r.writes.Changed[key] || !live.Accepted && r.fresh(r.Observed.Written[name])) {

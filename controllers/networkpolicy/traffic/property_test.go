@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// TestPropertiesOverHistories checks random histories of rollout states, endpoints, gateways and
+// TestPropertiesOverHistories checks random histories of rollout states, endpoints, gateways, and
 // specifications.
 func TestPropertiesOverHistories(t *testing.T) {
 	playTheSame(t)
@@ -343,7 +343,7 @@ func (h history) serve() {
 }
 
 // servedIsReported checks that a release to which the gateway still routes is in the references,
-// regardless of later writes: otherwise its pods would be deleted.
+// regardless of later writes. Otherwise, its pods would be deleted.
 func (h history) servedIsReported(now v1alpha1.NetworkPolicyStatus) {
 	d := newPlanner(h.w.facts())
 	for name, releases := range h.served {
@@ -512,8 +512,8 @@ func (h history) nothingRemains() {
 }
 
 // allIsReported checks that each release to which a written object refers is in the references, or
-// has traffic in a rollout state that is not confirmed yet. The planner does not remove such a
-// release before a later revision is confirmed. A confirmed revision is never greater than the
+// has traffic in a rollout state that has not been confirmed yet. The planner does not remove such
+// a release before a later revision is confirmed. A confirmed revision is never greater than the
 // revision of the rollout state.
 func (h history) allIsReported(now v1alpha1.NetworkPolicyStatus) {
 	d := newPlanner(h.w.facts())

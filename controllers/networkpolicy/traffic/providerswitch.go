@@ -151,13 +151,13 @@ func (d *planner) carry(all *Decision, live *providers.Live, rows []*Row, groups
 	}
 	out.slug = first.group.Slug
 	out.Route = d.plan(live.Name, rows, d.splitOf(all, &first, groups))
-	out.TLS, out.RecordTTL, out.Parents = nil, 0, nil // The live values stay.
+	out.TLS, out.RecordTTL, out.Parents = nil, 0, nil // The live values do not change.
 	out.Objects = providers.Carry(d.viewOf(live.Provider), live, out.Route)
 	return out
 }
 
-// drained reports whether routes of previous providers may be deleted, which requires that, for at
-// least the drain delay, the current provider has served everything that they serve.
+// drained reports whether routes of previous providers may be deleted. This requires that, for at
+// least the drain delay, the current provider has served everything that these routes serve.
 func (d *planner) drained(out *Decision) bool {
 	s := d.Policy.Status.ProviderSwitch
 	return out.replaced && s != nil && s.ReplacedTime != nil && d.sameProvider() && !d.Now.Before(s.ReplacedTime.Add(d.drain()))

@@ -131,7 +131,7 @@ func (r *reporter) routedTo(route *RouteDecision, releases []string) bool {
 }
 
 // tests returns, by route name, whether the route belongs to canary domains and its only target is
-// the release of the group that testable returns.
+// the release that testable returns for the group.
 func (r *reporter) tests(g *v1alpha1.ReleaseGroup) map[string]bool {
 	tried := testable(g)
 	out := map[string]bool{}

@@ -137,7 +137,7 @@ func (d *planner) placed(key RouteKey, host string) int {
 	return -1
 }
 
-// tlsOf returns the TLS settings of the rows of one route, by host.
+// tlsOf returns the TLS settings of one route's rows, by host.
 func tlsOf(rows []*Row) map[string]providers.TLS {
 	var out map[string]providers.TLS
 	for _, r := range rows {

@@ -76,9 +76,9 @@ func (d *planner) carriesPin(r *Row) bool {
 	return false
 }
 
-// allocate distributes rows over routes of at most providers.MaxHostnames hosts. A host stays in
-// the live route that has it, because the age of a route decides between two claims to a host. A
-// new host is added to the first route with room.
+// allocate distributes rows across routes with at most providers.MaxHostnames hosts each. A host
+// stays in the live route that has it, because the age of a route decides between two claims to a
+// host. A new host is added to the first route with room.
 func (d *planner) allocate(key RouteKey, rows []*Row) [][]*Row {
 	slices.SortFunc(rows, func(a, b *Row) int { return cmp.Compare(a.host, b.host) })
 	var out [][]*Row
@@ -215,10 +215,10 @@ func (d *planner) routeStamp(old *providers.Live, stamp resources.Stamp, g *grou
 }
 
 // WeightsAlone returns the live objects of a route with the weights of the desired route, and
-// without the hosts that the desired route no longer has. All other content stays. WeightsAlone
-// returns no objects if nothing changes. The objects are written if the API server rejects the rest
-// of the decision: an error in a filter must not keep traffic on a release that has no pods, or on
-// a canary that was aborted.
+// without the hosts that the desired route no longer has. All other content remains unchanged.
+// WeightsAlone returns no objects if nothing changes. The objects are written if the API server
+// rejects the rest of the decision: an error in a filter must not keep traffic on a release that
+// has no pods, or on a canary that was aborted.
 func (f *Observed) WeightsAlone(route *RouteDecision) []resources.Object {
 	live := f.Live[route.Name]
 	if live == nil || live.User || live.Deleting || f.previous(live) {
@@ -226,7 +226,7 @@ func (f *Observed) WeightsAlone(route *RouteDecision) []resources.Object {
 	}
 	alone, input := route.Route, f.Input
 	alone.Hostnames = slices.DeleteFunc(slices.Clone(live.Hostnames), func(host string) bool { return !slices.Contains(route.Hostnames, host) })
-	alone.TLS, alone.RecordTTL, alone.Parents = nil, 0, nil // The live values stay.
+	alone.TLS, alone.RecordTTL, alone.Parents = nil, 0, nil // The live values do not change.
 	input.Policy = f.Policy.DeepCopy()
 	input.Policy.Spec.Provider = nil // As if the policy no longer used the provider.
 	return providers.Carry(ProviderOf(f.Policy).NewView(input), live, alone)

@@ -142,7 +142,7 @@ func (r *reporter) providerSwitch(prev *v1alpha1.ProviderSwitch) *v1alpha1.Provi
 }
 
 // Unsettled returns a message about a part of a decision that routes to releases that are not
-// active, or that is not confirmed yet. It returns "" if there is no such part.
+// active, or that has not been confirmed yet. It returns "" if there is no such part.
 func Unsettled(f *Observed, out *Decision, w Applied) string {
 	r := &reporter{planner: newPlanner(f), out: out, writes: w}
 	for _, g := range out.groups {

@@ -69,8 +69,8 @@ func (r *reporter) versionBefore(release string) string {
 	return ""
 }
 
-// userReports sets the reports of user-managed routes: the route of the specification, with a
-// domain for each of its hosts, and the routes in which the policy still has rules.
+// userReports sets the reports for user-managed routes: the route in the specification, with a domain for
+// each of its hosts, and the routes in which the policy still has rules.
 func (r *reporter) userReports(now *v1alpha1.NetworkPolicyStatus) {
 	now.Routes = nil
 	named := ""
@@ -120,7 +120,7 @@ func (r *reporter) restoredBackends(name string) []v1alpha1.DomainBackend {
 	return backendsOf(r.Policy.Status.Routes, name)
 }
 
-// userDomain returns the report of a host of a user-managed route.
+// userDomain returns the report for a host of a user-managed route.
 func (r *reporter) userDomain(row *Row, is v1alpha1.DomainStatus, host string) v1alpha1.DomainStatus {
 	var unserved *providers.Problem
 	is.Domain = host
@@ -217,9 +217,9 @@ func (r *reporter) routed(row *Row, out v1alpha1.DomainStatus, unserved *provide
 	return out
 }
 
-// unroutedBackends returns the backends of a row without a route if a live route of the row's host stays
-// until another route replaces the live route. These are the backends of the last report, as long as the
-// gateway has not accepted the last change to the live route.
+// unroutedBackends returns the backends of a row without a route if a live route for the row's host stays
+// until another route replaces it. Until the gateway has accepted the last change to the live route, these
+// are the backends in the last report.
 func (r *reporter) unroutedBackends(row *Row, prev *v1alpha1.DomainStatus) []v1alpha1.DomainBackend {
 	if prev == nil || row.host == "" {
 		return nil

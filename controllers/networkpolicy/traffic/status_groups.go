@@ -13,10 +13,10 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// groupReports returns the reports of all groups of the rollout state, and of other groups to which
-// live objects still belong. While no group is known, because the rollout state was lost, all
-// previous reports stay: a gateway may still send requests to releases that a route targeted
-// before it moved to another group.
+// groupReports returns the reports for all groups in the rollout state, and for other groups to which
+// live objects still belong. While no group is known, because the rollout state was lost, all previous
+// reports stay: a gateway may still send requests to releases that a route targeted before it moved to
+// another group.
 func (r *reporter) groupReports() []v1alpha1.GroupTraffic {
 	var out []v1alpha1.GroupTraffic
 	for _, g := range r.out.groups {
@@ -109,7 +109,7 @@ func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {
 
 // serves reports whether the rollout state gives traffic to all releases to which a group's objects
 // now refer but that prev does not contain. If so, the report of these releases can wait for the
-// confirmation: none of them is removed before a later revision, without them, is confirmed.
+// confirmation: none of them is removed before a later revision that does not contain them is confirmed.
 func serves(g *v1alpha1.ReleaseGroup, now, prev v1alpha1.GroupTraffic) bool {
 	unserved := func(name string) bool {
 		return !slices.ContainsFunc(g.Releases, func(row v1alpha1.Release) bool {

@@ -215,7 +215,7 @@ func TestNewestDomainOfAnIngress(t *testing.T) {
 	want(t, "revision", w.groupTraffic("2-x").Revision, 3)
 }
 
-// TestMovesImmediately checks that the policy reports domains, listeners and routes that follow the
+// TestMovesImmediately checks that the policy reports domains, listeners, and routes that follow the
 // newest group but cannot move in steps.
 func TestMovesImmediately(t *testing.T) {
 	steps := &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10}}}
@@ -263,8 +263,8 @@ func TestCanaryDomainIsNotMovedBySteps(t *testing.T) {
 }
 
 // TestReserves checks that the references of a group without a confirmed revision are reported
-// before the objects are written, unless the policy has not reported anything yet, and therefore may
-// refer to any release.
+// before the objects are written. This does not apply to a policy that has not reported anything
+// yet, because such a policy may refer to any release.
 func TestReserves(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.ready = map[string]int{"a": 1, "b": 1}
@@ -284,7 +284,7 @@ func TestReserves(t *testing.T) {
 	want(t, "reason without confirmation", w.groupTraffic("1-x").Reason, ReasonPending)
 	_, more = note()
 	want(t, "only once", more, false)
-	w.pass() // The route is not accepted yet.
+	w.pass() // The route has not been accepted yet.
 	w.rollout(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 	w.services = maps.Clone(w.services)
 	f := w.facts()

@@ -99,7 +99,7 @@ func (d *planner) shares(g *v1alpha1.ReleaseGroup, last map[string]int) []split.
 
 // endpointDelay is the time for which a group's routes keep their content and revision while only the
 // endpoints of a release are missing. kube-controller-manager creates EndpointSlices at about the same
-// time that a Deployment becomes available. Without the delay, routes would be written without the
+// time as a Deployment becomes available. Without the delay, routes would be written without the
 // release, and would be written again moments later. canaryEndpointDelay is the maximum delay if only a
 // canary has no endpoints: while many services are being rolled out, the EndpointSlice of the canary may
 // be created more than ten seconds later. Until then, the share of the canary remains with the active
@@ -281,9 +281,9 @@ func hold(last map[string]int, g *v1alpha1.ReleaseGroup) (weights map[string]int
 	return split.Percent(last), false // The weights do not include another group, from which domains were moving.
 }
 
-// liveWeights returns the weights of the releases of a group in its live routes, or nil if the group
-// has no routes. If there are several routes, it returns the weights of the route with the highest
-// revision.
+// liveWeights returns the weights of a group's releases in the group's live routes, or nil if the
+// group has no routes. If there are several routes, it returns the weights of the route with the
+// highest revision.
 func (d *planner) liveWeights(slug string) map[string]int {
 	best, bestRevision := map[string]int(nil), int64(-1)
 	for _, name := range SortedKeys(d.Live) {

@@ -65,8 +65,7 @@ type world struct {
 	// stepwise reports whether a reconcile ends after it has written the status that Reserve returns, as
 	// in the controller, so that other controllers run before the next reconcile.
 	stepwise bool
-	// full reports whether a quota prevents the creation of Services. The quota may be raised
-	// later.
+	// full reports whether a quota prevents the creation of Services. The quota can be raised later.
 	full bool
 	// lag contains the releases to which EndpointSlices of Services still refer, by Service.
 	lag    map[string]string
@@ -539,7 +538,7 @@ func (w *world) accept() {
 	w.others = others
 }
 
-// answers returns the status that existing parents set in a route.
+// answers returns the status that existing parents set on a route.
 func (w *world) answers(o resources.Object) (answers []gatewayv1.RouteParentStatus) {
 	for _, p := range parentsOf(o) {
 		if w.exists(p, o.GetNamespace()) {

@@ -73,8 +73,8 @@ func Deployment(release *v1alpha1.VersionedMicroservice) *appsv1.Deployment {
 }
 
 // annotationRevision is the annotation with the revision number of a Deployment's current template. The
-// Deployment controller sets it in a separate write, which makes its next status write fail and be repeated.
-// A new Deployment therefore gets the number that the Deployment controller would set.
+// Deployment controller sets it in a separate write, which causes its next status write to fail and to be
+// retried. A new Deployment therefore gets the number that the Deployment controller would set.
 const annotationRevision = "deployment.kubernetes.io/revision"
 
 // Amend returns a copy of live with the desired labels, strategy, and minReadySeconds. It changes neither the

@@ -42,7 +42,7 @@ func KeyPEM(t testing.TB, bits uint) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: Key(t, bits)})
 }
 
-// Root returns the certificate of an authority whose RSA modulus has the given number of bits.
+// Root returns the certificate of a certificate authority. The RSA modulus of the certificate has the given number of bits.
 func Root(t testing.TB, bits uint) []byte {
 	t.Helper()
 	signer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

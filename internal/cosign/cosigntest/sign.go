@@ -120,7 +120,7 @@ func Payload(reference, digest string) []byte {
 	}, "optional": nil})
 }
 
-// Layer returns the layer of a simple signature of a payload.
+// Layer returns the layer that contains a simple signature of a payload.
 func (k Key) Layer(t testing.TB, payload []byte) mutate.Addendum {
 	t.Helper()
 	return Layer(payload, base64.StdEncoding.EncodeToString(k.Bytes(t, payload)))
@@ -179,6 +179,6 @@ func Artifact(t testing.TB, artifactType types.MediaType, layers ...mutate.Adden
 }
 
 func encode(v any) []byte {
-	text, _ := json.Marshal(v) // Maps and texts can always be encoded.
+	text, _ := json.Marshal(v) // Maps and strings can always be encoded.
 	return text
 }

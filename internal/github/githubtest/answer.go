@@ -137,7 +137,7 @@ func (s *Server) user(login string) any {
 	return s.fill("user", fields{"login": login, "html_url": "https://github.com/" + login})
 }
 
-// web returns the URL of the web page of a repository.
+// web returns the URL of a repository's web page.
 func web(r *Repository) string { return "https://github.com/" + r.FullName() }
 
 func (s *Server) repository(r *Repository) map[string]any {
@@ -276,7 +276,7 @@ func (s *Server) deploymentOf(x *exchange) *Deployment {
 	return nil
 }
 
-// text returns a string value of the body. yes returns a boolean value.
+// text returns a string value from the body. yes returns a boolean value.
 func (x *exchange) text(name, otherwise string) string {
 	if value, ok := x.body[name].(string); ok {
 		return value

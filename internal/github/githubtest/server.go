@@ -35,7 +35,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Prefix is the prefix of all paths, as on a GitHub Enterprise Server, which the server represents.
+// Prefix is the prefix of all paths, as on a GitHub Enterprise Server, which this server simulates.
 const Prefix = "/api/v3"
 
 // DefaultLimit is the number of requests per hour for each credential. AnonymousLimit applies to requests without a credential.
@@ -565,7 +565,7 @@ func (s *Server) authenticateApp(x *exchange, token string) string {
 	return ""
 }
 
-// authorize finds the repository, and checks whether the credential may see it and perform the request.
+// authorize finds the repository, and checks whether the credential is allowed to see it and to perform the request.
 func (s *Server) authorize(x *exchange) (string, map[string]string) {
 	switch {
 	case x.route.Actor == "app":

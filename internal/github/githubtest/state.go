@@ -305,7 +305,7 @@ func (r *Repository) CommitStatuses(sha string) (all []CommitStatus) {
 	return all
 }
 
-// DeleteDeployment deletes a deployment, as a user with permission can do.
+// DeleteDeployment deletes a deployment, as a user with the required permission can.
 func (r *Repository) DeleteDeployment(id int64) {
 	r.change(func() {
 		r.deployments = slices.DeleteFunc(r.deployments, func(d *Deployment) bool { return d.ID == id })
@@ -336,7 +336,7 @@ func (r *Repository) addComment(n int, author, body string) *Comment {
 	return c
 }
 
-// DeleteComment deletes a comment, as a user can do.
+// DeleteComment deletes a comment, as a user can.
 func (r *Repository) DeleteComment(id int64) {
 	r.change(func() { r.comments = slices.DeleteFunc(r.comments, func(c *Comment) bool { return c.ID == id }) })
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -22,6 +21,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 
 	"github.com/heighliner/heighliner/test/await"
+	"github.com/heighliner/heighliner/test/port"
 )
 
 // Login is the method by which a Product authenticates readers.
@@ -93,7 +93,7 @@ type Process struct {
 // Start starts the registry.
 func (p Product) Start(t testing.TB, login Login) *Process {
 	t.Helper()
-	x := &Process{t: t, product: p, login: login, program: p.program(t), data: t.TempDir(), stop: func() {}}
+	x := &Process{t: t, product: p, login: login, program: p.program(t), data: t.TempDir(), address: port.Take(t), stop: func() {}}
 	t.Cleanup(func() { x.stop() })
 	if err := x.Start(); err != nil {
 		t.Fatal(err)
@@ -106,16 +106,7 @@ var errPortTaken = errors.New("the port is taken")
 
 // Start starts the registry. After Stop, it uses the same address and the same data.
 func (p *Process) Start() error {
-	first := p.address == ""
 	for deadline := time.Now().Add(await.Limit); ; {
-		if first {
-			listener, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				return err
-			}
-			p.address = listener.Addr().String()
-			listener.Close()
-		}
 		err := p.run(deadline)
 		if !errors.Is(err, errPortTaken) || time.Now().After(deadline) {
 			return err
@@ -158,7 +149,7 @@ func (p *Process) run(deadline time.Time) error {
 			if strings.Contains(logs.String(), "address already in use") {
 				return fmt.Errorf("start %s: %w", p.product.Name, errPortTaken)
 			}
-			return fmt.Errorf("start %s: it ended:\n%s", p.product.Name, logs)
+			return fmt.Errorf("start %s: it exited:\n%s", p.product.Name, logs)
 		case <-time.After(10 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
@@ -203,7 +194,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// For makes failures end t, a subtest, rather than its parent test, which started the registry.
+// For makes failures end t, which is a subtest, instead of the parent test that started the registry.
 func (p *Process) For(t testing.TB) { p.t = t }
 
 // Stop kills the registry. Its stored data remains.
@@ -257,7 +248,7 @@ func (p *Process) PushIndex(path, tag string, index v1.ImageIndex) string {
 	return digest.String()
 }
 
-// PushReferrer pushes a manifest without a tag, and returns the digest of the manifest. subject is the digest of the subject of the manifest. If the
+// PushReferrer pushes a manifest without a tag, and returns the digest of the manifest. subject is the digest of the manifest's subject. If the
 // registry has no referrers API, the index at the referrers tag of the subject lists the manifest.
 func (p *Process) PushReferrer(path, subject string, image v1.Image) string {
 	p.t.Helper()

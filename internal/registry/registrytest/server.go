@@ -222,7 +222,7 @@ func (s *Server) PushIndex(t testing.TB, path, tag string, index v1.ImageIndex) 
 	return digest.String()
 }
 
-// PushReferrer pushes an image without a tag, and returns the digest of its manifest. subject is the digest of the subject of the manifest. If the
+// PushReferrer pushes an image without a tag, and returns the digest of its manifest. subject is the digest of the manifest's subject. If the
 // registry has no referrers API, the index at the referrers tag of the subject contains the manifest.
 func (s *Server) PushReferrer(t testing.TB, path, subject string, image v1.Image) string {
 	t.Helper()

@@ -148,7 +148,7 @@ func TestBounded(t *testing.T) {
 		}
 	}
 	if n := i.known.Len(); n > maxCredentials {
-		t.Errorf("%d credentials are kept, at most %d", n, maxCredentials)
+		t.Errorf("%d credentials are kept, want at most %d", n, maxCredentials)
 	}
 	if f.asked.Load() != 3*maxCredentials {
 		t.Errorf("%d requests", f.asked.Load())

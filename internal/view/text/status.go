@@ -294,7 +294,7 @@ func (p *page) cards(rows []row) {
 	}
 }
 
-// filled returns the texts that are not empty.
+// filled returns the strings that are not empty.
 func filled(texts ...string) (out []string) {
 	for _, t := range texts {
 		if t != "" {

@@ -76,8 +76,8 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// TestCommandsOfAllNamespaces checks that commands to copy contain the namespace if services of several namespaces
-// are shown.
+// TestCommandsOfAllNamespaces checks that commands that users copy contain the namespace if services in several
+// namespaces are shown.
 func TestCommandsOfAllNamespaces(t *testing.T) {
 	t.Parallel()
 	for _, s := range viewtest.Stories() {

@@ -316,7 +316,7 @@ func (p *page) pods(r view.Release, indent string, t TreeOptions) {
 }
 
 // shownByStates contains the reasons of those problems that the sentences about releases already
-// contain.
+// describe.
 var shownByStates = []string{"ReleaseFailed", "Blocked", "TogetherHeld", "AnalysisInconclusive", "AnalysisNoTraffic"}
 
 // problems writes a service's problems, except those that the states above already show.

@@ -164,7 +164,7 @@ func (w *world) plan() bool {
 	return changed
 }
 
-// exclude prevents the pods of a release of an exclusive group from starting while pods of another release are
+// exclude prevents the pods of a release in an exclusive group from starting while pods of another release are
 // running.
 func (w *world) exclude(o *fact) {
 	if !w.spec.Exclusive || o.Replicas == 0 || o.Failure == "InvalidTemplate" || w.active(o) {

@@ -25,8 +25,8 @@ func rolling(weight int32) []v1alpha1.Microservice {
 	return []v1alpha1.Microservice{ms}
 }
 
-// TestWeights checks that weights are recorded when they change, up to a maximum number of points, and are dropped with the
-// service.
+// TestWeights checks that weights are recorded when they change, up to a maximum number of points, and are dropped when the
+// service is gone.
 func TestWeights(t *testing.T) {
 	t.Parallel()
 	begin := time.Date(2030, 1, 31, 9, 0, 0, 0, time.UTC)

@@ -24,8 +24,8 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// server replaces the API server. It allows the permissions that the "may" field lists in the form "user verb resource namespace", with "*" for all
-// namespaces.
+// server replaces the API server. It allows the permissions that are listed in the "may" field in the form "user verb resource namespace", with "*"
+// for all namespaces.
 type server struct {
 	mu    sync.Mutex
 	may   []string

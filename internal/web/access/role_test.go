@@ -12,8 +12,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestRoleOfTheBoard checks that the board may read each kind of hlnr.io that it shows. Otherwise, each installation would show the values of shared
-// analyses without bounds, and a warning about a missing permission.
+// TestRoleOfTheBoard checks that the board may read each kind in the API group hlnr.io that it shows. Otherwise, each installation would show the
+// values of shared analyses without bounds, and a warning about a missing permission.
 func TestRoleOfTheBoard(t *testing.T) {
 	for _, path := range []string{"../../../config/components/web/role.yaml", "../../../charts/heighliner/files/components/web/role.yaml"} {
 		text, err := os.ReadFile(path)

@@ -102,7 +102,7 @@ func (a *Access) Scope(ctx context.Context, r web.Reader, namespaces []string) (
 	return scopeOf(r, all, visible), nil
 }
 
-// in determines in which of the given namespaces a reader may list a kind that they may not list in all namespaces.
+// in determines in which of the given namespaces a reader may list a kind that they are not allowed to list in all namespaces.
 func (a *Access) in(ctx context.Context, r web.Reader, k kind, known seen, namespaces []string) (seen, error) {
 	if known.all {
 		return known, nil

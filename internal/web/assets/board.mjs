@@ -1,4 +1,4 @@
-// This script follows the changes of a page, opens actions in a panel, and adds keyboard shortcuts to the board. Pages also work without it.
+// This script follows the changes to a page, opens actions in a panel, and adds keyboard shortcuts to the board. Pages also work without it.
 const page = document.body.dataset.page
 const connection = document.getElementById('connection')
 let state = document.body.dataset.state
@@ -63,7 +63,7 @@ function start() {
   source.onopen = () => show('● live', false)
   source.onerror = () => {
     show('○ not connected, trying again', true)
-    // The server refused the stream, because the session ended or the page no longer exists. Loading the page again shows the reason.
+    // The server refused the stream, because the session has ended or the page no longer exists. Loading the page again shows the reason.
     if (source.readyState === EventSource.CLOSED) again()
   }
   source.addEventListener('patch', e => { apply(JSON.parse(e.data)); state = e.lastEventId })
@@ -85,7 +85,7 @@ function stop() {
   source = undefined
 }
 
-// A browser has few connections to one host, so hidden pages release theirs.
+// A browser opens only a few connections to one host, so hidden pages release theirs.
 document.addEventListener('visibilitychange', () => document.hidden ? stop() : start())
 if (!document.hidden) start()
 

@@ -42,7 +42,7 @@ func (c Claims) groups(claims map[string]any) ([]string, error) {
 	switch value := claims[c.Groups].(type) {
 	case nil:
 		if names, ok := claims["_claim_names"].(map[string]any); ok && names[c.Groups] != nil {
-			return nil, badToken("the token contains a reference to the claim %q instead of the groups, because there are too many groups: configure the provider to include only the groups of the board in the token", c.Groups)
+			return nil, badToken("the token contains a reference to the claim %q instead of the groups, because there are too many groups: configure the provider to include in the token only the groups that the board uses", c.Groups)
 		}
 		return nil, nil
 	case string:

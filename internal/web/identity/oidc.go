@@ -50,7 +50,7 @@ type OIDCOptions struct {
 	URL string
 	// Key is the session key, with [KeyLength] bytes. If it is nil, a random key is used.
 	Key []byte
-	// Length is the maximum duration of a session. A session also ends when the token of the provider expires.
+	// Length is the maximum duration of a session. A session also ends when the provider's token expires.
 	Length time.Duration
 	// Client sends the requests to the provider.
 	Client *http.Client
@@ -112,7 +112,7 @@ func (o *OIDC) session(r *http.Request) (session, error) {
 	var s session
 	c, err := r.Cookie(sessionCookie)
 	if err != nil || o.sealer.open(sessionCookie, c.Value, &s) != nil || !s.Expires.After(o.Clock.Now()) || o.ended.has(s.ID) {
-		p := unknown("Your session ended, or there was none. Nothing was changed.")
+		p := unknown("Your session has ended, or there was none. Nothing was changed.")
 		p.Link, p.LinkText = loginPath, "Log in"
 		return session{}, p
 	}
@@ -262,7 +262,7 @@ func (o *OIDC) answered(ctx context.Context, l login, q url.Values) (session, er
 // inProgress returns the login in progress that has the given state.
 func (o *OIDC) inProgress(r *http.Request, state string) (login, error) {
 	var l login
-	failed := &web.Problem{Status: http.StatusForbidden, Title: "This login cannot be finished", Text: "It was not begun in this browser, took longer than 10 minutes, or has already been finished."}
+	failed := &web.Problem{Status: http.StatusForbidden, Title: "This login cannot be completed", Text: "It was not started in this browser, took longer than 10 minutes, or has already been completed."}
 	if len(state) < 8 {
 		return l, failed
 	}
@@ -274,7 +274,7 @@ func (o *OIDC) inProgress(r *http.Request, state string) (login, error) {
 	return l, nil
 }
 
-// exchange exchanges the code of a login for a session.
+// exchange exchanges the authorization code of a login for a session.
 func (o *OIDC) exchange(ctx context.Context, l login, code string) (session, error) {
 	config, provider, err := o.config(ctx)
 	if err != nil {
@@ -284,7 +284,7 @@ func (o *OIDC) exchange(ctx context.Context, l login, code string) (session, err
 	var answer *oauth2.RetrieveError
 	switch {
 	case errors.As(err, &answer) && answer.Response.StatusCode < http.StatusInternalServerError:
-		return session{}, refused("The identity provider rejected the code of the login: %s.", cmp.Or(answer.ErrorDescription, answer.ErrorCode, answer.Response.Status))
+		return session{}, refused("The identity provider rejected the authorization code: %s.", cmp.Or(answer.ErrorDescription, answer.ErrorCode, answer.Response.Status))
 	case err != nil:
 		return session{}, o.away(err)
 	}

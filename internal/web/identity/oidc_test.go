@@ -3,6 +3,7 @@ package identity
 import (
 	"context"
 	"crypto/x509"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"net/http"
@@ -131,8 +132,13 @@ func TestLogin(t *testing.T) {
 		t.Fatal(err)
 	}
 	cookies := s.browser.Jar.Cookies(u)
-	if len(cookies) != 1 || cookies[0].Name != sessionCookie || strings.Contains(cookies[0].Value, "ana") {
-		t.Errorf("cookies %v", cookies)
+	if len(cookies) != 1 || cookies[0].Name != sessionCookie {
+		t.Fatalf("cookies %v", cookies)
+	}
+	// The user name is too long to occur in encrypted bytes by chance.
+	sealed, err := base64.RawURLEncoding.DecodeString(cookies[0].Value)
+	if err != nil || strings.Contains(string(sealed), "oidc:ana") {
+		t.Errorf("cookie %q, %v", cookies[0].Value, err)
 	}
 	s.want("/", 200, "oidc:ana")
 	if n := s.provider.Logins(); n != 1 {
@@ -265,7 +271,7 @@ func groups(n int) (out []string) {
 func TestForgedCallback(t *testing.T) {
 	t.Parallel()
 	s := open(t, nil)
-	const refusal = "This login cannot be finished"
+	const refusal = "This login cannot be completed"
 	s.want("/login/callback?code=a&state=b", 403, refusal)
 	s.want("/login/callback?code=a&state="+strings.Repeat("A", 26), 403, refusal)
 	s.want("/login/callback", 403, refusal)
@@ -337,7 +343,7 @@ func TestManyTabs(t *testing.T) {
 		s.get("/login")
 	}
 	if n := len(s.browser.Jar.Cookies(u)); n == 0 || n > maxLogins {
-		t.Errorf("%d cookies of logins", n)
+		t.Errorf("%d login cookies", n)
 	}
 	s.browser.CheckRedirect = follow
 	s.want("/", 200, "oidc:ana")

@@ -331,7 +331,7 @@ func TestPoliciesAreTyped(t *testing.T) {
 				return err
 			}
 			if policy.Status.TypeChecking == nil {
-				return fmt.Errorf("policy %q is not yet checked", name)
+				return fmt.Errorf("policy %q has not been checked yet", name)
 			}
 			for _, warning := range policy.Status.TypeChecking.ExpressionWarnings {
 				t.Errorf("%s: %s: %s", name, warning.FieldRef, warning.Warning)

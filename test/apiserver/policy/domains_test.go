@@ -131,7 +131,7 @@ func TestDomains(t *testing.T) {
 		"a wildcard below a wildcard":                  {"*.a.preview.example.com", fine},
 		"by labels":                                    {"a.preview.example.com", fine},
 		"not by one label of two":                      {"a.partner.example.com", notAllowed},
-		"what a wildcard is below of":                  {"shop.example.com", "'shop.example.com' is not allowed in namespace '$NS': use a host of this namespace, or have it listed by an administrator in ConfigMap $NS/heighliner-domains"},
+		"the parent of a wildcard":                     {"shop.example.com", "'shop.example.com' is not allowed in namespace '$NS': use a host of this namespace, or have it listed by an administrator in ConfigMap $NS/heighliner-domains"},
 		"text before a name that is listed":            {"awww.example.com", notAllowed},
 		"text before a suffix that is listed":          {"ashop.example.com", notAllowed},
 		"below a host listed by name":                  {"a.www.example.com", notAllowed},
@@ -140,7 +140,7 @@ func TestDomains(t *testing.T) {
 		"another's, by name":                           {"www.other.example.com", notAllowed},
 		"no one's":                                     {"example.net", notAllowed},
 		"one label":                                    {"localhost", notAllowed},
-		"reserved for another, below own":              {"admin.free.example.com", "'admin.free.example.com' is not allowed in namespace '$NS': it can become admin.free.example.com"},
+		"reserved for another, below an own wildcard":  {"admin.free.example.com", "'admin.free.example.com' is not allowed in namespace '$NS': it can become admin.free.example.com"},
 		"below a wildcard, listed by name for both":    {"both.free.example.com", fine},
 		"reserved for itself":                          {"www.free.example.com", fine},
 		"a wildcard above what another reserved":       {"*.free.example.com", reserved},
@@ -156,17 +156,17 @@ func TestDomains(t *testing.T) {
 		"the group as the last label":                  {"www.example.{{.ReleaseGroupName}}", "write out the end of the host"},
 		"the group and nothing":                        {"{{.StreamName}}", "write out the end of the host"},
 		"the group in part of a suffix":                {"{{.ReleaseGroupName}}preview.example.com", "its hosts need '*.example.com'"},
-		"the group may become an own name":             {"{{.ReleaseGroupName}}.free.example.com", "it can become"},
-		"text before it keeps it apart":                {"pr-{{.ReleaseGroupName}}.free.example.com", fine},
-		"text before it does not":                      {"w{{.ReleaseGroupName}}.free.example.com", "it can become www.free.example.com"},
-		"a label after it keeps it apart":              {"{{.ReleaseGroupName}}.x.free.example.com", fine},
-		"a wildcard for what may become a name":        {"*.{{.ReleaseGroupName}}.free.example.com", reserved},
+		"the group can become a listed name":           {"{{.ReleaseGroupName}}.free.example.com", "it can become"},
+		"text before the group prevents this":          {"pr-{{.ReleaseGroupName}}.free.example.com", fine},
+		"text before the group does not":               {"w{{.ReleaseGroupName}}.free.example.com", "it can become www.free.example.com"},
+		"a label after the group prevents this":        {"{{.ReleaseGroupName}}.x.free.example.com", fine},
+		"a wildcard below a group that can be a name":  {"*.{{.ReleaseGroupName}}.free.example.com", reserved},
 		"the microservice is known":                    {"{{.Microservice}}.example.org", fine},
 		"the policy is known":                          {"{{ .Name }}.example.org", fine},
 		"the microservice as one listed elsewhere":     {"{{.Microservice}}.example.com", "'{{.Microservice}}.example.com' is not allowed"},
 		"the namespace is known":                       {"x.{{.Namespace}}.apps.example.com", fine},
 		"the namespace is known, and the group":        {"{{.ReleaseGroupName}}.{{ .Namespace}}.apps.example.com", fine},
-		"no host at all, but in the list":              {".shop.example.com", fine}, // the manager reports InvalidDomain
+		"not a host, but matched by the list":          {".shop.example.com", fine}, // the manager reports InvalidDomain
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := env.Client.Create(t.Context(), routes(namespace.Name, test.domain), client.DryRunAll)

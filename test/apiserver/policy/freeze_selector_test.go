@@ -130,7 +130,7 @@ func TestLabelsKeepAFreeze(t *testing.T) {
 					}
 					check(t, env.As(t, dev).Patch(t.Context(), ms.DeepCopy(), relabel(t, after), client.DryRunAll), refused)
 					if t.Failed() {
-						t.Fatalf("unexpected result of a change of the labels from %v to %v", before, after)
+						t.Fatalf("unexpected result of changing the labels from %v to %v", before, after)
 					}
 				}
 			}

@@ -66,8 +66,8 @@ var analysisRows = map[string]row{
 	"analysis address too long":       {kind: "Microservice", patch: analysisWith(`provider: {prometheus: {address: "http://` + long(512) + `"}}`), refused: "provider.prometheus.address: Too long"},
 	"analysis address without scheme": {kind: "Microservice", patch: analysisWith(`provider: {prometheus: {address: "prometheus:9090"}}`), refused: "prometheus.address must be a URL such as"},
 	"analysis address of a file":      {kind: "Microservice", patch: analysisWith(`provider: {prometheus: {address: "file:///etc/passwd"}}`), refused: "prometheus.address must be a URL such as"},
-	"analysis address with a user":    {kind: "Microservice", patch: analysisWith(`provider: {prometheus: {address: "http://me:secret@prometheus"}}`), refused: "put credentials into secretRef"},
-	"analysis address with a query":   {kind: "Microservice", patch: analysisWith(`provider: {prometheus: {address: "http://prometheus/?a=b"}}`), refused: "without a user, query or fragment"},
+	"analysis address with a user":    {kind: "Microservice", patch: analysisWith(`provider: {prometheus: {address: "http://me:secret@prometheus"}}`), refused: "put credentials in secretRef"},
+	"analysis address with a query":   {kind: "Microservice", patch: analysisWith(`provider: {prometheus: {address: "http://prometheus/?a=b"}}`), refused: "without a user name, query or fragment"},
 	"analysis secret without name":    {kind: "Microservice", patch: analysisWith(`provider: {prometheus: {address: "http://p", secretRef: {name: ""}}}`), refused: "provider.prometheus.secretRef.name"},
 	"analysis authority without name": {kind: "Microservice", patch: analysisWith(`provider: {prometheus: {address: "http://p", caSecretRef: {name: ""}}}`), refused: "provider.prometheus.caSecretRef.name"},
 
@@ -144,7 +144,7 @@ var analysisRows = map[string]row{
 	"web URL absent":                  {kind: "Microservice", patch: webPatch(`value: body`), refused: "web.url: Required value"},
 	"web URL empty":                   {kind: "Microservice", patch: webPatch(`url: "", value: body`), refused: "metrics[0].web.url"},
 	"web URL of another scheme":       {kind: "Microservice", patch: webPatch(`url: "gopher://a", value: body`), refused: "web.url must be an http or https URL"},
-	"web URL with a user":             {kind: "Microservice", patch: webPatch(`url: "http://me@a", value: body`), refused: "web.url must be an http or https URL without a user"},
+	"web URL with a user":             {kind: "Microservice", patch: webPatch(`url: "http://me@a", value: body`), refused: "web.url must be an http or https URL without a user name"},
 	"web URL with an unknown field":   {kind: "Microservice", patch: webPatch(`url: "http://a/{{.Secret}}", value: body`), refused: "the supported fields are {{.Release}}"},
 	"web URL too long":                {kind: "Microservice", patch: webPatch(`url: "http://` + long(1024) + `", value: body`), refused: "metrics[0].web.url: Too long"},
 	"web body empty":                  {kind: "Microservice", patch: webPatch(`url: "http://a", value: body, body: ""`), refused: "metrics[0].web.body"},
@@ -154,11 +154,11 @@ var analysisRows = map[string]row{
 	"web too many headers":            {kind: "Microservice", patch: webPatch(`url: "http://a", value: body, headers: ` + numbered(`{name: X-#, value: a}`, 9)), refused: "metrics[0].web.headers: Too many"},
 	"web header twice":                {kind: "Microservice", patch: webPatch(`url: "http://a", value: body, headers: [{name: A, value: a}, {name: A, value: b}]`), refused: "Duplicate value"},
 	"web header with a space":         {kind: "Microservice", patch: webPatch(`url: "http://a", value: body, headers: [{name: "A B", value: a}]`), refused: "metrics[0].web.headers[0].name"},
-	"web header with credentials":     {kind: "Microservice", patch: webPatch(`url: "http://a", value: body, headers: [{name: authorization, value: a}]`), refused: "the header Authorization needs secretKeyRef instead of value; alternatively, omit the header and set web.secretRef"},
+	"web header with credentials":     {kind: "Microservice", patch: webPatch(`url: "http://a", value: body, headers: [{name: authorization, value: a}]`), refused: "the Authorization header requires secretKeyRef instead of value; alternatively, omit the header and set web.secretRef"},
 	"web header of the transport":     {kind: "Microservice", patch: webPatch(`url: "http://a", value: body, headers: [{name: Host, secretKeyRef: {name: a, key: b}}]`), refused: "this header must not be set; for credentials use secretRef"},
 	"web header from a Secret":        {kind: "Microservice", patch: webPatch(`url: "http://a", value: body, headers: [{name: Authorization, secretKeyRef: {name: a, key: tls.key}}, {name: X-Key, secretKeyRef: {name: a, key: b_c}}]`)},
-	"web header twice from":           {kind: "Microservice", patch: webPatch(`url: "http://a", value: body, headers: [{name: A, value: a, secretKeyRef: {name: a, key: b}}]`), refused: "set value or secretKeyRef, and not both"},
-	"web header from nothing":         {kind: "Microservice", patch: webPatch(`url: "http://a", value: body, headers: [{name: A}]`), refused: "set value or secretKeyRef, and not both"},
+	"web header twice from":           {kind: "Microservice", patch: webPatch(`url: "http://a", value: body, headers: [{name: A, value: a, secretKeyRef: {name: a, key: b}}]`), refused: "set value or secretKeyRef, but not both"},
+	"web header from nothing":         {kind: "Microservice", patch: webPatch(`url: "http://a", value: body, headers: [{name: A}]`), refused: "set value or secretKeyRef, but not both"},
 	"web header empty":                {kind: "Microservice", patch: webPatch(`url: "http://a", value: body, headers: [{name: A, value: ""}]`)},
 	"web Authorization twice":         {kind: "Microservice", patch: webPatch(`url: "http://a", value: body, secretRef: {name: a}, headers: [{name: AUTHORIZATION, secretKeyRef: {name: a, key: b}}]`), refused: onlyOne},
 	"web header without a Secret":     {kind: "Microservice", patch: webPatch(`url: "http://a", value: body, headers: [{name: A, secretKeyRef: {name: "", key: b}}]`), refused: "metrics[0].web.headers[0].secretKeyRef.name"},
@@ -198,4 +198,4 @@ var analysisRows = map[string]row{
 }
 
 // onlyOne is the message for a metric that sets the Authorization header twice.
-const onlyOne = "web.secretRef, web.aws, web.google and the header Authorization in web.headers each set the header Authorization: keep one of them"
+const onlyOne = "web.secretRef, web.aws, web.google and the Authorization header in web.headers each set the Authorization header: keep one of them"

@@ -66,7 +66,7 @@ var templateOnlyRows = map[string]row{
 	"template ref, range maximum":           {kind: "Microservice", patch: templateRef(`name: http, metrics: [{name: a, thresholdRange: {max: 1e16}}]`), refused: "thresholdRange.max"},
 	"template ref":                          {kind: "Microservice", patch: templateRef(`name: http`)},
 	"template ref, all fields":              {kind: "Microservice", patch: templateRef(`kind: ClusterAnalysisTemplate, name: http, args: [{name: route, value: "/cart"}], metrics: [{name: errors, thresholdRange: {min: 99.5}, dryRun: true}]`)},
-	"template ref and analysis":             {kind: "Microservice", patch: `spec: {updateStrategy: {canary: {steps: [{weight: 10}], analysis: {metrics: [{name: a, successRate: {}, thresholdRange: {min: 99}}]}, analysisTemplateRef: {name: http}}}}`, refused: "set analysis or analysisTemplateRef, and not both"},
+	"template ref and analysis":             {kind: "Microservice", patch: `spec: {updateStrategy: {canary: {steps: [{weight: 10}], analysis: {metrics: [{name: a, successRate: {}, thresholdRange: {min: 99}}]}, analysisTemplateRef: {name: http}}}}`, refused: "set analysis or analysisTemplateRef, but not both"},
 	"template ref without traffic":          {kind: "Microservice", patch: `spec: {updateStrategy: {canary: {steps: [{weight: 0}], analysisTemplateRef: {name: http}}}}`, refused: "no step sends requests to the canary"},
 	"template ref, kind":                    {kind: "Microservice", patch: templateRef(`kind: Template, name: http`), refused: `supported values: "AnalysisTemplate", "ClusterAnalysisTemplate"`},
 	"template ref, no name":                 {kind: "Microservice", patch: templateRef(`kind: AnalysisTemplate`), refused: "analysisTemplateRef.name: Required value"},

@@ -55,13 +55,13 @@ var (
 // Name returns "apisix".
 func (Provider) Name() string { return "apisix" }
 
-// Writes returns ApisixRoutes and ApisixTlses.
+// Writes returns the ApisixRoute and ApisixTls kinds.
 func (Provider) Writes() []providers.Kind { return []providers.Kind{kind, tlsKind} }
 
 // Chosen reports whether spec.provider.apisix is set.
 func (Provider) Chosen(p *v1alpha1.NetworkPolicy) bool { return settings(p) != nil }
 
-// Needs returns ApisixRoutes, and ApisixTlses if a domain has TLS.
+// Needs returns the ApisixRoute kind, and the ApisixTls kind if a domain has TLS.
 func (Provider) Needs(p *v1alpha1.NetworkPolicy) []providers.Kind {
 	if slices.ContainsFunc(p.Spec.Domains, func(d v1alpha1.Domain) bool { return d.TLS != nil }) {
 		return []providers.Kind{kind, tlsKind}
@@ -196,7 +196,7 @@ func (v *view) Unapplied(routes []providers.Route) *providers.Problem {
 	return nil
 }
 
-// Shared returns the ApisixTlses of the hosts with TLS, one for each Secret.
+// Shared returns the ApisixTlses for the hosts with TLS, one for each Secret.
 func (v *view) Shared(routes []providers.Route) []providers.Shared {
 	had := map[string][]string{}
 	for _, o := range v.Objects {

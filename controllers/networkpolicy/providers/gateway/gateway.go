@@ -14,7 +14,7 @@
 //	parent_acceptance.go  the status of routes and listeners that Gateways report
 //	listeners.go          ListenerSets
 //	view.go               the view of one reconcile, with its Gateways
-//	kinds.go              the kinds of routes, and their common parts
+//	kinds.go              the route kinds, and the parts that they have in common
 //
 // internal/apply decides whether a route that another client changed is written again.
 package gateway
@@ -54,14 +54,14 @@ var (
 // Name returns "gateway".
 func (Provider) Name() string { return "gateway" }
 
-// writtenKinds are the kinds of routes, and ListenerSets. Appending to the slice copies it, because it has no spare
-// capacity.
+// writtenKinds are the route kinds and the ListenerSet kind. Appending to the slice copies it, because it has no
+// spare capacity.
 var writtenKinds = slices.Clip(append(slices.Clone(routeKinds), listenerSetKind))
 
-// Writes returns the kinds of routes, and ListenerSets.
+// Writes returns the route kinds and the ListenerSet kind.
 func (Provider) Writes() []providers.Kind { return writtenKinds }
 
-// Reads returns Gateways.
+// Reads returns the Gateway kind.
 func (Provider) Reads() []providers.Kind { return []providers.Kind{gatewayKind} }
 
 // Chosen reports whether spec.provider.gateway is set.
@@ -69,8 +69,8 @@ func (Provider) Chosen(p *v1alpha1.NetworkPolicy) bool {
 	return chosen(p)
 }
 
-// Needs returns Gateways, and the kinds of routes and ListenerSets that the domains and listeners
-// of the policy require.
+// Needs returns the Gateway kind, and the route and ListenerSet kinds that the domains and listeners of the
+// policy require.
 func (Provider) Needs(p *v1alpha1.NetworkPolicy) []providers.Kind {
 	out := []providers.Kind{gatewayKind}
 	for _, port := range p.Spec.Ports {

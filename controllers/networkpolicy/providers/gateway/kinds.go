@@ -27,7 +27,7 @@ var (
 	routeKinds = []providers.Kind{httpKind, grpcKind, tlsKind, tcpKind, udpKind}
 )
 
-// kindOf returns the kind of the routes of a protocol.
+// kindOf returns the route kind for a protocol.
 func kindOf(protocol v1alpha1.PortProtocol) providers.Kind {
 	switch protocol {
 	case v1alpha1.ProtocolGRPC:

@@ -108,7 +108,7 @@ func (v *view) setType() (group, version, kind string) {
 	return cmp.Or(served.Group, listenerSetKind.Group), cmp.Or(served.Version, listenerSetKind.Versions[0]), cmp.Or(served.Kind, listenerSetKind.Kind)
 }
 
-// Shared returns the ListenerSets of the hosts with TLS mode ListenerSet, in the order of their
+// Shared returns the ListenerSets for the hosts with TLS mode ListenerSet, in the order of their
 // names.
 func (v *view) Shared(routes []providers.Route) []providers.Shared {
 	sets := map[string]providers.Shared{}

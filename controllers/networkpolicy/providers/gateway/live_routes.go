@@ -11,8 +11,9 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// Carry returns a live route with its Services replaced by those of a desired route. The parents
-// stay. All rules get the filters, timeouts and session affinity of the rule that splits by weight.
+// Carry returns a live route with its Services replaced by those of a desired route. The parents do
+// not change. All rules get the filters, timeouts and session affinity of the rule that splits by
+// weight.
 func (v *view) Carry(live *providers.Live, r providers.Route) []resources.Object {
 	old := live.Objects[0]
 	p, ok := partsOf(old)

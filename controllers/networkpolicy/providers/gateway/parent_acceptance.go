@@ -213,8 +213,9 @@ type served struct {
 }
 
 // listener returns the best listener for a host among the listeners of a route's parents, or nil.
-// Listeners without a problem take precedence. If several listeners remain, the order of the wanted
-// protocols decides. known is false if a Gateway that could have such a listener does not exist.
+// Listeners without a problem take precedence. If several listeners remain, the order of the
+// protocols in wanted decides. known is false if a Gateway that could have such a listener does not
+// exist.
 func (v *view) listener(r providers.Route, host string, wanted []gatewayv1.ProtocolType) (best *served, known bool) {
 	known = true
 	rank := func(l *served) int {

@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// fixes maps each reason for which a parent rejects a route to the text of the fix.
+// fixes contains the text of the fix for each reason for which a parent rejects a route.
 var fixes = map[string]string{
 	string(gatewayv1.RouteReasonNotAllowedByListeners):      "allow %ss from namespace %q in allowedRoutes of a listener",
 	string(gatewayv1.RouteReasonNoMatchingListenerHostname): "add to the Gateway a listener whose hostname matches spec.domains (%s, namespace %q)",

@@ -76,8 +76,8 @@ func holders(t *resources.Taken, rules []map[string]any, releases map[string]boo
 
 // take returns a route in which the held rules route to the backends, and records the previous
 // backendRefs of these rules. held maps the index of each of these rules to its recorded name. The
-// other rules that the policy managed before are restored, but the records of wanted rules that do
-// not exist are retained. A rule that another policy manages is taken over from that policy,
+// other rules that the policy managed before are restored, but the records of rules in wanted that
+// do not exist are retained. A rule that another policy manages is taken over from that policy,
 // together with the record of the rule.
 func take(u *unstructured.Unstructured, policy string, held map[int]string, wanted []string, backends []any, t resources.Taken, input providers.Input) *unstructured.Unstructured {
 	next := u.DeepCopy()
@@ -116,7 +116,7 @@ func take(u *unstructured.Unstructured, policy string, held map[int]string, want
 
 // previous returns the backendRefs that a rule had before any policy took it over. If these
 // backendRefs are unknown because a user removed the annotation, previous returns the backendRefs
-// that a user has set since then.
+// that a user has set since the rule was taken over.
 func previous(rule map[string]any, index int, own *resources.Taken, had map[int]string, rules []map[string]any, other map[string]*resources.Taken, services map[string]bool) json.RawMessage {
 	now := ofOthers(rule, services)
 	if name, ok := had[index]; ok && (string(own.Before[name]) != nothing || string(now) == nothing) {

@@ -76,10 +76,10 @@ var (
 // Name returns "ingress".
 func (Provider) Name() string { return "ingress" }
 
-// Writes returns Ingresses.
+// Writes returns the Ingress kind.
 func (Provider) Writes() []providers.Kind { return []providers.Kind{kind} }
 
-// Reads returns IngressClasses. Only the existence of the class matters, not its controller.
+// Reads returns the IngressClass kind. Only the existence of the class matters, not its controller.
 func (Provider) Reads() []providers.Kind { return []providers.Kind{classKind} }
 
 // Chosen reports whether spec.provider.ingress is set.
@@ -234,7 +234,7 @@ func (v *view) Missing(protocol v1alpha1.PortProtocol) *providers.Problem {
 	case protocol == v1alpha1.ProtocolHTTPS:
 		return notSupported("spec.provider.ingress: an Ingress has no field for pods that serve HTTPS: set annotationPrefix if its class supports the annotations of ingress-nginx, or use spec.provider.gateway")
 	}
-	return notSupported("spec.provider.ingress: Ingresses do not route ports of protocol %s: use spec.provider.gateway, or remove the domains of this port", protocol)
+	return notSupported("spec.provider.ingress: Ingresses do not route to ports of protocol %s: use spec.provider.gateway, or remove the domains of this port", protocol)
 }
 
 func notSupported(format string, args ...any) *providers.Problem {

@@ -45,7 +45,7 @@ type Provider struct {
 	logins   int
 }
 
-// grant is an issued code.
+// grant is an issued authorization code.
 type grant struct {
 	challenge, nonce string
 	claims           map[string]any
@@ -158,7 +158,7 @@ func (p *Provider) authorize(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, p.redirect+"?"+back.Encode(), http.StatusFound)
 }
 
-// token exchanges a code. Each code is valid only once.
+// token exchanges an authorization code. Each code is valid only once.
 func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

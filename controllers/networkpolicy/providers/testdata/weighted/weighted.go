@@ -1,4 +1,4 @@
-// Package weighted implements a provider with WeightedRoutes of example.com/v1. Its files refer only to
+// Package weighted implements a provider that uses WeightedRoutes of example.com/v1. Its files refer only to
 // files further down in this list:
 //
 //	weighted.go  the provider
@@ -96,7 +96,7 @@ func (v view) Live() map[string]*providers.Live {
 	return out
 }
 
-// Verdict reports whether a route is written as decided and served.
+// Verdict reports whether a route is written as decided, and is served.
 func (v view) Verdict(r providers.Route, built []resources.Object) providers.Verdict {
 	for _, o := range v.Objects {
 		live, ok := o.(*WeightedRoute)
