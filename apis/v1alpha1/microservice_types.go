@@ -578,3 +578,7 @@ const (
 	// TogetherRollBack rolls the canary back as well.
 	TogetherRollBack TogetherFailure = "RollBack"
 )
+
+// ReasonStartDelayed is the reason for the Ready condition while the first rollout of a Microservice waits
+// because many other rollouts are starting.
+const ReasonStartDelayed = "StartDelayed"

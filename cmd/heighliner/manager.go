@@ -69,6 +69,7 @@ type options struct {
 	namespaces      []string
 	minDrain        time.Duration
 	workers         int
+	maxStarting     int
 	prometheus      string
 	registryRate    float64
 	// identityClouds and identityNamespaces define the clouds and namespaces for which ImagePolicies
@@ -120,6 +121,7 @@ heighliner connects to the cluster that KUBECONFIG, --kubeconfig or the pod's se
 	f.StringSliceVar(&o.identityClouds, "registry-workload-identity", nil, "clouds whose registries the manager accesses with its workload identity, for ImagePolicies without imagePullSecrets: aws, azure, google")
 	f.StringSliceVar(&o.identityNamespaces, "registry-workload-identity-namespaces", nil, "namespaces whose ImagePolicies may use --registry-workload-identity; defaults to all")
 	f.IntVar(&o.serviceMetrics, "service-metrics-limit", servicemetrics.DefaultLimit, "maximum number of Microservices for which metrics by namespace, Microservice and group are reported. If there are more Microservices, the manager exports only counts; 0 disables these metrics")
+	f.IntVar(&o.maxStarting, "max-starting-rollouts", 100, "number of rollouts that start at the same time in this manager; others wait for their turn; 0 means no limit")
 	f.IntVar(&o.workers, "workers", 8, "number of objects of each kind that are reconciled concurrently")
 	std := flag.NewFlagSet("", flag.ContinueOnError)
 	zapOptions.BindFlags(std)
@@ -150,6 +152,8 @@ func (o options) validate() error {
 		return errors.New("--shards and --leader-elect: set only one of them, because each shard has its own Lease")
 	case o.shards > 0 && o.ownNamespace() == "":
 		return errors.New("--shards requires --leader-election-namespace, the namespace of the Leases")
+	case o.maxStarting < 0:
+		return fmt.Errorf("--max-starting-rollouts: invalid value %d: must not be negative", o.maxStarting)
 	case o.workers < 1:
 		return fmt.Errorf("--workers: invalid value %d: must be at least 1", o.workers)
 	case !(o.registryRate >= minRegistryRate && o.registryRate <= maxRegistryRate):
@@ -380,7 +384,7 @@ func setup(mgr ctrl.Manager, o options) error {
 			})
 		}},
 		{"microservice", func() error {
-			return microservice.SetupWithManager(mgr, microservice.Options{MinDrainDelay: o.minDrain, Workers: o.workers, Shards: shards})
+			return microservice.SetupWithManager(mgr, microservice.Options{MinDrainDelay: o.minDrain, Workers: o.workers, Shards: shards, MaxStarting: o.maxStarting})
 		}},
 		{"freeze", func() error {
 			return freeze.SetupWithManager(mgr, freeze.Options{Shards: shards})

@@ -39,6 +39,7 @@ func TestHelp(t *testing.T) {
 
 func TestRefusedFlags(t *testing.T) {
 	for args, want := range map[string]string{
+		"--max-starting-rollouts=-1":                   "--max-starting-rollouts: invalid value -1: must not be negative",
 		"--workers=0":                                  "--workers: invalid value 0: must be at least 1",
 		"--min-drain-delay=0s":                         "--min-drain-delay: invalid value 0s: must be greater than 0, such as 5s",
 		"--min-drain-delay=-1s":                        "--min-drain-delay: invalid value -1s: must be greater than 0, such as 5s",

@@ -7,11 +7,13 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/microservice/resources"
@@ -44,6 +46,7 @@ func (r *Reconciler) planAndCreate(ctx context.Context, w *pass) (refused, err e
 	now := r.clock.Now()
 	for {
 		w.plan = newPlan(&w.observed, now)
+		r.limitStarts(w, now)
 		known := len(w.applied.unwritable)
 		if refused, err = r.ensureReleases(ctx, w); err != nil {
 			return nil, err
@@ -60,6 +63,30 @@ func (r *Reconciler) planAndCreate(ctx context.Context, w *pass) (refused, err e
 		refused = errors.Join(refused, w.applied.unwritable[name])
 	}
 	return refused, nil
+}
+
+// limitStarts delays the start of a rollout while many others are starting. Until it is the turn of the Microservice, the plan
+// does not contain the new versions, as if its ImagePolicy did not offer them yet. Everything else continues.
+func (r *Reconciler) limitStarts(w *pass, now time.Time) {
+	self := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(w.ms)}
+	switch {
+	case w.inLine:
+	case !startsInLine(&w.observed, w.plan) && settled(w.plan):
+		r.starts.Done(self)
+	case !startsInLine(&w.observed, w.plan):
+		r.starts.Leave(self)
+	default:
+		start, again := r.starts.Admit(self)
+		if start {
+			return
+		}
+		w.inLine, w.unwritten, w.facts.SourceStale = true, len(w.ms.Status.Conditions) == 0, true
+		w.facts.Candidates = slices.DeleteFunc(w.facts.Candidates, func(c release.Candidate) bool {
+			return w.objects[c.Release] == nil && !hasVersion(w.facts.State, c.Slug, c.Version)
+		})
+		w.plan = newPlan(&w.observed, now)
+		w.requeueIn(again)
+	}
 }
 
 // ensureReleases creates, revives and scales up releases. No other write of a release may precede

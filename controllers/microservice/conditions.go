@@ -98,7 +98,7 @@ func setReady(w *pass, problem *status.Error) {
 	}
 	ready, reason, message := serves(w)
 	switch {
-	case ready && w.facts.SourceStale && !w.sourceFresh:
+	case ready && w.facts.SourceStale && !w.sourceFresh && !w.inLine:
 		status.Reconciling(conds, gen, reasonSourcePending, sourcePending)
 	case ready:
 		status.Ready(conds, gen, status.ReasonSucceeded, message)
@@ -138,6 +138,8 @@ func serves(w *pass) (ok bool, reason, message string) {
 		return false, string(release.GroupEnded), fmt.Sprintf("%s does not start: spec.endedGroups names its group %s", o.SemVer.Version, o.SemVer.Name)
 	case o != nil && w.ms.Spec.Paused:
 		return false, string(release.Paused), fmt.Sprintf("%s does not start: spec.paused is set", o.SemVer.Version)
+	case o != nil && w.inLine:
+		return false, v1alpha1.ReasonStartDelayed, fmt.Sprintf("%s starts when fewer other rollouts are starting", o.SemVer.Version)
 	case o != nil && w.facts.SourceStale:
 		return false, reasonSourcePending, sourcePending
 	default:

@@ -51,6 +51,7 @@ import (
 	"github.com/heighliner/heighliner/internal/index"
 	"github.com/heighliner/heighliner/internal/queue"
 	"github.com/heighliner/heighliner/internal/shard"
+	"github.com/heighliner/heighliner/internal/startlimit"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
@@ -74,7 +75,12 @@ type Options struct {
 	Metrics prometheus.Registerer
 	// Shards define which namespaces this replica reconciles; nil means all.
 	Shards *shard.Shards
+	// MaxStarting is the number of rollouts that start at the same time; others wait for their turn. 0 means no limit.
+	MaxStarting int
 }
+
+// startAge is how long a rollout counts as starting if it has neither ended nor stopped at a wait before.
+const startAge = 20 * time.Second
 
 // Reconciler reconciles Microservices.
 type Reconciler struct {
@@ -102,6 +108,8 @@ type Reconciler struct {
 	guest bool
 	// requeues keeps the requeue time of the plan if a reconcile ends with an error.
 	requeues status.Requeues
+	// starts limits how many rollouts start at the same time; nil means no limit.
+	starts *startlimit.Limit
 }
 
 // first records the time of the first call.
@@ -150,6 +158,10 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		clock:    o.Clock,
 		minDrain: o.MinDrainDelay,
 		metrics:  m,
+		starts:   &startlimit.Limit{Max: o.MaxStarting, Age: startAge, Clock: o.Clock},
+	}
+	if err := o.Metrics.Register(starting{r.starts}); err != nil {
+		return fmt.Errorf("register metrics of starting rollouts: %w", err)
 	}
 	if err := index.Add(context.Background(), mgr, indexes...); err != nil {
 		return fmt.Errorf("index Microservices: %w", err)
@@ -168,6 +180,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		Watches(&v1alpha1.AnalysisTemplate{}, handler.EnqueueRequestsFromMapFunc(r.forTemplate)).
 		Watches(&v1alpha1.ClusterAnalysisTemplate{}, handler.EnqueueRequestsFromMapFunc(r.forTemplate)).
 		WatchesRawSource(&r.requeues).
+		WatchesRawSource(r.starts).
 		WatchesRawSource(gate).
 		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers, RateLimiter: status.RateLimiter()}).
 		Complete(gate.Reconciler(r))
@@ -178,10 +191,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	var ms v1alpha1.Microservice
 	if err := r.Get(ctx, req.NamespacedName, &ms); err != nil {
 		r.stale.Delete(req.NamespacedName)
+		r.starts.Done(req)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	convertStatus(&ms.Status)
 	if !ms.DeletionTimestamp.IsZero() {
+		r.starts.Done(req)
 		return r.reconcileDelete(ctx, &ms)
 	}
 	if wrote, err := r.ensureFinalizer(ctx, &ms); err != nil || wrote {

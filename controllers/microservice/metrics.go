@@ -9,6 +9,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/release"
+	"github.com/heighliner/heighliner/internal/startlimit"
 )
 
 // metrics are the metrics of releases. No label identifies an object. The metrics are:
@@ -20,6 +21,9 @@ import (
 //	    time from a release's creation to its first promotion, including pauses
 //	heighliner_releases{status}
 //	    releases in all rollout states, counted at each scrape
+//	heighliner_rollouts_starting{state}
+//	    rollouts that are starting within the limit, and
+//	    rollouts that wait for their turn
 type metrics struct {
 	events    *prometheus.CounterVec
 	promotion prometheus.Histogram
@@ -92,4 +96,19 @@ func (c census) Collect(ch chan<- prometheus.Metric) {
 	for _, s := range statuses {
 		ch <- prometheus.MustNewConstMetric(releases, prometheus.GaugeValue, float64(count[s]), string(s))
 	}
+}
+
+// starting reports the rollouts that are starting, and those that wait for their turn.
+type starting struct{ limit *startlimit.Limit }
+
+var rolloutsStarting = prometheus.NewDesc("heighliner_rollouts_starting", "Number of rollouts that are starting within the limit, and of rollouts that wait for their turn, by state.", []string{"state"}, nil)
+
+// Describe implements prometheus.Collector.
+func (starting) Describe(ch chan<- *prometheus.Desc) { ch <- rolloutsStarting }
+
+// Collect implements prometheus.Collector.
+func (s starting) Collect(ch chan<- prometheus.Metric) {
+	admitted, waiting := s.limit.Counts()
+	ch <- prometheus.MustNewConstMetric(rolloutsStarting, prometheus.GaugeValue, float64(admitted), "starting")
+	ch <- prometheus.MustNewConstMetric(rolloutsStarting, prometheus.GaugeValue, float64(waiting), "waiting")
 }

@@ -50,6 +50,10 @@ type observed struct {
 	// sourceFresh is true if the ImagePolicy's specification changed less than sourceSilence ago, and no
 	// scan with the new specification has completed yet.
 	sourceFresh bool
+	// inLine reports whether a rollout waits for its turn, because many others are starting.
+	inLine bool
+	// unwritten reports whether the Microservice had no status when it began to wait in line.
+	unwritten bool
 	// policies are the NetworkPolicies that route to the Microservice.
 	policies []v1alpha1.NetworkPolicy
 	// deployment is the Deployment from which the Microservice takes over, or nil.

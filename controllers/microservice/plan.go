@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/release"
 )
 
@@ -21,6 +22,63 @@ func newPlan(o *observed, now time.Time) plan {
 		p.adoption = adopt(o, now)
 	}
 	return p
+}
+
+// startsInLine reports whether a plan only starts new versions, which wait for their turn while many other rollouts are starting.
+// This applies to the first release of a new Microservice, and to a new version while all groups are stable. It does not apply to
+// previews, pinned Microservices, changes to the specification or the configuration, decisions, releases that are created again, groups
+// without an available active release, the replacement of a denied version, and a takeover from a Deployment. It is pure.
+func startsInLine(o *observed, p plan) bool {
+	if o.adopting || len(o.facts.Spec.Pins) > 0 {
+		return false
+	}
+	creates := false
+	for _, e := range p.Ensure {
+		if !e.Create {
+			continue
+		}
+		creates = true
+		if offer := o.offered[e.Release]; offer == nil || offer.Level == v1alpha1.LevelPreview || hasVersion(o.facts.State, e.Slug, offer.SemVer.Version) {
+			return false
+		}
+	}
+	if len(o.facts.State.Groups) == 0 {
+		return creates && len(o.facts.Objects) == 0
+	}
+	return creates && o.ms.Status.ObservedGeneration == o.ms.Generation && !slices.ContainsFunc(o.facts.State.Groups, o.unstable) && !slices.ContainsFunc(o.facts.Objects, o.undecided)
+}
+
+// hasVersion reports whether a group has a release of a version.
+func hasVersion(s release.State, slug, version string) bool {
+	return slices.ContainsFunc(s.Groups, func(g release.Group) bool {
+		return g.Slug == slug && slices.ContainsFunc(g.Releases, func(r release.Row) bool { return r.Version == version })
+	})
+}
+
+// unstable reports whether anything in a group may have to happen before a new version starts: the group is not live or has a
+// rollout, or its active release is missing, not available, or no longer offered.
+func (o *observed) unstable(g release.Group) bool {
+	active := g.ActiveRow()
+	return g.Phase != release.Live || g.Rollout != nil || active == nil || !active.Available || o.offered[active.Release] == nil ||
+		slices.ContainsFunc(g.Releases, func(r release.Row) bool { return r.Status == release.Pending })
+}
+
+// undecided reports whether a release has a decision that is not handled yet.
+func (o *observed) undecided(c release.Object) bool {
+	return c.Decision != nil && !slices.ContainsFunc(o.facts.State.Groups, func(g release.Group) bool {
+		r := g.Row(c.Release)
+		return r != nil && r.Decision != nil && r.Decision.ID == c.Decision.ID
+	})
+}
+
+// settled reports whether there is no rollout that continues as soon as its pods and routes are ready: each has ended, or is
+// waiting, for example for a user.
+func settled(p plan) bool {
+	return !slices.ContainsFunc(p.State.Groups, func(g release.Group) bool {
+		return g.Rollout != nil && !slices.ContainsFunc(p.Notes, func(n release.Note) bool {
+			return n.Slug == g.Slug && !n.Event && waits[n.Reason] != "" && n.Reason != release.Unhealthy
+		})
+	})
 }
 
 func planned(plan release.Result, name string) bool {

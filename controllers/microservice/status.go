@@ -53,6 +53,10 @@ func (r *Reconciler) report(ctx context.Context, w *pass, refused *status.Error)
 // silence is how long the first status of a new Microservice may be delayed while no decision is made.
 const silence = 10 * time.Second
 
+// silenceInLine is how long that status may be delayed while the first rollout waits for its turn. It is shorter than the
+// time after which hlnr doctor reports an object without a status.
+const silenceInLine = 50 * time.Second
+
 // silent returns how long the status need not be written, or 0. The status need not be written while a
 // Microservice is new and has no problem, and no decision is made because its ImagePolicy is being
 // scanned.
@@ -60,6 +64,10 @@ func silent(w *pass, problem *status.Error, now time.Time) time.Duration {
 	if problem != nil || w.plan.Changed || len(w.facts.State.Groups) > 0 || w.facts.State.Sequence > 0 || w.adopting ||
 		meta.IsStatusConditionTrue(w.ms.Status.Conditions, v1alpha1.ConditionReady) || meta.IsStatusConditionTrue(w.ms.Status.Conditions, v1alpha1.ConditionStalled) {
 		return 0
+	}
+	silence := silence
+	if w.inLine && w.unwritten {
+		silence = silenceInLine
 	}
 	left := w.ms.CreationTimestamp.Add(silence).Sub(now)
 	if left > silence { // The clocks of the API server and the manager differ.

@@ -91,8 +91,11 @@ func (s *service) empty() State {
 		return x
 	}
 	o, ended := s.ms.NextOffered(s.image())
+	ready := meta.FindStatusCondition(s.ms.Status.Conditions, v1alpha1.ConditionReady)
 	switch {
 	case o == nil:
+	case ready != nil && ready.Reason == v1alpha1.ReasonStartDelayed:
+		return State{Word: WordEmpty, Class: Moving, Reason: ready.Reason, Version: o.SemVer.Version, Detail: ready.Message}
 	case ended:
 		return State{Word: WordEmpty, Class: Waiting, Version: o.SemVer.Version, Detail: fmt.Sprintf("%s waits: spec.endedGroups names its group %s", status.Short(o.SemVer.Version), o.SemVer.Name), Next: []Action{s.act("end-group", o.SemVer.Name, "--undo")}}
 	case s.ms.Spec.Paused:

@@ -44,21 +44,22 @@ func TestFirstStatusIsDelayed(t *testing.T) {
 			w := newWorld(t)
 			f := w.facts()
 			f.Policy.Status, f.Policy.CreationTimestamp = test.before, metav1.NewTime(f.Now.Add(-test.age))
+			f.Microservice.Status.ObservedGeneration = 1
 			want(t, "can wait for", Silent(f, test.now), test.want)
 		})
 	}
 }
 
 // TestFirstStatusAfterTheLastProgress checks that the first status is delayed for ten seconds after
-// the last progress of the Microservice, but for at most half a minute after the policy was created.
+// the last progress of the Microservice, but for at most 50 seconds after the policy was created.
 // Progress takes a while, especially if many services are created at the same time.
 func TestFirstStatusAfterTheLastProgress(t *testing.T) {
 	for name, test := range map[string]struct{ age, progress, want time.Duration }{
 		"ten seconds after the last progress":    {12 * time.Second, 3 * time.Second, 7 * time.Second},
 		"after that time":                        {12 * time.Second, 10 * time.Second, 0},
 		"progress before the policy was created": {4 * time.Second, time.Hour, 6 * time.Second},
-		"at most half a minute":                  {28 * time.Second, time.Second, 2 * time.Second},
-		"after half a minute":                    {30 * time.Second, time.Second, 0},
+		"at most 50 seconds":                     {48 * time.Second, time.Second, 2 * time.Second},
+		"after 50 seconds":                       {50 * time.Second, time.Second, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, group("1-x", 1, "a 1.0.0 pending 0"))
@@ -68,6 +69,18 @@ func TestFirstStatusAfterTheLastProgress(t *testing.T) {
 			want(t, "can wait for", Silent(f, v1alpha1.NetworkPolicyStatus{}), test.want)
 		})
 	}
+}
+
+// TestFirstStatusBeforeTheFirstRollout checks that the first status is delayed for up to 50 seconds while the Microservice
+// exists but has no status, because its first rollout waits until fewer other rollouts are starting.
+func TestFirstStatusBeforeTheFirstRollout(t *testing.T) {
+	w := newWorld(t)
+	f := w.facts()
+	f.Policy.Status, f.Policy.CreationTimestamp = v1alpha1.NetworkPolicyStatus{}, metav1.NewTime(f.Now.Add(-40*time.Second))
+	f.Microservice.Status = v1alpha1.MicroserviceStatus{}
+	want(t, "without a status of the Microservice, can wait for", Silent(f, v1alpha1.NetworkPolicyStatus{}), 10*time.Second)
+	f.Microservice = nil
+	want(t, "without a Microservice, can wait for", Silent(f, v1alpha1.NetworkPolicyStatus{}), 0)
 }
 
 // TestServicesOfTheOnlyGroup checks that, if versions are not grouped, only the policy's own

@@ -67,10 +67,12 @@ func Reserve(f *Observed, out *Decision) (now v1alpha1.NetworkPolicyStatus, more
 
 // silence is the time for which the first status of a new policy may be delayed after the policy's
 // creation, or after the last progress of its Microservice, while the status reports only progress.
-// maxSilence limits that time, measured from the policy's creation.
+// maxSilence limits that time, measured from the policy's creation. It is also the time while the
+// Microservice exists, but has no status yet because many other rollouts are starting. It is shorter
+// than the time after which hlnr doctor reports an object without a status.
 const (
 	silence    = 10 * time.Second
-	maxSilence = 30 * time.Second
+	maxSilence = 50 * time.Second
 )
 
 // Silent returns how long the write of a policy's status can be delayed, or 0. The write can be
@@ -87,15 +89,19 @@ func Silent(f *Observed, now v1alpha1.NetworkPolicyStatus) time.Duration {
 	if f.Now.Before(created) { // The clocks of the API server and the manager differ.
 		return 0
 	}
+	last := created.Add(maxSilence)
 	end := created.Add(silence)
 	if f.Microservice != nil {
+		if s := f.Microservice.Status; s.ObservedGeneration == 0 && len(s.ReleaseGroups) == 0 {
+			end = last
+		}
 		for _, g := range f.Microservice.Status.ReleaseGroups {
 			if g.TrafficTime != nil && g.TrafficTime.Add(silence).After(end) {
 				end = g.TrafficTime.Add(silence)
 			}
 		}
 	}
-	if last := created.Add(maxSilence); end.After(last) {
+	if end.After(last) {
 		end = last
 	}
 	return max(0, end.Sub(f.Now))
