@@ -24,9 +24,9 @@ type observed struct {
 	// repository is the current repository. Feedback in another repository is removed
 	// from that repository.
 	repository githubRepository
-	// abandoned are the keys of those writes to other repositories that are no longer tried.
+	// abandoned contains the keys of those writes to other repositories that are no longer tried.
 	abandoned map[string]bool
-	// locked are the keys of comments that cannot be written because their conversation is
+	// locked contains the keys of comments that cannot be written because their conversation is
 	// locked.
 	locked map[string]bool
 	// pullRequestsComplete reports whether all open pull requests are known. If it is true, a missing pull
@@ -58,7 +58,7 @@ type plan struct {
 	writes []write
 	// omitted counts the Deployments and comments beyond the limits of the status.
 	omitted int
-	// abandoned are the names of the other repositories in which feedback remains.
+	// abandoned lists the names of the other repositories in which feedback remains.
 	abandoned []string
 	// unknownCommits counts the releases whose commit is not known.
 	unknownCommits int

@@ -22,7 +22,7 @@ import (
 type observed struct {
 	repository *v1alpha1.GitHubRepository
 	query      query
-	// offered are the numbers of pull requests that ImagePolicies offer.
+	// offered contains the numbers of the pull requests that ImagePolicies offer.
 	offered map[int64]bool
 	// problem is an error that a user must fix, or nil.
 	problem *status.Error

@@ -65,7 +65,7 @@ type poll struct {
 	query query
 	// startedAt is when the poll was started.
 	startedAt time.Time
-	// after is the earliest time at which a shared answer may have been requested.
+	// after is the time after which a shared answer must have been requested; older answers are not used.
 	after time.Time
 	// due is the time of the next poll; zero until the poll is complete.
 	due time.Time
@@ -131,7 +131,7 @@ const unsettledDelay = 10 * time.Minute
 // poller runs a poll.
 type poller struct {
 	*poll
-	// offered are the pull requests that ImagePolicies offer.
+	// offered contains the numbers of the pull requests that ImagePolicies offer.
 	offered    map[int64]bool
 	reconciler *Reconciler
 	client     *github.Client

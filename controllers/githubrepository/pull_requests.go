@@ -32,7 +32,7 @@ const (
 type pullRequests struct {
 	// time is the time at which the list was requested.
 	time time.Time
-	// listed are the open pull requests in the list.
+	// listed contains the open pull requests in the list.
 	listed []github.PullRequest
 	// unusable contains the numbers of open pull requests that cannot be read. Their previous state remains.
 	unusable map[int64]bool

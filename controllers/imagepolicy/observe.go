@@ -24,11 +24,11 @@ import (
 // observed contains one ImagePolicy and the related objects in the cluster.
 type observed struct {
 	policy *v1alpha1.ImagePolicy
-	// inUse are the versions that Microservices use, and the versions in pins and domains.
+	// inUse contains the versions that Microservices use, and the versions in pins and domains.
 	inUse []version.Held
 	// query is the query for the registry.
 	query query
-	// pinned are the tags of an explicit list; nil for other sources.
+	// pinned contains the tags of an explicit list; nil for other sources.
 	pinned []string
 	// github is the content of a GitHub source; nil for other sources.
 	github *github

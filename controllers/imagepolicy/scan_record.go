@@ -17,8 +17,8 @@ import (
 type origin struct {
 	repository string
 	insecure   bool
-	// further are the additional repositories, secrets are the names of all Secrets, and pinned are
-	// the tags of an explicit list. Each contains one item per line.
+	// further contains the additional repositories, secrets contains the names of all Secrets, and
+	// pinned contains the tags of an explicit list, with one item per line.
 	further, secrets, pinned string
 	// source is the kind of source, with the referenced object.
 	source string

@@ -60,9 +60,9 @@ type selection struct {
 	// missing contains the offered tags that are no longer in the list or, if the source is not a
 	// registry, that have no image in the registry.
 	missing map[string]bool
-	// untagged are the versions whose tags were deleted but whose images remain.
+	// untagged contains the versions whose tags were deleted but whose images remain.
 	untagged []string
-	// gone are the offered versions whose absence was proved twice.
+	// gone contains the offered versions whose absence was proved twice.
 	gone []version.Held
 	// excluded contains the offered versions that the specification withdraws because of the content
 	// of their image, or because their source now marks them as pre-releases.

@@ -44,7 +44,7 @@ type plan struct {
 	status v1alpha1.NotificationPolicyStatus
 	// jobs are the jobs to start, by receiver.
 	jobs map[string][]job
-	// dropped are the results of dropped messages.
+	// dropped contains the results of dropped messages.
 	dropped      []result
 	requeueAfter time.Duration
 }

@@ -169,7 +169,7 @@ func freezes(now time.Time) []v1alpha1.Freeze {
 	return out
 }
 
-// inProgress are the histories that end at the board's current time, because they are waiting for
+// inProgress contains the names of the histories that end at the board's current time, because they are waiting for
 // something that happens within minutes.
 var inProgress = map[string]bool{"second step": true, "analysis": true}
 

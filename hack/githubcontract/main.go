@@ -149,7 +149,7 @@ func writeOperations(text []byte) error {
 	return errors.Join(writeLines("operations.json", operations), writeLines("examples.json", examples))
 }
 
-// incomplete are the response fields that the description mistakenly declares as not nullable. They are null
+// incomplete lists the response fields that the description mistakenly declares as not nullable. They are null
 // if a pull request's fork, or the account of the fork's owner, was deleted, as the description of webhooks
 // specifies.
 var incomplete = map[string][]string{

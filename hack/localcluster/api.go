@@ -77,7 +77,7 @@ type conditioned struct {
 
 type condition struct{ Type, Status, Reason, Message string }
 
-// vital are the conditions that must be True in a healthy cluster, and the paths of their objects.
+// vital lists the conditions that must be True in a healthy cluster, and the paths of their objects.
 var vital = []struct{ path, condition string }{
 	{"/api/v1/nodes/" + nodeName, "Ready"},
 	{"/apis/gateway.networking.k8s.io/v1/gatewayclasses/traefik", "Accepted"},

@@ -180,7 +180,7 @@ func try(binary, dir, run, skip string, n int) error {
 type weaver struct {
 	fset *token.FileSet
 	all  []mutant
-	// own are the nodes that the weaver inserted. The weaver does not change these nodes.
+	// own contains the nodes that the weaver inserted. The weaver does not change these nodes.
 	own map[ast.Node]bool
 }
 

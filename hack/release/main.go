@@ -1,4 +1,4 @@
-// Command release assembles the files of a release from built binaries. The same input results in the same bytes.
+// Command release assembles the files of a release from built binaries. The same input produces the same bytes.
 //
 //	release -version v0.2.0 -image registry.example.com/heighliner -binaries bin/release -out dist/v0.2.0
 //	release -version v0.2.0 -image registry.example.com/heighliner -install

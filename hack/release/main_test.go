@@ -61,7 +61,7 @@ func inputOf(t *testing.T, program []byte, age time.Duration) input {
 	}
 }
 
-// TestReproducible tests that the same input results in the same bytes, regardless of the age and the folder
+// TestReproducible checks that the same input produces the same bytes, regardless of the age and the folder
 // of its files.
 func TestReproducible(t *testing.T) {
 	program := standIn(t)

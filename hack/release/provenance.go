@@ -17,8 +17,8 @@ type resource struct {
 }
 
 // provenance returns an in-toto v1 statement with an SLSA provenance v1 predicate. It records the built
-// files, the commit, the version of Go, and the build settings. It is not signed and contains no times, so a
-// second build results in the same bytes.
+// files, the commit, the version of Go, and the build settings. It is not signed and contains no timestamps, so
+// a second build produces the same bytes.
 func provenance(in input, binaries []binary, files map[string][]byte, index string) ([]byte, error) {
 	subjects := []resource{{Name: in.image + ":" + in.version, Digest: map[string]string{"sha256": strings.TrimPrefix(index, "sha256:")}}}
 	for _, name := range slices.Sorted(maps.Keys(files)) {

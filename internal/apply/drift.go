@@ -8,7 +8,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// shared are the lists that server-side apply merges item by item. Other field managers may add items,
+// shared contains the lists that server-side apply merges item by item. Other field managers may add items,
 // and an apply does not remove these items. All other lists are atomic.
 var shared = map[string]bool{
 	"containers": true, "initContainers": true, "env": true, "finalizers": true, "hostAliases": true,
@@ -16,10 +16,10 @@ var shared = map[string]bool{
 	"volumeDevices": true, "volumeMounts": true, "volumes": true,
 }
 
-// whole are the maps that are atomic in server-side apply. An added key counts as a difference.
+// whole contains the maps that are atomic in server-side apply. An added key counts as a difference.
 var whole = map[string]bool{"selector": true, "matchLabels": true, "nodeSelector": true}
 
-// exact are the lists that must be equal, because a filter or a match that another field manager adds to a route
+// exact contains the lists that must be equal, because a filter or a match that another field manager adds to a route
 // rule changes the traffic. Builders of these lists set all defaults explicitly.
 var exact = map[string]bool{"rules": true}
 

@@ -99,7 +99,7 @@ func (v Vars) Expand(text string) (string, error) {
 // Tag is a candidate tag for the image of a head commit.
 type Tag struct {
 	Name string
-	// Moves reports whether the tag contains no commit, which means that its image may belong to an
+	// Moves reports whether the tag contains no commit SHA, which means that its image may belong to an
 	// earlier commit.
 	Moves bool
 	// Approved reports whether the tag belongs to a pull request whose commits need approval. Such a tag

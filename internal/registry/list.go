@@ -210,7 +210,7 @@ func (s *Scanner) readTags(ctx context.Context, t target, limit tagLimit) (tags 
 				pages = again
 			}
 		case size > 0 && n == 1 && page.Next == "" && len(seen) == 1 && named < size:
-			truncated = true // fewer tags than before, and no link either
+			truncated = true // fewer tags than before, and no link to another page
 		}
 	}
 	tags = make([]string, 0, len(found))

@@ -272,7 +272,7 @@ func platformImages(index *v1.IndexManifest) []platformImage {
 	return found
 }
 
-// unnamed returns the first images of an index that have no platform. The platform is optional in an index.
+// unnamed returns the digests of the first maxUnnamed images without a platform in an index. The platform is optional.
 func unnamed(index *v1.IndexManifest) []string {
 	var found []string
 	for _, m := range index.Manifests {

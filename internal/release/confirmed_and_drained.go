@@ -94,8 +94,8 @@ func (s *scope) programmed(revision int64) bool {
 	return s.confirmed(revision) && !slices.ContainsFunc(s.reports, func(r Report) bool { return s.counts(r) && r.Unrouted })
 }
 
-// confirmations reports whether any policy that counts confirms a revision, and whether any policy that counts does
-// not confirm it.
+// confirmations reports whether at least one of the policies that count confirms a revision, and whether at least
+// one of them does not.
 func (s *scope) confirmations(revision int64) (some, behind bool) {
 	for _, r := range s.reports {
 		counts := s.counts(r)

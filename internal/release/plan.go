@@ -158,13 +158,13 @@ type planner struct {
 	notes      []Note
 	requeue    time.Time
 	force      bool // the rollout state must be written even if its groups are unchanged
-	// touched are the releases, by slug and name, that this pass creates or revives. This map and the next two are
+	// touched contains the releases, by slug and name, that this pass creates or revives. This map and the next two are
 	// nil while empty.
 	touched map[string]bool
-	// arrived are the groups, by slug, that this pass rebuilt while the newest domains still route to
+	// arrived contains the groups, by slug, that this pass rebuilt while the newest domains still route to
 	// an older group. That older group may not have been rebuilt yet.
 	arrived map[string]bool
-	// handled are the decisions of rows that this plan drops. If the plan creates a row again, the row keeps its decision.
+	// handled contains the decisions of rows that this plan drops. If the plan creates a row again, the row keeps its decision.
 	handled map[string]*Handled
 }
 

@@ -29,12 +29,12 @@ type Withdrawal struct {
 }
 
 // Withdrawn returns the held versions that are withdrawn, and the reasons. An offered version is never
-// withdrawn, and no version is withdrawn only because it is absent from a list. gone are the versions
+// withdrawn, and no version is withdrawn only because it is absent from a list. gone contains the versions
 // whose absence the caller proved. The result is sorted, and depends only on the elements of the
 // arguments, not on their order.
 //
-// If the current grouping puts none of a group's held versions into the group, the group is
-// withdrawn as a whole, so that the Microservice closes it only after a new group has taken over
+// If the current grouping no longer assigns any of a group's held versions to the group, the whole
+// group is withdrawn, so that the Microservice closes it only after a new group has taken over
 // its traffic. Denied versions of such a group are also returned individually.
 func (s *Selector) Withdrawn(held, gone []Held, offered []Release) []Withdrawal {
 	w := withdrawing{selector: s, offered: map[[2]string]bool{}, gone: map[[2]string]bool{}}

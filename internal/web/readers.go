@@ -96,7 +96,7 @@ func navigates(r *http.Request) bool {
 	return r.Method == http.MethodGet && (mode == "" || mode == "navigate") && !wantsJSON(r) && r.URL.Path != "/live"
 }
 
-// moments returns the board that the reader of a context sees, and a channel that is closed at the next change.
+// moments returns the board that the reader in ctx sees, and a channel that is closed at the next change.
 func (s *Server) moments(ctx context.Context) (*moments, <-chan struct{}, error) {
 	data, changed := s.Store.Data()
 	var scope Scope

@@ -108,7 +108,7 @@ func TestFragmentsFit(t *testing.T) {
 	}
 }
 
-// least are the smallest specifications into which fragments are inserted, by kind, together with the fields
+// least contains the smallest specifications into which fragments are inserted, by kind, together with the fields
 // that identify the kind of a specification.
 var least = map[string]struct {
 	spec   string

@@ -59,7 +59,7 @@ func fieldsNamed(text string) map[string]bool {
 	return named
 }
 
-// foreign are the fields with Kubernetes types, which Kubernetes documents.
+// foreign lists the fields with Kubernetes types, which Kubernetes documents.
 var foreign = []string{"spec.template", "spec.availability.autoscaling.metrics", "spec.availability.autoscaling.behavior"}
 
 // fields returns the paths of fields below a schema, down to depth. Foreign fields are not expanded. Conditions are

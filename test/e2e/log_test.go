@@ -39,7 +39,7 @@ type restart struct{ from, to time.Time }
 // suspicious matches errors, panics and denied requests.
 var suspicious = regexp.MustCompile(`"level":"(error|dpanic|panic|fatal)"|panic|forbidden|goroutine [0-9]+ \[|DATA RACE`)
 
-// explained are the errors that the faults in these tests cause.
+// explained lists the errors that the faults in these tests cause.
 var explained = []struct {
 	pattern *regexp.Regexp
 	why     string

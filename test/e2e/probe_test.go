@@ -26,7 +26,7 @@ import (
 func TestProbe(t *testing.T) {
 	const (
 		samples = 4
-		// early is the maximum time by which the manager may be ahead of this test in detecting that a weight is
+		// early limits how much earlier than this test the manager may detect that a weight is
 		// served. The test sends a request every 5 ms, and half of the requests go to the canary.
 		early = 250 * time.Millisecond
 		// late is the maximum time from when a weight is served until a probe confirms it. It allows for the

@@ -105,8 +105,8 @@ func (i Image) environment() []string {
 	return lines
 }
 
-// binaryLayer returns a layer that contains only /app. It contains no times, so identical binaries have
-// identical digests.
+// binaryLayer returns a layer that contains only /app. It contains no timestamps, so identical binaries
+// have identical digests.
 func binaryLayer(path string) (v1.Layer, error) {
 	binary, err := os.ReadFile(path)
 	if err != nil {

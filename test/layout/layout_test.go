@@ -26,10 +26,10 @@ const root = "../.."
 // maxFiles is the maximum number of files in a package, without tests and generated files.
 const maxFiles = 20
 
-// unlisted are the packages whose comment does not list their files yet. Do not add packages to this list.
+// unlisted contains the packages whose comment does not list their files yet. Do not add packages to this list.
 var unlisted []string
 
-// large are the packages with more than maxFiles files. Do not add packages to this list.
+// large contains the packages with more than maxFiles files. Do not add packages to this list.
 var large []string
 
 // TestPackageComments checks that a package's comment lists exactly the package's files, except tests,

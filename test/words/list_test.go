@@ -1,6 +1,6 @@
 package words
 
-// banned are the words and phrases that this tree must not use, with their replacements.
+// banned lists the words and phrases that this tree must not use, with their replacements.
 //
 // A phrase is matched word by word, in lower case, within a sentence. "a/b" matches either word, "~" matches
 // at most one word of any kind, and "!a/b" excludes these words before or after the phrase. A colon is part

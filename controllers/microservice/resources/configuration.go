@@ -203,7 +203,7 @@ func hashOf(files map[string][]byte) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// untracked are the types of Secrets that are never part of a release, because they are renewed
+// untracked contains the types of Secrets that are never part of a release, because they are renewed
 // regularly and old Secrets of these types are no longer valid.
 var untracked = []corev1.SecretType{
 	corev1.SecretTypeTLS, corev1.SecretTypeServiceAccountToken, corev1.SecretTypeBootstrapToken,

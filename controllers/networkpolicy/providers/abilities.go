@@ -123,7 +123,7 @@ func Probes(v View, route Route, built []resources.Object) []Probe {
 	return nil
 }
 
-// SharedOf returns the additional objects of routes. Only SharedObjects views have such objects.
+// SharedOf returns the additional objects that routes depend on. Only SharedObjects views have such objects.
 func SharedOf(v View, routes []Route) []Shared {
 	if s, ok := v.(SharedObjects); ok {
 		return s.Shared(routes)

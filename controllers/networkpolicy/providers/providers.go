@@ -47,7 +47,7 @@ type View interface {
 	Observer
 }
 
-// Builder creates the objects of routes.
+// Builder creates route objects.
 type Builder interface {
 	// Missing returns a problem if the API server lacks the kind for a protocol, or if the provider
 	// does not support the protocol; otherwise, it returns nil.

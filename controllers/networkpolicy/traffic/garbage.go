@@ -297,7 +297,7 @@ func LiveObject(live *providers.Live, want resources.Object) resources.Object {
 	return nil
 }
 
-// Surplus returns the live objects of routes to be deleted, and objects that are no longer part of
+// Surplus returns the live objects of the routes to be deleted, and objects that are no longer part of
 // a route that remains. The object that was created last is deleted first.
 func Surplus(f *Observed, out *Decision) []resources.Object {
 	var gone []resources.Object

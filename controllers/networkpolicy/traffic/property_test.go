@@ -284,7 +284,7 @@ func (h history) listeners() []v1alpha1.Listener {
 	return slices.Clone(rapid.Permutation(all).Draw(h.T, "order of listeners")[:n])
 }
 
-// routes returns the objects of routes of all kinds.
+// routes returns the route objects of all kinds.
 func (h history) routes() map[string]resources.Object {
 	out := map[string]resources.Object{}
 	for name, o := range h.w.routes {

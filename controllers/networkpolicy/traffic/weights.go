@@ -247,10 +247,11 @@ func (d *planner) testTraffic(g *v1alpha1.ReleaseGroup, out *groupDecision) {
 }
 
 // hold returns the weights of a group's routes while no release that should serve has a ready
-// endpoint: the last written weights, without releases that the rollout state rejected. If all of
-// these releases were rejected, it returns the required weights, because an empty rule would not
-// respond either. last is nil if the group has no route. last is empty if the group's route has
-// only a release of a newer group, from which the domains are moving back.
+// endpoint: the last written weights, excluding those of releases that are rejected in the rollout
+// state. If all releases with a last written weight are rejected, it returns the required weights,
+// because an empty rule would not respond either. last is nil if the group has no route. last is
+// empty if the group's route has only a release of a newer group, from which the domains are moving
+// back.
 func hold(last map[string]int, g *v1alpha1.ReleaseGroup) (weights map[string]int, answers bool) {
 	if last == nil {
 		return nil, false

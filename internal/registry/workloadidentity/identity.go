@@ -37,7 +37,7 @@ var Clouds = []string{AWS, Azure, Google}
 const (
 	// requestTimeout limits the time for all requests for one credential.
 	requestTimeout = 15 * time.Second
-	// retryDelay is how long a failure is returned to all callers with the same scope before the next request.
+	// retryDelay is how long a failure is cached. During this time, all callers with the same scope get the failure, and no request is sent.
 	retryDelay = 30 * time.Second
 	// renewBefore is how long before its expiry a credential is replaced. If half of the credential's lifetime is shorter, that duration is used
 	// instead.

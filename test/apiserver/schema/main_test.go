@@ -162,7 +162,7 @@ func schemaOf(definition *apiextensionsv1.CustomResourceDefinition) *apiextensio
 	return definition.Spec.Versions[0].Schema.OpenAPIV3Schema
 }
 
-// foreign are the fields whose types are embedded core types.
+// foreign lists the fields whose types are embedded core types.
 var foreign = []string{"spec.template", "spec.availability.autoscaling.metrics", "spec.availability.autoscaling.behavior"}
 
 // walk visits a schema and all schemas below it, except the schemas below the fields in foreign.
