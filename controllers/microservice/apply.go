@@ -65,27 +65,27 @@ func (r *Reconciler) planAndCreate(ctx context.Context, w *pass) (refused, err e
 	return refused, nil
 }
 
-// limitStarts delays the start of a rollout while many others are starting. Until it is the turn of the Microservice, the plan
-// does not contain the new versions, as if its ImagePolicy did not offer them yet. Everything else continues.
+// limitStarts delays the start of a rollout while many others are starting. Until it is the turn of the Microservice, no new
+// version starts. Everything else continues. During a scan or a freeze, a Microservice keeps its place in line.
 func (r *Reconciler) limitStarts(w *pass, now time.Time) {
 	self := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(w.ms)}
 	switch {
-	case w.inLine:
-	case !startsInLine(&w.observed, w.plan) && settled(w.plan):
-		r.starts.Done(self)
-	case !startsInLine(&w.observed, w.plan):
-		r.starts.Leave(self)
-	default:
+	case w.inLine, w.facts.SourceStale, w.facts.Spec.Freeze != nil:
+	case startsInLine(&w.observed, w.plan):
 		start, again := r.starts.Admit(self)
 		if start {
 			return
 		}
-		w.inLine, w.unwritten, w.facts.SourceStale = true, len(w.ms.Status.Conditions) == 0, true
-		w.facts.Candidates = slices.DeleteFunc(w.facts.Candidates, func(c release.Candidate) bool {
-			return w.objects[c.Release] == nil && !hasVersion(w.facts.State, c.Slug, c.Version)
-		})
+		w.inLine, w.unwritten = true, len(w.ms.Status.Conditions) == 0
+		notes := standing(w.plan.Notes)
+		w.facts = inLine(&w.observed)
 		w.plan = newPlan(&w.observed, now)
+		w.plan.Notes = append(w.plan.Notes, notes...)
 		w.requeueIn(again)
+	case settled(&w.observed, w.plan):
+		r.starts.Done(self)
+	default:
+		r.starts.Leave(self)
 	}
 }
 

@@ -71,14 +71,43 @@ func (o *observed) undecided(c release.Object) bool {
 	})
 }
 
-// settled reports whether there is no rollout that continues as soon as its pods and routes are ready: each has ended, or is
-// waiting, for example for a user.
-func settled(p plan) bool {
+// settled reports whether no rollout is starting: each has ended, has reached a step with a pause or an approval, or is waiting,
+// for example for a hook. At the ConfirmRollout gate, a rollout is still starting, because its pods do not exist yet.
+func settled(o *observed, p plan) bool {
+	steps := o.facts.Spec.Steps
 	return !slices.ContainsFunc(p.State.Groups, func(g release.Group) bool {
-		return g.Rollout != nil && !slices.ContainsFunc(p.Notes, func(n release.Note) bool {
+		run := g.Rollout
+		switch {
+		case run == nil:
+			return false
+		case run.Gate == release.ConfirmRollout:
+			return true
+		case run.Step > 0 && run.Step <= len(steps) && (steps[run.Step-1].Pause > 0 || steps[run.Step-1].Approval):
+			return false
+		}
+		return !slices.ContainsFunc(p.Notes, func(n release.Note) bool {
 			return n.Slug == g.Slug && !n.Event && waits[n.Reason] != "" && n.Reason != release.Unhealthy
 		})
 	})
+}
+
+// inLine returns the planner's input while the Microservice waits in line: as if its ImagePolicy did not offer the new versions
+// yet. Targets do not change. It is pure.
+func inLine(o *observed) release.Observed {
+	facts := o.facts
+	facts.SourceStale = true
+	facts.Candidates = slices.DeleteFunc(slices.Clone(facts.Candidates), func(c release.Candidate) bool {
+		return o.objects[c.Release] == nil && !slices.ContainsFunc(facts.State.Groups, func(g release.Group) bool {
+			return g.Target.Release == c.Release || g.Row(c.Release) != nil
+		})
+	})
+	return facts
+}
+
+// standing returns the notes about versions that do not start, whether or not the Microservice is in line.
+func standing(notes []release.Note) []release.Note {
+	reasons := []release.Reason{release.TooManyGroups, release.TooManyReleases, release.TogetherHeld}
+	return slices.DeleteFunc(slices.Clone(notes), func(n release.Note) bool { return n.Event || !slices.Contains(reasons, n.Reason) })
 }
 
 func planned(plan release.Result, name string) bool {
