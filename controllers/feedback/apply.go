@@ -222,7 +222,7 @@ func (a *access) writeDeployment(ctx context.Context, prefix string, w write) (i
 
 // isGone reports whether a Deployment was deleted. err is the error from a write to it. For a few
 // seconds, GitHub's replicas may not know about new objects. A Deployment therefore counts as deleted
-// only after GitHub has not found it for a while. Until then, isGone returns err.
+// only after it has been missing on GitHub for a while. Until then, isGone returns err.
 func (a *access) isGone(ctx context.Context, w write, id int64, err error) (bool, error) {
 	if github.KindOf(err) != github.NotFound || !w.deleted {
 		return false, err

@@ -59,8 +59,8 @@ func TestApproval(t *testing.T) {
 	}
 }
 
-// TestApprovalByCommit checks that a label with a commit approves this commit, even if no poll observed that the label was added, and that it
-// approves no other commit.
+// TestApprovalByCommit checks that a label with a commit approves this commit, even if the label was added before the first poll or
+// while the manager was down, and that the label approves no other commit.
 func TestApprovalByCommit(t *testing.T) {
 	s := begin(t)
 	n := s.repo.Open(githubtest.PullRequest{HeadRef: "patch", Fork: "stranger/shop"})

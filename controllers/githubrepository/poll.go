@@ -21,7 +21,7 @@ type wanted struct {
 	pulls, releases, tags bool
 	// commits reports whether the commits of releases are needed.
 	commits bool
-	// names are the regular expressions that select the tags to read, sorted and joined by separator. An
+	// names are the regular expressions that select the tags that ImagePolicies read, sorted and joined by separator. An
 	// empty expression selects all tags.
 	names string
 	// labels are the labels to which ImagePolicies refer, in lower case, sorted and joined by separator.

@@ -50,7 +50,7 @@ type pullRequests struct {
 
 // mergeContext contains those inputs to a merge that are neither the previous state nor the poll.
 type mergeContext struct {
-	// gap reports whether some time passed without a poll. In that case, a head commit may have changed and changed
+	// gap reports whether there was a period without polls. In that case, a head commit may have changed and changed
 	// back.
 	gap bool
 	// wanted contains the labels to which ImagePolicies refer.

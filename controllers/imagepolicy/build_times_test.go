@@ -185,7 +185,7 @@ func TestByTimeOfMovingTags(t *testing.T) {
 }
 
 // TestByTimeOfAMovedTagWithMinAge checks that the new image of a moved tag is offered when it is older than
-// spec.minAge, counted from the scan that found it, and that the previous version is not withdrawn until then. The image might not
+// spec.minAge, measured from the scan that found it, and that the previous version is not withdrawn until then. The image might not
 // be signed until later, and the tag might have moved several times.
 func TestByTimeOfAMovedTagWithMinAge(t *testing.T) {
 	s := begin(t)

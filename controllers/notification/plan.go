@@ -250,7 +250,7 @@ func (t target) of(r *v1alpha1.NotificationReceiver, records records, since time
 	return known, notify.Due(r, known, facts, since)
 }
 
-// sinceOf returns the time from which ends of rollouts are reported to a receiver.
+// sinceOf returns the time after which a rollout must have ended so that its end is reported to a receiver.
 func sinceOf(s *v1alpha1.ReceiverStatus, now time.Time) time.Time {
 	if oldest := now.Add(-maxAge); oldest.After(s.Since.Time) {
 		return oldest

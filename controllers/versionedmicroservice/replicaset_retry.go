@@ -14,7 +14,7 @@ import (
 	"github.com/heighliner/heighliner/internal/apply"
 )
 
-// retryInterval is the minimum time between two retries by a ReplicaSet.
+// retryInterval is the minimum time between two requested retries of a ReplicaSet.
 const retryInterval = 15 * time.Second
 
 // A ReplicaSet whose pods are rejected retries with a back-off of up to 16 minutes, even if the cause no

@@ -205,8 +205,8 @@ type cause struct {
 }
 
 // extent returns the end of the uninterrupted period, beginning at the given time, in which at least one of the freezes applies; zero if this period
-// has no end. first is the cause that applies at the given time and ends last, or nil if no freeze applies at that time. The periods are read only
-// once, in the order of their starts, because a user of a namespace can create any number of periods.
+// has no end. first is the cause that applies at the given time and ends last, or nil if no freeze applies at that time. The periods of the
+// freezes are read only once, in the order of their starts, because a user of a namespace can create any number of periods.
 func extent(freezes []Freeze, at time.Time) (until time.Time, first *cause) {
 	type ordered struct {
 		span

@@ -7,7 +7,7 @@
 //
 //	calls.go    Calls: the calls that the state of a rollout needs (pure)
 //	request.go  one HTTP request and its answer
-//	retry.go    timeouts, intervals, retries and the waits before them
+//	retry.go    timeouts, intervals, retries and the waits before retries
 //	pool.go     runs calls in the background
 //	jobs.go     names, variables and results of Jobs (pure)
 //	status.go   Fold: the outcomes in the status (pure)

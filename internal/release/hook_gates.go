@@ -81,10 +81,10 @@ func (s *scope) podsWait(run *Rollout, r *Row, c Object) *wait {
 	return s.turnWaits(r.Version)
 }
 
-// jobsWait returns why the ConfirmRollout hooks of a release cannot be called yet, or nil. The hook Jobs of the failed and
-// superseded releases in the group must end first: a migration, its reverse, and the migration of the next version
-// never run at the same time (rule 49). If another release was previously active, only its gate Jobs count, because a user
-// may have adopted that release while its migration was running.
+// jobsWait returns why the ConfirmRollout hooks of a release cannot be called yet, or nil. The hook Jobs of other
+// releases in the group that failed or were superseded must end first: a migration, its reverse, and the migration of the
+// next version never run at the same time (rule 49). If another release was previously active, only its gate Jobs count,
+// because a user may have adopted that release while its migration was running.
 func (s *scope) jobsWait(r *Row) *wait {
 	if w := s.reportWait(r); w != nil {
 		return w

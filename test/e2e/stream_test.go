@@ -109,7 +109,7 @@ func (s *service) routesTo(host, want string) {
 	})
 }
 
-// splits waits until clients see a version for approximately its share, and then checks its share of 1,000
+// splits waits until a version gets approximately its share of the requests, and then checks its share of 1,000
 // requests to within 2 percentage points.
 func (s *service) splits(l *harness.Load, phase, version string, percent float64) {
 	s.t.Helper()

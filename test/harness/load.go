@@ -159,7 +159,7 @@ func (l *Load) Mark(phase string) { l.tally.Mark(phase, time.Now()) }
 // Split returns the shares of versions in the successful answers of a phase, or nil for an unknown phase.
 func (l *Load) Split(phase string) Split { return l.tally.Split(phase) }
 
-// Recent returns the counts for the complete seconds in the given period before now. A period below 1 s counts
+// Recent returns the counts for the complete seconds that ended in the given period before now. A period below 1 s counts
 // as 1 s, and a period above 59 s counts as 59 s.
 func (l *Load) Recent(within time.Duration) Counts { return l.tally.Recent(time.Now(), within) }
 

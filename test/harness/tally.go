@@ -120,7 +120,7 @@ func (l *Tally) Split(phaseName string) Split {
 	return nil
 }
 
-// Recent returns the counts for the complete seconds in the given period before now. A period below 1 s counts as 1 s,
+// Recent returns the counts for the complete seconds that ended in the given period before now. A period below 1 s counts as 1 s,
 // and a period above 59 s counts as 59 s. Sent counts requests by the time at which they were sent; Answered and Failed
 // count them by the time at which they ended.
 func (l *Tally) Recent(now time.Time, within time.Duration) Counts {

@@ -22,7 +22,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// verbs contains the verb for each action in messages.
+// verbs contains the verb that is used in messages for each action.
 var verbs = map[v1alpha1.DecisionAction]string{
 	v1alpha1.DecisionContinue: "continue", v1alpha1.DecisionAdopt: "adopt", v1alpha1.DecisionDeprecate: "deprecate", v1alpha1.DecisionRetry: "retry",
 }

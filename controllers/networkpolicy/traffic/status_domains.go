@@ -34,7 +34,7 @@ func (r *reporter) domainReports(prev []v1alpha1.DomainStatus) []v1alpha1.Domain
 	return out
 }
 
-// asAcknowledged returns the last report of a domain. If a gateway accepted the current content of the live
+// asAcknowledged returns the last report for a domain. If a gateway accepted the current content of the live
 // route that serves the domain, the report has the backends of that route, because the route may have been
 // written after the report.
 func (r *reporter) asAcknowledged(d v1alpha1.DomainStatus) v1alpha1.DomainStatus {
@@ -178,7 +178,7 @@ func (r *reporter) domainReport(row *Row) v1alpha1.DomainStatus {
 	return r.routed(row, out, unserved)
 }
 
-// routed completes the report of a row from the state of its route.
+// routed completes the report for a row from the state of its route.
 func (r *reporter) routed(row *Row, out v1alpha1.DomainStatus, unserved *providers.Problem) v1alpha1.DomainStatus {
 	route, prev := r.routeOf(row), r.before(row)
 	if route == nil {
