@@ -518,6 +518,54 @@ func TestGateOfAJob(t *testing.T) {
 	}
 }
 
+// TestWindowOfARolloutWithoutSteps checks that a window of the steps is shown only if the release takes the steps. The first release of a group,
+// adopted releases and previously active releases do not wait for windows.
+func TestWindowOfARolloutWithoutSteps(t *testing.T) {
+	t.Parallel()
+	same := func(*v1alpha1.Release, *v1alpha1.ReleaseGroup) {}
+	for name, c := range map[string]struct {
+		story string
+		edit  func(row *v1alpha1.Release, g *v1alpha1.ReleaseGroup)
+		want  string
+	}{
+		"first release of a group":    {"gate first window", same, "waits for the PreRollout hooks since "},
+		"first release, domains move": {"gate first window", func(_ *v1alpha1.Release, g *v1alpha1.ReleaseGroup) { g.Rollout.From = "0-x" }, "waits for the window "},
+		"takes steps":                 {"window", same, "waits for the window "},
+		"adopted":                     {"window", func(row *v1alpha1.Release, _ *v1alpha1.ReleaseGroup) { row.Internal.Adopted = true }, "step 1 of 2 (10%), proceeds"},
+		"previously active":           {"window", func(row *v1alpha1.Release, _ *v1alpha1.ReleaseGroup) { row.Promoted = 1 }, "step 1 of 2 (10%), proceeds"},
+	} {
+		s, _ := viewtest.Play(c.story, "shop")
+		s.Input.Microservices = []v1alpha1.Microservice{*s.Input.Microservices[0].DeepCopy()}
+		g := &s.Input.Microservices[0].Status.ReleaseGroups[0]
+		for i := range g.Releases {
+			if row := &g.Releases[i]; row.VersionedMicroservice == g.Rollout.Release {
+				c.edit(row, g)
+			}
+		}
+		svc, _ := view.NewService(s.Input, "shop", "shop", s.Now)
+		if got := svc.Groups[0].State.Sentence; !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// TestAdoptedRelease checks that an adopted release does not wait for an approval, a pause or a hook of its step.
+func TestAdoptedRelease(t *testing.T) {
+	t.Parallel()
+	for story, gate := range map[string]v1alpha1.Gate{"approval": "", "pause": "", "gate pre": v1alpha1.GatePreRollout} {
+		s, ms := played(t, story)
+		g := &ms.Status.ReleaseGroups[0]
+		if g.Rollout.Gate != gate {
+			t.Fatalf("%s: gate %q, want %q", story, g.Rollout.Gate, gate)
+		}
+		rowOf(g, "1.1.0").Internal.Adopted = true
+		svc, _ := view.NewService(s.Input, ms.Namespace, ms.Name, s.Now)
+		if st := svc.Groups[0].State; st.Word != view.WordProgressing && st.Word != view.WordStarting {
+			t.Errorf("%s: %s, %q", story, st.Word, st.Sentence)
+		}
+	}
+}
+
 // TestExchangeInAFreeze checks that the host of an exclusive group does not remain without a ready pod if a freeze or a pause begins, or
 // a window ends, after the previous pods have ended.
 func TestExchangeInAFreeze(t *testing.T) {

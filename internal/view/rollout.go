@@ -49,6 +49,19 @@ func (r *rollout) present() *v1alpha1.CanaryStep {
 	return &r.steps[r.step-1]
 }
 
+// adopted reports whether a user requested to skip the steps of the rollout. The planner then does not wait for spec.paused, approvals, pauses,
+// measurements, windows or hooks of the steps.
+func (r *rollout) adopted() bool { return Adopted(r.row) }
+
+// Adopted reports whether a user requested to skip the steps of a release.
+func Adopted(row *v1alpha1.Release) bool { return row.Internal != nil && row.Internal.Adopted }
+
+// takesSteps reports whether the planner gives traffic to the release in steps. It does not for previously active releases, adopted releases,
+// and the first release of a group, unless domains move to that release from an older group.
+func (r *rollout) takesSteps() bool {
+	return (activeOf(r.group) != nil || r.from != "") && r.row.Promoted == 0 && !r.adopted()
+}
+
 // state returns the state of the rollout, which is its first wait in the planner's order.
 func (r *rollout) state() State {
 	s := r.find()
@@ -140,7 +153,7 @@ func (r *rollout) skipOrAbort() []Action {
 // pauseEnd returns when the pause of the current step ends or ended. It returns zero if there is no pause, or if the end is not known.
 func (r *rollout) pauseEnd() time.Time {
 	st, since := r.present(), r.healthySince()
-	if st == nil || st.Pause == nil || st.Approval != nil || since.IsZero() {
+	if st == nil || st.Pause == nil || st.Approval != nil || since.IsZero() || r.adopted() {
 		return time.Time{}
 	}
 	return since.Add(st.Pause.Duration.Std(0) - r.waited)
@@ -277,7 +290,7 @@ func (r *rollout) late() (out []report) {
 
 // halted returns the state of a rollout that cannot continue because of spec.paused or a freeze.
 func (r *rollout) halted() *State {
-	paused := r.ms.Spec.Paused && !(r.row.Internal != nil && r.row.Internal.Adopted) // A pause does not delay an adopted release.
+	paused := r.ms.Spec.Paused && !r.adopted()
 	if c := frozenOf(r.ms); c != nil && !paused {
 		// Another release of the same version that has no rollout can also be waiting.
 		if why := freezeOf(r.ms, func(w frozen.Wait) bool { return w.Of(r.row.SemVer.Version) && w.HasRollout() }); why != "" {
@@ -330,7 +343,7 @@ func (r *rollout) approved(a *v1alpha1.CanaryApproval) string {
 // pause, or for measurements. It returns nil if the step is not waiting for any of these.
 func (r *rollout) userWait() *State {
 	st := r.present()
-	if st == nil || r.continued == r.step {
+	if st == nil || r.continued == r.step || r.adopted() {
 		return nil
 	}
 	var skip []Action
@@ -450,7 +463,8 @@ func (r *rollout) unusable() string {
 
 // window returns the state of a rollout that is waiting for its time window.
 func (r *rollout) window() *State {
-	if len(r.steps) == 0 || r.gate == v1alpha1.GateConfirmRollout {
+	exchanged := r.step == 0 && r.successor(r.group) != nil // The planner completes an exchange of pods even outside the window.
+	if len(r.steps) == 0 || r.gate == v1alpha1.GateConfirmRollout || exchanged || !r.takesSteps() {
 		return nil
 	}
 	w := r.steps[min(int(r.step), len(r.steps)-1)].Window
@@ -467,10 +481,10 @@ func (r *rollout) window() *State {
 
 // gated returns the state of a rollout that is waiting for hooks or other Microservices.
 func (r *rollout) gated() *State {
-	switch r.gate {
-	case "":
+	switch {
+	case r.gate == "", r.adopted() && r.gate != v1alpha1.GateConfirmRollout:
 		return nil
-	case v1alpha1.GateTogether:
+	case r.gate == v1alpha1.GateTogether:
 		return r.peers()
 	}
 	s := &State{Word: WordGate, Reason: string(r.gate), Since: timeOf(r.gateTime), Detail: "the " + string(r.gate) + " hooks"}

@@ -273,6 +273,12 @@ var situations = map[string]func(w *world){
 		w.push("1.0.0")
 		w.wait(5 * time.Minute)
 	},
+	"gate first window": func(w *world) {
+		w.spec.Steps = []release.Step{{Weight: 10, Window: &release.Window{Next: time.Date(2030, 2, 4, 8, 0, 0, 0, time.UTC)}}, {Weight: 50}}
+		w.spec.Gates = []release.Point{release.PreRollout}
+		w.push("1.0.0")
+		w.wait(5 * time.Minute)
+	},
 	"gate first frozen": func(w *world) {
 		w.spec.Gates = []release.Point{release.ConfirmRollout}
 		w.push("1.0.0")
