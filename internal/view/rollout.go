@@ -609,7 +609,7 @@ func (r *rollout) progress() *Rollout {
 	if st := r.present(); st != nil {
 		out.StepName = st.Name
 	}
-	for i := int(r.step); i < len(r.steps) && r.row.Promoted == 0; i++ { // A previously active release skips the steps.
+	for i := int(r.step); i < len(r.steps) && r.takesSteps(); i++ {
 		out.Next = append(out.Next, r.steps[i].Weight)
 	}
 	if len(out.Next) == 0 || out.Next[len(out.Next)-1] != 100 {

@@ -46,3 +46,30 @@ func TestRollbackThatStarts(t *testing.T) {
 		}
 	}
 }
+
+// TestNextOfAReleaseWithoutSteps covers the first release of a group and an adopted release. Both get all traffic immediately, and the tree does not
+// list the canary steps.
+func TestNextOfAReleaseWithoutSteps(t *testing.T) {
+	t.Parallel()
+	for story, version := range map[string]string{"gate first window": "1.0.0", "approval": "1.1.0"} {
+		s, ok := viewtest.Play(story, "shop")
+		if !ok {
+			t.Fatal("no history")
+		}
+		ms := s.Input.Microservices[0].DeepCopy()
+		g := &ms.Status.ReleaseGroups[0]
+		for i := range g.Releases {
+			if r := &g.Releases[i]; r.SemVer.Version == version && g.Active != "" {
+				r.Internal.Adopted = true
+			}
+		}
+		s.Input.Microservices[0] = *ms
+		var b strings.Builder
+		if err := Tree(&b, view.New(s.Input, s.Now).Services[0], Options{Now: s.Now}, TreeOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(b.String(), "next: 100%") || strings.Contains(b.String(), ", then ") {
+			t.Errorf("%s: the tree lists canary steps:\n%s", story, b.String())
+		}
+	}
+}
