@@ -288,3 +288,39 @@ func TestProgramOfAPlugin(t *testing.T) {
 		t.Errorf("%q", svc.State.Sentence)
 	}
 }
+
+// TestPeers checks that a rollout waits only for the Microservices for which the planner waits: not for Microservices whose group has a higher active
+// version, and not for Microservices in which the version failed. A failed version needs a decision.
+func TestPeers(t *testing.T) {
+	t.Parallel()
+	row := func(version string, status v1alpha1.ReleaseStatus, reason string) v1alpha1.Release {
+		return v1alpha1.Release{VersionedMicroservice: "peer-" + version, SemVer: v1alpha1.SemVer{Version: version}, Status: status, Reason: reason}
+	}
+	const late, failed = "waits for peer (rollout together)", "waits for a decision because the version failed in another Microservice: peer ("
+	for name, c := range map[string]struct {
+		slug string
+		rows []v1alpha1.Release
+		want string
+	}{
+		"no release":                          {"1-x", nil, late},
+		"a lower active version":              {"1-x", []v1alpha1.Release{row("1.0.0", v1alpha1.ReleaseActive, "")}, late},
+		"the version is active":               {"1-x", []v1alpha1.Release{row("1.1.0", v1alpha1.ReleaseActive, "")}, "waits for the services of checkout (rollout together)"},
+		"a higher active version":             {"1-x", []v1alpha1.Release{row("1.2.0", v1alpha1.ReleaseActive, "")}, "waits for the services of checkout (rollout together)"},
+		"a higher version in another group":   {"2-x", []v1alpha1.Release{row("2.0.0", v1alpha1.ReleaseActive, "")}, late},
+		"the version failed":                  {"1-x", []v1alpha1.Release{row("1.1.0", v1alpha1.ReleaseError, "CrashLoopBackOff"), row("1.0.0", v1alpha1.ReleaseActive, "")}, failed + "CrashLoopBackOff)"},
+		"the version failed because of peers": {"1-x", []v1alpha1.Release{row("1.1.0", v1alpha1.ReleaseError, "TogetherFailed"), row("1.0.0", v1alpha1.ReleaseActive, "")}, late},
+	} {
+		s, ms := played(t, "pause")
+		ms.Spec.UpdateStrategy.Canary.Together = &v1alpha1.TogetherStrategy{Name: "checkout"}
+		run := ms.Status.ReleaseGroups[0].Rollout
+		run.Continued, run.Gate = run.Step, v1alpha1.GateTogether
+		peer := v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: ms.Namespace, Name: "peer"}}
+		peer.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Together: &v1alpha1.TogetherStrategy{Name: "checkout"}}
+		peer.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{{Name: c.slug, Slug: c.slug, Level: v1alpha1.LevelRelease, Phase: v1alpha1.GroupLive, Releases: c.rows}}
+		s.Input.Microservices = append(s.Input.Microservices, peer)
+		svc, _ := view.NewService(s.Input, ms.Namespace, ms.Name, s.Now)
+		if got := svc.Groups[0].State.Sentence; !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s: %q, want %q", name, got, c.want)
+		}
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/analysistemplate"
 	"github.com/heighliner/heighliner/internal/frozen"
+	"github.com/heighliner/heighliner/internal/version"
 )
 
 // rollout is a rollout in progress, with all data that determines its state.
@@ -567,34 +568,66 @@ func hookMessage(hooks []v1alpha1.HookStatus) string {
 
 // peers returns the state of a rollout that is waiting for other Microservices.
 func (r *rollout) peers() *State {
-	version := r.row.SemVer.Version
+	wanted := r.row.SemVer.Version
 	if c := meta.FindStatusCondition(r.ms.Status.Conditions, v1alpha1.ConditionBlocked); c != nil && c.Reason == "TogetherHeld" {
 		return &State{Word: WordTogetherHeld, Class: Waiting, Reason: c.Reason, Since: timeOf(c.LastTransitionTime.Time), Detail: c.Message, Next: r.skipOrAbort()}
 	}
 	name := togetherOf(r.ms)
-	var late []string
+	var failed, late []string
 	for _, peer := range r.together[key(r.ms.Namespace, name)] {
-		if peer.Name != r.ms.Name && !reached(peer, version, r.step) {
+		if peer.Name == r.ms.Name || !peer.DeletionTimestamp.IsZero() {
+			continue
+		}
+		if reason := failureAt(peer, wanted); reason != "" {
+			failed = append(failed, fmt.Sprintf("%s (%s)", peer.Name, reason))
+		} else if !reached(peer, r.group.Slug, wanted, r.step) {
 			late = append(late, peer.Name)
 		}
 	}
+	slices.Sort(failed)
+	slices.Sort(late)
+	if len(failed) > 0 {
+		return &State{Word: WordTogetherHeld, Class: Waiting, Reason: "TogetherHeld", Since: timeOf(r.gateTime), Detail: join(failed), Next: r.skipOrAbort()}
+	}
 	s := &State{Word: WordTogether, Since: timeOf(r.gateTime), Detail: "the services of " + name}
 	if len(late) > 0 {
-		slices.Sort(late)
 		s.Detail = join(late)
 	}
 	return s
 }
 
-// reached reports whether a version is active in a service or has completed a step there.
-func reached(ms *v1alpha1.Microservice, version string, step int32) bool {
+// failureAt returns why a version failed in a service, or "" if the version is active or in progress there, or has not failed. A release that was
+// rolled back only because another release failed has not failed itself.
+func failureAt(ms *v1alpha1.Microservice, wanted string) (reason string) {
 	for i := range ms.Status.ReleaseGroups {
 		g := &ms.Status.ReleaseGroups[i]
+		x := runOf(g)
 		for _, row := range g.Releases {
-			if row.SemVer.Version != version {
+			switch {
+			case row.SemVer.Version != wanted:
+			case row.Status == v1alpha1.ReleaseActive, x != nil && x.release == row.VersionedMicroservice:
+				return ""
+			case row.Status == v1alpha1.ReleaseError && row.Reason != "TogetherFailed":
+				reason = row.Reason
+			}
+		}
+	}
+	return reason
+}
+
+// reached reports whether a version is active in a service or has completed a step there. It also returns true if the service's group with the
+// given slug has a higher active version.
+func reached(ms *v1alpha1.Microservice, slug, wanted string, step int32) bool {
+	for i := range ms.Status.ReleaseGroups {
+		g := &ms.Status.ReleaseGroups[i]
+		if a := activeOf(g); a != nil && g.Slug == slug && !isPreview(g) && version.Compare(a.SemVer.Version, wanted) > 0 {
+			return true
+		}
+		x := runOf(g)
+		for _, row := range g.Releases {
+			if row.SemVer.Version != wanted {
 				continue
 			}
-			x := runOf(g)
 			if row.Status == v1alpha1.ReleaseActive || x != nil && x.release == row.VersionedMicroservice && (x.step > step || x.step == step && slices.Contains([]v1alpha1.Gate{v1alpha1.GateTogether, v1alpha1.GateConfirmTrafficIncrease, v1alpha1.GateConfirmPromotion}, x.gate)) {
 				return true
 			}
