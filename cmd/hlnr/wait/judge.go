@@ -190,7 +190,7 @@ func (q question) judgeRollout(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alph
 		if row.Status == v1alpha1.ReleaseCanary && (q.state == forCanary || q.reached(s.ms, number)) {
 			return &answer{cli.ExitYes, ""}
 		}
-		approval = waitsForApproval(s.ms, run)
+		approval = waitsForApproval(s.ms, row, run)
 	}
 	if approval && q.state == forApproval {
 		return &answer{cli.ExitYes, ""}
@@ -227,11 +227,12 @@ func isInconclusive(release *v1alpha1.VersionedMicroservice, run *v1alpha1.Rollo
 }
 
 // halted returns the answer for a pause or a freeze that stops a release. The answer is nil if nothing stops the release, or if
-// throughApprovals is set. Neither a pause nor a freeze stops the return to a release that is pinned or that replaces a denied release.
+// throughApprovals is set. Neither a pause nor a freeze stops the return to a release that is pinned or that replaces a denied release. A
+// pause does not stop an adopted release.
 func (q question) halted(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) *answer {
 	switch {
 	case q.throughApprovals, row.Promoted > 0 && (s.pinnedTo(g, q.version) || view.Denied(s.policy, g, g.Active)):
-	case s.ms.Spec.Paused:
+	case s.ms.Spec.Paused && !view.Adopted(row):
 		return &answer{cli.ExitWaits, fmt.Sprintf("%s is paused: %s", s.ms.Name, q.next("resume", s))}
 	case s.release != nil && s.release.Status.Failure != "": // The release might fail during the freeze.
 	case waitsFrozen(s.ms, func(w frozen.Wait) bool {
@@ -475,10 +476,10 @@ func stepNames(ms *v1alpha1.Microservice) []string {
 }
 
 // waitsForApproval reports whether the current step of a rollout is waiting for the Continue
-// decision.
-func waitsForApproval(ms *v1alpha1.Microservice, run *v1alpha1.Rollout) bool {
+// decision. An adopted release does not wait for it.
+func waitsForApproval(ms *v1alpha1.Microservice, row *v1alpha1.Release, run *v1alpha1.Rollout) bool {
 	c := ms.Spec.UpdateStrategy.Canary
-	if c == nil || int(run.Step) > len(c.Steps) || run.Step < 1 || run.Gate != "" || run.Interrupted {
+	if c == nil || int(run.Step) > len(c.Steps) || run.Step < 1 || run.Gate != "" || run.Interrupted || view.Adopted(row) {
 		return false
 	}
 	return c.Steps[run.Step-1].Approval != nil && run.Continued < run.Step
@@ -532,9 +533,11 @@ func (q question) step(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, row 
 		text += ", waits for " + run.WaitsFor
 	case waitsFrozen(ms, func(w frozen.Wait) bool { return w.Of(row.SemVer.Version) && w.HasRollout() }):
 		text += ", waits for the end of a freeze"
+	case view.Adopted(row):
+		text += ", adopted"
 	case run.Gate != "":
 		text += ", waits for hooks at " + string(run.Gate)
-	case waitsForApproval(ms, run):
+	case waitsForApproval(ms, row, run):
 		text += ", waits for approval"
 	case st.Pause != nil && run.Continued < run.Step:
 		text += ", pause " + string(st.Pause.Duration)

@@ -187,6 +187,12 @@ func TestJudge(t *testing.T) {
 			s.routing = []v1alpha1.NetworkPolicy{p}
 		}
 	}
+	adopted := func(status v1alpha1.ReleaseStatus, step int32) func(*snapshot) {
+		return func(s *snapshot) {
+			row(status, step)(s)
+			s.ms.Status.ReleaseGroups[0].Releases[1].Internal = &v1alpha1.ReleaseInternal{Adopted: true}
+		}
+	}
 	const none = cli.Code(-1)
 	for name, c := range map[string]struct {
 		version, state   string
@@ -226,6 +232,10 @@ func TestJudge(t *testing.T) {
 		"its step":                               {"1.3.0", "step=1", false, row(v1alpha1.ReleaseCanary, 1), cli.ExitYes, ""},
 		"approval":                               {"1.3.0", forActive, false, row(v1alpha1.ReleaseCanary, 1), cli.ExitWaits, "1.3.0 waits for approval: hlnr continue shop 1.3.0"},
 		"waits for approval":                     {"1.3.0", forApproval, false, row(v1alpha1.ReleaseCanary, 1), cli.ExitYes, ""},
+		"adopted before an approval":             {"1.3.0", forActive, false, adopted(v1alpha1.ReleaseCanary, 1), none, ""},
+		"adopted during a pause":                 {"1.3.0", forActive, false, func(s *snapshot) { adopted(v1alpha1.ReleasePending, 0)(s); s.ms.Spec.Paused = true }, none, ""},
+		"pending during a pause":                 {"1.3.0", forActive, false, func(s *snapshot) { row(v1alpha1.ReleasePending, 0)(s); s.ms.Spec.Paused = true }, cli.ExitWaits, "shop is paused: hlnr resume shop"},
+		"adopted during a freeze":                {"1.3.0", forActive, false, func(s *snapshot) { adopted(v1alpha1.ReleaseCanary, 1)(s); freezes(frozen.AtWeight("1.3.0", 10))(s) }, cli.ExitWaits, "1.3.0 is waiting at 10%: frozen until"},
 		"approved": {"1.3.0", forActive, false, func(s *snapshot) {
 			row(v1alpha1.ReleaseCanary, 1)(s)
 			s.ms.Status.ReleaseGroups[0].Rollout.Continued = 1
