@@ -34,7 +34,7 @@ func (s *service) groupState(g *v1alpha1.ReleaseGroup, r *rollout) State {
 		return x
 	}
 	if active != nil && pinnedTo(g, active) {
-		x := s.activeState(g, active)
+		x := s.activeInGroup(g, active)
 		if x.Word == WordPinned {
 			x.Detail = s.failedBehind(g)
 		}
@@ -48,7 +48,17 @@ func (s *service) groupState(g *v1alpha1.ReleaseGroup, r *rollout) State {
 	if active == nil {
 		return s.withoutActive(g)
 	}
-	return s.activeState(g, active)
+	return s.activeInGroup(g, active)
+}
+
+// activeInGroup returns the state of the active release as the state of its group. If the release is not available, the state contains its
+// version, because another group of the service may be available.
+func (s *service) activeInGroup(g *v1alpha1.ReleaseGroup, active *v1alpha1.Release) State {
+	x := s.activeState(g, active)
+	if x.Class == Failed {
+		x.Version = active.SemVer.Version
+	}
+	return x
 }
 
 // activeOf returns the active release of a group, or nil.
@@ -63,8 +73,7 @@ func activeOf(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 
 // downState returns the state of a group whose active release has no ready pod. The state also describes a rollout in progress.
 func (s *service) downState(g *v1alpha1.ReleaseGroup, active *v1alpha1.Release, r *rollout) State {
-	x := s.activeState(g, active)
-	x.Version = active.SemVer.Version
+	x := s.activeInGroup(g, active)
 	if r == nil {
 		return x
 	}
