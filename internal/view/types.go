@@ -255,13 +255,13 @@ type Release struct {
 type Share struct {
 	// Asked is the required weight.
 	Asked *int32 `json:"asked,omitempty"`
-	// Programmed is the weight that is programmed for all hosts that split the traffic of the group. It is nil if the
-	// weights differ, or if not all of these hosts are programmed.
+	// Programmed is the weight that is programmed for all hosts that split the traffic of the group or, without such hosts, for all such listeners
+	// and user-managed routes. It is nil if the weights differ, if not all of them are programmed, or if there are none.
 	Programmed *int32 `json:"programmed,omitempty"`
 	// Observed is the measured share in Window.
 	Observed *float64 `json:"observed,omitempty"`
 	Window   string   `json:"window,omitempty"`
-	// Since is when the weight became required, if the weight is not programmed yet.
+	// Since is when the weight became required, if the weight is not programmed yet or, without hosts, listeners and routes, not confirmed yet.
 	Since *metav1.Time `json:"since,omitempty"`
 	// Match reports whether the release also gets the requests that canaryMatches select. Mirror is the percentage of requests that are
 	// also copied to the release.

@@ -559,7 +559,7 @@ func (r Release) canarySummary(v, group string, asked int32) (Result, string) {
 	switch {
 	case asked == 0 && !r.Share.Match:
 		return NotServing, fmt.Sprintf("%s is not live yet: %s.", v, r.State.Sentence)
-	case r.Share.Since == nil: // The weight is programmed, or work is split by pods.
+	case r.Share.Since == nil: // The weight is programmed or confirmed, or work is split by pods.
 		return Serving, fmt.Sprintf("%s is live for %d%% of group %s: %s.", v, asked, group, r.State.Sentence)
 	case programmed == nil:
 		return NotServing, fmt.Sprintf("It is unknown whether %s is live: %d%% of group %s is requested, but not programmed: %s.", v, asked, group, r.State.Sentence)
