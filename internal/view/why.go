@@ -111,6 +111,11 @@ type policyDomain struct {
 // WhyHost explains a host and a path based on the policy that contains the host with the longest matching
 // path. Any error is of type *Unknown or *Ambiguous.
 func WhyHost(in Input, host, path string, now time.Time) (Answer, error) {
+	return WhyURL(in, "", host, path, now)
+}
+
+// WhyURL is like [WhyHost]. If the host has several routes, it prefers the route with the scheme of the URL. An empty scheme means any scheme.
+func WhyURL(in Input, scheme, host, path string, now time.Time) (Answer, error) {
 	x := newIndex(in, now)
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	found, names := x.domainsOf(host, path)
@@ -123,18 +128,34 @@ func WhyHost(in Input, host, path string, now time.Time) (Answer, error) {
 	if len(found) == 0 {
 		return Answer{}, &Unknown{What: "host", Name: host, Names: names}
 	}
-	if len(found) > 1 {
+	found = ofScheme(found, scheme)
+	elsewhere := func(p policyDomain) bool { return p.policy.Namespace != found[0].policy.Namespace }
+	if slices.ContainsFunc(found, elsewhere) {
 		var objects []string
 		for _, p := range found {
-			objects = append(objects, "networkpolicy "+p.policy.Namespace+"/"+p.policy.Name)
+			if object := "networkpolicy " + p.policy.Namespace + "/" + p.policy.Name; !slices.Contains(objects, object) {
+				objects = append(objects, object)
+			}
 		}
 		return Answer{}, &Ambiguous{What: "host", Name: host, Objects: objects, Remedy: "name one namespace with -n"}
 	}
-	return found[0].answer(host, path), nil
+	return found[0].answer(host, path, found[1:]), nil
+}
+
+// ofScheme returns those domains whose URL has a scheme, or all domains if there are none. A domain with the scheme tls also serves https.
+func ofScheme(domains []policyDomain, scheme string) []policyDomain {
+	for _, prefix := range []string{scheme, map[string]string{"https": "tls"}[scheme]} {
+		out := slices.DeleteFunc(slices.Clone(domains), func(p policyDomain) bool { return !strings.HasPrefix(p.domain.URL, prefix+"://") })
+		if prefix != "" && len(out) > 0 {
+			return out
+		}
+	}
+	return domains
 }
 
 // domainsOf returns the domains that best match a host and a path. The order of preference is the same as in Gateways: the host itself, then
-// the longest wildcard, then the longest path. If any of these domains is programmed, only programmed domains are returned.
+// the longest wildcard, then the longest path. If any of these domains is programmed, only programmed domains are returned. Otherwise, domains
+// that another domain prevents from having the host are omitted if there are others.
 func (x *index) domainsOf(host, path string) (best []policyDomain, names []string) {
 	for i := range x.NetworkPolicies {
 		p := &x.NetworkPolicies[i]
@@ -147,7 +168,7 @@ func (x *index) domainsOf(host, path string) (best []policyDomain, names []strin
 			c := 1
 			if len(best) > 0 {
 				b := best[0].domain
-				c = cmp.Or(compareBool(d.Domain == host, b.Domain == host), cmp.Compare(len(d.Domain), len(b.Domain)), cmp.Compare(len(d.Path), len(b.Path)), compareBool(d.Programmed, b.Programmed))
+				c = cmp.Or(compareBool(d.Domain == host, b.Domain == host), cmp.Compare(len(d.Domain), len(b.Domain)), cmp.Compare(len(d.Path), len(b.Path)), compareBool(d.Programmed, b.Programmed), compareBool(d.Reason != reasonDomainConflict, b.Reason != reasonDomainConflict))
 			}
 			switch {
 			case c < 0:
@@ -160,6 +181,9 @@ func (x *index) domainsOf(host, path string) (best []policyDomain, names []strin
 	}
 	return best, names
 }
+
+// reasonDomainConflict is the reason of a domain whose host and path belong to another entry or to an older policy.
+const reasonDomainConflict = "DomainConflict"
 
 func compareBool(a, b bool) int { return cmp.Compare(rankOf(b), rankOf(a)) }
 
@@ -186,8 +210,8 @@ func covers(d *v1alpha1.DomainStatus, host, path string) bool {
 	return prefix == "" || path == prefix || strings.HasPrefix(path, prefix+"/")
 }
 
-// answer explains one domain.
-func (p policyDomain) answer(host, path string) Answer {
+// answer explains one domain. others are further domains with the same host and path.
+func (p policyDomain) answer(host, path string, others []policyDomain) Answer {
 	s, d := p.service, p.domain
 	a := s.index.answer("why " + host + path)
 	policy := s.object("NetworkPolicy", p.policy.Name)
@@ -215,13 +239,10 @@ func (p policyDomain) answer(host, path string) Answer {
 	} else {
 		a.add("host", policy, "%s → %s", d.Domain, cmp.Or(d.Group, "no group"))
 	}
-	route := "programmed"
-	if !d.Programmed {
-		route = "not programmed: " + cmp.Or(d.Message, d.Reason, "not known why")
-	} else if d.Message != "" {
-		route += ": " + d.Message
+	a.add("route", parentsOf(p.policy), "%s", routeState(d))
+	for _, o := range others {
+		a.add("also", s.object("NetworkPolicy", o.policy.Name), "%s: %s", cmp.Or(o.domain.URL, o.domain.Domain+o.domain.Path), routeState(o.domain))
 	}
-	a.add("route", parentsOf(p.policy), "%s", route)
 	p.gatewayLines(&a)
 	if g == nil {
 		return a
@@ -234,6 +255,14 @@ func (p policyDomain) answer(host, path string) Answer {
 		a.conclude(view.State.Version, view.State)
 	}
 	return a
+}
+
+// routeState describes whether the route of a domain is programmed.
+func routeState(d *v1alpha1.DomainStatus) string {
+	if !d.Programmed {
+		return "not programmed: " + cmp.Or(d.Message, d.Reason, "not known why")
+	}
+	return strings.TrimSuffix("programmed: "+d.Message, ": ")
 }
 
 // withoutPods reports whether all releases to which a domain routes lack a ready pod. The hosts of a group share its releases.

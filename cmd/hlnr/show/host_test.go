@@ -33,3 +33,13 @@ func TestHostOf(t *testing.T) {
 		}
 	}
 }
+
+// TestSchemeOf checks that only a URL has a scheme.
+func TestSchemeOf(t *testing.T) {
+	t.Parallel()
+	for q, want := range map[string]string{"HTTPS://shop.example.com/cart": "https", "tls://shop.example.com": "tls", "shop.example.com:8443/cart": "", "shop.example.com": ""} {
+		if got := schemeOf(q); got != want {
+			t.Errorf("%s: %q, want %q", q, got, want)
+		}
+	}
+}

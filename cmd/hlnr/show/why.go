@@ -159,6 +159,15 @@ func hostOf(args []string) (host, path string) {
 	return host, cmp.Or(u.EscapedPath(), "/")
 }
 
+// schemeOf returns the scheme of a URL in lower case, or "" for a host without a scheme.
+func schemeOf(address string) string {
+	scheme, _, found := strings.Cut(address, "://")
+	if !found {
+		return ""
+	}
+	return strings.ToLower(scheme)
+}
+
 // isVersion reports whether a name with a dot is a version or the start of a version, and not a host. The last part of a host begins with a
 // letter.
 func isVersion(name string) bool {
@@ -200,7 +209,7 @@ func ask(in view.Input, namespace string, args []string, now time.Time) (view.An
 		if host == "" {
 			return view.Answer{}, cli.Usage(fmt.Errorf("%q is not a URL: write https://HOST/PATH", q))
 		}
-		return view.WhyHost(in, host, path, now)
+		return view.WhyURL(in, schemeOf(q), host, path, now)
 	case strings.HasPrefix(q, "pod/"):
 		return askPod(in, namespace, strings.TrimPrefix(q, "pod/"), now)
 	case strings.HasPrefix(q, "pr/"):
