@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/view"
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
@@ -112,6 +113,50 @@ func TestOlderVersionOfAnExclusiveGroup(t *testing.T) {
 	if want := "1.1.0 is not live: 1.2.0 failed, and an exclusive group does not try older versions."; err != nil || a.Summary != want || a.Do != "to start it: hlnr pin shop 1.1.0" {
 		t.Errorf("%q, %q, want %q (%v)", a.Summary, a.Do, want, err)
 	}
+}
+
+// TestVersionOfAnOlderGroup checks that, for a version of a group that is older than the oldest live group, hlnr why shows why the group does not
+// start, even during a pause.
+func TestVersionOfAnOlderGroup(t *testing.T) {
+	t.Parallel()
+	for _, paused := range []bool{false, true} {
+		s, ms := played(t, "older group")
+		ms.Spec.Paused = paused
+		a, err := view.WhyVersion(s.Input, ms.Namespace, ms.Name, "1.5.0", s.Now)
+		summary := "1.5.0 is not live: its group 1.x is older than 2.x, the oldest live group, and does not start."
+		do := "to release its changes, push a version of group 2.x or of a newer group; a pin does not start an older group"
+		if err != nil || a.Summary != summary || a.Do != do || len(a.Next) > 0 {
+			t.Errorf("paused %t: %v, %q, %q, %+v", paused, err, a.Summary, a.Do, a.Next)
+		}
+	}
+	s, ms := played(t, "older group")
+	for name, c := range map[string]struct {
+		offered v1alpha1.OfferedRelease
+		edit    func(ms *v1alpha1.Microservice)
+		older   bool
+	}{
+		"older":                     {offeredIn("1-x", "1.5.0"), nil, true},
+		"newer":                     {offeredIn("3-x", "3.0.0"), nil, false},
+		"in a live group":           {offeredIn("2-x", "1.9.0"), nil, false},
+		"the live group is closing": {offeredIn("1-x", "1.5.0"), func(ms *v1alpha1.Microservice) { ms.Status.ReleaseGroups[0].Phase = v1alpha1.GroupClosing }, false},
+		"no active release":         {offeredIn("1-x", "1.5.0"), func(ms *v1alpha1.Microservice) { ms.Status.ReleaseGroups[0].Releases[0].Status = v1alpha1.ReleaseError }, true},
+		"the live group is a preview": {offeredIn("1-x", "1.5.0"), func(ms *v1alpha1.Microservice) {
+			ms.Status.ReleaseGroups[0].Level, ms.Status.ReleaseGroups[0].PullRequest = v1alpha1.LevelPreview, 17
+		}, false},
+	} {
+		ms := ms.DeepCopy()
+		if c.edit != nil {
+			c.edit(ms)
+		}
+		if got := view.OldestAbove(ms, &s.Input.ImagePolicies[0], &c.offered); (got != nil) != c.older {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// offeredIn returns an offered version of a group.
+func offeredIn(slug, version string) v1alpha1.OfferedRelease {
+	return v1alpha1.OfferedRelease{Group: slug, SemVer: v1alpha1.SemVer{Version: version}, Level: v1alpha1.LevelRelease}
 }
 
 // TestOfferedVersionThatDoesNotStart checks that the status of a service without releases shows the offered version and the reason why the version

@@ -9,6 +9,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/status"
+	"github.com/heighliner/heighliner/internal/version"
 )
 
 // Versions are the versions that the ImagePolicy of a service offers and rejects.
@@ -119,6 +120,60 @@ func Denied(p *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup, version string) b
 	return p != nil && slices.ContainsFunc(p.Status.Withdrawn, func(w v1alpha1.Withdrawal) bool {
 		return w.Group == g.Slug && w.Reason == v1alpha1.WithdrawnDenied && (w.Version == version || w.Version == "")
 	})
+}
+
+// OldestAbove returns the oldest live group if the group of an offered version does not exist and does not start, because all its versions are below that
+// group. Otherwise, it returns nil. Previews are not ordered relative to other groups.
+func OldestAbove(ms *v1alpha1.Microservice, p *v1alpha1.ImagePolicy, o *v1alpha1.OfferedRelease) (oldest *v1alpha1.ReleaseGroup) {
+	if o.Level == v1alpha1.LevelPreview || o.PullRequest > 0 {
+		return nil
+	}
+	lowest := ""
+	for i := range ms.Status.ReleaseGroups {
+		g := &ms.Status.ReleaseGroups[i]
+		if g.Slug == o.Group {
+			return nil
+		}
+		if g.Phase != v1alpha1.GroupLive || isPreview(g) {
+			continue
+		}
+		v := newestOffered(p, g.Slug)
+		if a := activeOf(g); a != nil {
+			v = a.SemVer.Version
+		} else {
+			for _, r := range g.Releases {
+				v = higher(v, r.SemVer.Version)
+			}
+		}
+		if v != "" && (oldest == nil || version.Compare(v, lowest) < 0) {
+			oldest, lowest = g, v
+		}
+	}
+	if oldest == nil || version.Compare(higher(o.SemVer.Version, newestOffered(p, o.Group)), lowest) >= 0 {
+		return nil
+	}
+	return oldest
+}
+
+// newestOffered returns the highest version that an ImagePolicy, which may be nil, offers to a group, or "".
+func newestOffered(p *v1alpha1.ImagePolicy, slug string) (out string) {
+	if p == nil {
+		return ""
+	}
+	for i := range p.Status.Releases {
+		if o := &p.Status.Releases[i]; o.Group == slug {
+			out = higher(out, o.SemVer.Version)
+		}
+	}
+	return out
+}
+
+// higher returns the higher of two versions. An empty string is below all versions.
+func higher(a, b string) string {
+	if a == "" || b != "" && version.Compare(a, b) < 0 {
+		return b
+	}
+	return a
 }
 
 // RollbackTarget is a previously active release to which its group can be rolled back.

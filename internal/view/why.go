@@ -755,12 +755,15 @@ func (s *service) adviseScan(a *Answer, p *v1alpha1.ImagePolicy, wanted string) 
 func (s *service) whyNotStarted(a *Answer, o *v1alpha1.OfferedRelease) {
 	v, object := status.Short(o.SemVer.Version), s.object("Microservice", s.ms.Name)
 	s.foundLine(a, o.SemVer.Version)
-	g := s.groupBySlug(o.Group)
+	g, oldest := s.groupBySlug(o.Group), OldestAbove(s.ms, s.image(), o)
 	cause := "it has not started yet"
 	switch {
 	case s.ms.EndsGroup(o.SemVer.Name, o.Group, o.PullRequest):
 		cause = "spec.endedGroups names its group " + o.SemVer.Name
 		a.Next = []Action{s.act("end-group", o.SemVer.Name, "--undo")}
+	case oldest != nil && !o.Held:
+		cause = fmt.Sprintf("its group %s is older than %s, the oldest live group, and does not start", cmp.Or(o.SemVer.Name, o.Group), oldest.Name)
+		a.Do = fmt.Sprintf("to release its changes, push a version of group %s or of a newer group; a pin does not start an older group", oldest.Name)
 	case s.ms.Spec.Paused:
 		cause = "spec.paused is set"
 		a.Next = []Action{s.act("resume")}

@@ -256,10 +256,13 @@ func (q question) judgeAbsent(s snapshot, g *v1alpha1.ReleaseGroup) *answer {
 		return &answer{cli.ExitNo, fmt.Sprintf("%s does not start: spec.endedGroups ends its group %s; to let %s start, run %q", q.version, o.SemVer.Name, q.version, q.next("end-group", s, o.SemVer.Name, "--undo"))}
 	}
 	if g == nil {
-		if o != nil {
-			return q.stopped(s)
+		if o == nil {
+			return nil
 		}
-		return nil
+		if oldest := view.OldestAbove(s.ms, s.policy, o); oldest != nil {
+			return &answer{cli.ExitNo, fmt.Sprintf("%s does not start: its group %s is older than %s, the oldest live group; push a version of group %s or of a newer group", q.version, cmp.Or(o.SemVer.Name, o.Group), oldest.Name, oldest.Name)}
+		}
+		return q.stopped(s)
 	}
 	if text := s.pinnedElsewhere(g, q.version); text != "" {
 		return &answer{cli.ExitNo, text}

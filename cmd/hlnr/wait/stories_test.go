@@ -45,6 +45,15 @@ func TestOlderVersionOfAnExclusiveGroup(t *testing.T) {
 	}
 }
 
+// TestVersionOfAnOlderGroup checks that the wait ends for a version whose group does not start, because it is older than the oldest live group.
+func TestVersionOfAnOlderGroup(t *testing.T) {
+	t.Parallel()
+	a, _ := judged(t, "older group", "1.5.0")
+	if want := "1.5.0 does not start: its group 1.x is older than 2.x, the oldest live group; push a version of group 2.x or of a newer group"; a == nil || a.code != cli.ExitNo || a.text != want {
+		t.Errorf("%+v, want %q", a, want)
+	}
+}
+
 // TestFrozenCanary checks that, while a freeze blocks a canary, the wait ends with the message that the planner
 // wrote.
 func TestFrozenCanary(t *testing.T) {

@@ -476,6 +476,12 @@ var situations = map[string]func(w *world){
 		w.settle()
 		w.wait(5 * time.Hour)
 	},
+	"older group": func(w *world) {
+		w.push("2.0.0")
+		w.wait(time.Hour)
+		w.push("1.5.0")
+		w.wait(time.Hour)
+	},
 	"older": func(w *world) {
 		live(w)
 		w.spec.Steps = nil
