@@ -91,6 +91,7 @@ func missingSecret(last *access, text string) error {
 // apply writes a batch or, if search is set, searches for existing Deployments. It does
 // not change ghr.
 func (r *Reconciler) apply(ctx context.Context, ghr *v1alpha1.GitHubRepository, last *access, search bool, writes []write) applied {
+	ctx = github.ForWriting(ctx)
 	a, err := r.locate(ctx, ghr, repositoryOf(ghr), last)
 	if err != nil {
 		return applied{err: err}

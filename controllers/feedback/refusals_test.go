@@ -88,6 +88,30 @@ func TestSuspendedCredential(t *testing.T) {
 	}
 }
 
+// TestReservedRequests checks that feedback is written and removed while only the requests that are reserved for writes
+// remain.
+func TestReservedRequests(t *testing.T) {
+	s := begin(t)
+	sha := s.open(feature())
+	s.server.SetLimit(token, 5000, 499, time.Hour)
+	s.settle() // the responses to the first task contain the limit
+	s.rolloutState(1, groupName, sha+" +active")
+	s.settle()
+	s.expect("ready", envName+" "+short(sha)+": queued success")
+	s.commented("ready", 1, "**ready**")
+	if got := s.condition(); got != allWritten {
+		t.Errorf("condition %q", got)
+	}
+	if err := env.Client.Delete(t.Context(), s.get()); err != nil {
+		t.Fatal(err)
+	}
+	s.settle()
+	s.expect("deleted", envName+" "+short(sha)+": queued success inactive")
+	if s.get() != nil {
+		t.Error("the deletion waits for the end of the hour")
+	}
+}
+
 func refuse(w http.ResponseWriter, code int, body string) bool {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(code)

@@ -54,7 +54,7 @@ func (c *Client) SetCommitStatus(ctx context.Context, repo Repo, s CommitStatus)
 	if s.TargetURL != "" {
 		request.TargetURL = &s.TargetURL
 	}
-	_, _, err := c.api.Repositories.CreateStatus(forWriting(ctx), repo.Owner, repo.Name, s.SHA, request)
+	_, _, err := c.api.Repositories.CreateStatus(ForWriting(ctx), repo.Owner, repo.Name, s.SHA, request)
 	if err != nil {
 		return classify(what, err)
 	}

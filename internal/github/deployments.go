@@ -25,7 +25,7 @@ func (c *Client) Deployments(ctx context.Context, repo Repo, prefix, sha, enviro
 	if err := repo.check(); err != nil {
 		return List[MadeDeployment]{}, err
 	}
-	ctx = forWriting(ctx)
+	ctx = ForWriting(ctx)
 	return pages(ctx, c, what, func(ctx context.Context, o github.ListOptions) ([]*github.Deployment, *github.Response, error) {
 		return c.api.Repositories.ListDeployments(ctx, repo.Owner, repo.Name, &github.DeploymentsListOptions{SHA: sha, Environment: environment, ListOptions: o})
 	}, func(g *github.Deployment) (MadeDeployment, bool, error) {
@@ -70,7 +70,7 @@ func (c *Client) addStatus(ctx context.Context, repo Repo, deployment int64, s D
 	if s.LogURL != "" {
 		request.LogURL = &s.LogURL
 	}
-	_, _, err := c.api.Repositories.CreateDeploymentStatus(forWriting(ctx), repo.Owner, repo.Name, deployment, request)
+	_, _, err := c.api.Repositories.CreateDeploymentStatus(ForWriting(ctx), repo.Owner, repo.Name, deployment, request)
 	if err != nil {
 		return classify(c.setStatus(repo, deployment), err)
 	}

@@ -72,10 +72,12 @@ func newGate(next http.RoundTripper, c clock.PassiveClock) *gate {
 	}}
 }
 
-// writing marks the context of reads that belong to a write. Such reads may use the reserve.
+// writing is the key of the value that ForWriting adds to a context.
 type writing struct{}
 
-func forWriting(ctx context.Context) context.Context { return context.WithValue(ctx, writing{}, true) }
+// ForWriting marks the context of reads that belong to a write. Such reads may use the reserve. The methods of Client that write mark their own
+// reads; callers need ForWriting only for other reads, for example to find the repository to write to.
+func ForWriting(ctx context.Context) context.Context { return context.WithValue(ctx, writing{}, true) }
 
 // RoundTrip sends a request unless a limit forbids it. It returns a *pausedError if a limit forbids the request, or if the response reports a
 // limit.

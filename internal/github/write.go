@@ -75,7 +75,7 @@ func (c *Client) ensureDeployment(ctx context.Context, repo Repo, d Deployment) 
 	if !shaPattern.MatchString(d.SHA) || d.Environment == "" {
 		return 0, false, &Error{Kind: BadConfig, Op: what.op, Object: repo.String(), detail: "the full SHA or the environment is missing", remedy: "set both"}
 	}
-	ctx = forWriting(ctx)
+	ctx = ForWriting(ctx)
 	id, err = c.findDeployment(ctx, what, repo, d)
 	if id != 0 || err != nil {
 		return id, false, err
@@ -163,7 +163,7 @@ func (c *Client) SetDeploymentStatus(ctx context.Context, repo Repo, deployment 
 	if err := repo.check(); err != nil {
 		return false, err
 	}
-	ctx = forWriting(ctx)
+	ctx = ForWriting(ctx)
 	s.Description = outbound.Printable([]byte(s.Description), maxDescription)
 	type numbered struct {
 		id int64
@@ -214,7 +214,7 @@ func (c *Client) DeploymentGone(ctx context.Context, repo Repo, deployment int64
 	if err := repo.check(); err != nil {
 		return false, err
 	}
-	ctx = forWriting(ctx)
+	ctx = ForWriting(ctx)
 	_, _, err := c.api.Repositories.GetDeployment(ctx, repo.Owner, repo.Name, deployment)
 	if err == nil {
 		return false, nil
@@ -272,7 +272,7 @@ func (c *Client) EnsureComment(ctx context.Context, repo Repo, n int, state Comm
 	if state.Dismissed {
 		return state, nil
 	}
-	ctx = forWriting(ctx)
+	ctx = ForWriting(ctx)
 	mark := comment.mark(n)
 	body := mark + "\n" + comment.Body
 	if len(body) > maxComment {
