@@ -78,6 +78,31 @@ func TestAnswersOutOfOrder(t *testing.T) {
 	}
 }
 
+// TestConcurrentSecondaryLimits checks that the responses to concurrent requests count as one secondary limit, and that the next limit still
+// causes a longer pause.
+func TestConcurrentSecondaryLimits(t *testing.T) {
+	clock := testclock.NewFakeClock(time.Unix(4_000_000_000, 0))
+	g := newGate(nil, clock)
+	for _, pause := range []time.Duration{time.Minute, 2 * time.Minute, 4 * time.Minute} {
+		want := clock.Now().Add(pause)
+		for range maxConcurrent {
+			if err := g.note(reply(429)); err == nil {
+				t.Error("a response with status 429 is not reported as a limit")
+			}
+			clock.Step(time.Second)
+		}
+		if got := g.budget().PausedUntil; !got.Equal(want) {
+			t.Errorf("paused until %s, want %s", got, want)
+		}
+		clock.SetTime(want)
+	}
+	g.note(reply(429, "Retry-After", "600")) // a longer pause that GitHub requests always counts
+	g.note(reply(429))
+	if got, want := g.budget().PausedUntil, clock.Now().Add(10*time.Minute); !got.Equal(want) {
+		t.Errorf("paused until %s, want %s", got, want)
+	}
+}
+
 func TestTokenGoesToItsServerOnly(t *testing.T) {
 	base := must(url.Parse("https://ghe.example/api/v3/"))(t)
 	tests := map[string]bool{

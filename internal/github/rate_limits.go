@@ -229,6 +229,9 @@ func (g *gate) pauseFor(response *http.Response, text []byte, now time.Time) (ti
 		return defaultPause, true
 	}
 	if secondary || response.StatusCode == http.StatusTooManyRequests {
+		if g.secondary > 0 && now.Before(g.until) { // another response to requests that were sent before the pause
+			return g.until.Sub(now), true
+		}
 		pause := defaultPause << min(g.secondary, 6)
 		g.secondary++
 		return pause, true
