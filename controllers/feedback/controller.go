@@ -198,6 +198,9 @@ func (r *Reconciler) reconcileFeedback(ctx context.Context, ghr *v1alpha1.GitHub
 		r.events.Transitions(ghr, before.Status.Conditions, ghr.Status.Conditions, "Report", status.TransitionRule{Kind: v1alpha1.ConditionFeedbackReady, Good: "True"})
 	}
 	r.tasks.clearResult(key)
+	if !search {
+		r.tasks.retainFailures(key, p.writes) // after the status is written, because the plan depends on the failures
+	}
 	if !search && len(p.writes) == 0 {
 		if ghr.Spec.Feedback == nil || !ghr.DeletionTimestamp.IsZero() {
 			_, err := apply.SetFinalizer(ctx, r.Client, FieldOwner, ghr, v1alpha1.FinalizerFeedback, false)

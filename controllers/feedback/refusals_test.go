@@ -112,6 +112,28 @@ func TestReservedRequests(t *testing.T) {
 	}
 }
 
+// TestFailureOfADroppedWrite checks that the failure of a write is forgotten when the write is no longer planned.
+func TestFailureOfADroppedWrite(t *testing.T) {
+	s := begin(t)
+	sha := s.open(feature())
+	s.settle()
+	s.server.Fail(githubtest.Fault{Route: statuses, Answer: githubtest.Validation})
+	s.rolloutState(1, groupName, sha+" pending")
+	s.settle()
+	if got := s.condition(); !strings.HasPrefix(got, "False Invalid: ") || len(s.remembered().failures) != 1 {
+		t.Errorf("condition %q, failures %+v", got, s.remembered().failures)
+	}
+	s.rolloutState(1, groupName) // the state that was written before
+	s.settle()
+	if got := s.condition(); got != allWritten || len(s.remembered().failures) != 0 {
+		t.Errorf("condition %q, failures %+v", got, s.remembered().failures)
+	}
+	s.server.Heal()
+	s.rolloutState(1, groupName, sha+" pending")
+	s.settle()
+	s.expect("the same write without a wait", envName+" "+short(sha)+": queued in_progress")
+}
+
 func refuse(w http.ResponseWriter, code int, body string) bool {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(code)

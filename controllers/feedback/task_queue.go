@@ -3,6 +3,7 @@ package feedback
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -128,6 +129,21 @@ func (q *taskQueue) resetFailures(repository types.NamespacedName, request strin
 		e.request = request
 		clear(e.failures)
 	}
+}
+
+// retainFailures forgets the failures of writes that are no longer planned.
+func (q *taskQueue) retainFailures(repository types.NamespacedName, writes []write) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	e := q.repositories[repository]
+	if e == nil {
+		return
+	}
+	planned := map[string]bool{"": true} // a failure that affects all writes
+	for i := range writes {
+		planned[writes[i].key] = true
+	}
+	maps.DeleteFunc(e.failures, func(key string, _ failure) bool { return !planned[key] })
 }
 
 // clearResult records that the status contains the result of the last task.
