@@ -1,10 +1,13 @@
 package githubrepository
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/github/githubtest"
@@ -157,4 +160,49 @@ func TestAnnouncedChangesAreKept(t *testing.T) {
 	same(t, "pull requests whose changes the poll has not found", slices.Collect(maps.Keys(known.poll.missing)), []int64{int64(n)})
 	r := d.until(next, 2*time.Minute)
 	same(t, "labels", len(pull(t, r, n).Labels), 1)
+}
+
+// TestDeliveryWhileSuspended checks that a delivery that arrives during a suspension causes a poll when the suspension ends, even
+// if the last poll is recent.
+func TestDeliveryWhileSuspended(t *testing.T) {
+	d := serve(t)
+	d.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Interval = "1h" })
+	d.policy("previews", "shop", ofPulls)
+	n := d.repo.Open(githubtest.PullRequest{HeadRef: "feature"})
+	d.rest("shop")
+	d.clock.Step(5 * time.Minute)
+	d.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Suspend = true })
+	d.pass("shop")
+	d.repo.Label(n, "preview")
+	d.github.ResetCounts()
+	d.delivered(d.repo.PullRequestEvent(n, "labeled"))
+	d.pass("shop")
+	same(t, "requests while suspended", len(d.github.Counts()), 0)
+	d.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Suspend = false })
+	r, _ := d.pass("shop")
+	same(t, "labels", len(pull(t, r, n).Labels), 1)
+	d.github.ResetCounts()
+	d.pass("shop")
+	same(t, "requests after the poll", len(d.github.Counts()), 0)
+}
+
+// TestDeliveryBeforeASuspension checks that the changes that a delivery announced are kept if the suspension cancels the poll that the
+// delivery started.
+func TestDeliveryBeforeASuspension(t *testing.T) {
+	t.Parallel()
+	key := types.NamespacedName{Namespace: "shop", Name: "shop"}
+	ls := newPollCache(defaultPolls)
+	ls.run(t.Context(), func(types.NamespacedName) {})
+	at := time.Now()
+	ls.hint(key, map[int64]notice{7: {updated: at}})
+	ls.start(key, &poll{startedAt: at}, func(ctx context.Context, _ *poll) { <-ctx.Done() })
+	same(t, "hints during the poll", len(ls.entry(key).hints), 0)
+	ls.hint(key, map[int64]notice{8: {updated: at}})
+	ls.stop(key)
+	ls.stop(key) // each reconcile of a suspended repository
+	known := ls.entry(key)
+	same(t, "hints after the poll was stopped", slices.Sorted(maps.Keys(known.hints)), []int64{0, 7, 8})
+	if known.task != nil || !known.hints[7].updated.Equal(at) {
+		t.Errorf("after the poll was stopped: %+v", known)
+	}
 }

@@ -39,8 +39,8 @@ type cacheEntry struct {
 	reported bool
 	// task is the queued or running poll; nil if there is none.
 	task *task
-	// hints are the webhook deliveries since the start of the last poll: notices about pull requests,
-	// by pull request number. Number 0 stands for all other deliveries.
+	// hints are the webhook deliveries since the start of the last poll that was not stopped: notices about
+	// pull requests, by pull request number. Number 0 stands for all other deliveries.
 	hints map[int64]notice
 	// lastPoll and pushes have the same meaning as in mergeContext.
 	lastPoll time.Time
@@ -100,7 +100,13 @@ func (ls *pollCache) ensure(key types.NamespacedName) *cacheEntry {
 func (ls *pollCache) hint(key types.NamespacedName, numbers map[int64]notice) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	m := ls.ensure(key)
+	ls.ensure(key).addHints(numbers)
+	if ls.ctx != nil {
+		ls.requeue(key)
+	}
+}
+
+func (m *cacheEntry) addHints(numbers map[int64]notice) {
 	if m.hints == nil {
 		m.hints = map[int64]notice{}
 	}
@@ -109,9 +115,6 @@ func (ls *pollCache) hint(key types.NamespacedName, numbers map[int64]notice) {
 		if len(m.hints) <= maxPullRequests {
 			m.hints[n] = m.hints[n].newest(what)
 		}
-	}
-	if ls.ctx != nil {
-		ls.requeue(key)
 	}
 }
 
@@ -223,13 +226,14 @@ func (l *poll) withoutAnswers() *poll {
 	return &short
 }
 
-// stop cancels the poll of a repository.
+// stop cancels the poll of a repository. The hints, and the notices of the canceled poll, are kept, so that a poll
+// starts as soon as the repository is polled again.
 func (ls *pollCache) stop(key types.NamespacedName) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if m := ls.repositories[key]; m != nil {
+	if m := ls.repositories[key]; m != nil && m.task != nil {
+		m.addHints(m.task.poll.announced)
 		ls.cancel(m)
-		m.hints = nil
 	}
 }
 
