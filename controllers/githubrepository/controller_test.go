@@ -390,6 +390,46 @@ func TestAnotherRepository(t *testing.T) {
 	}
 }
 
+// TestPullRequestsBeyondTheStatus checks that commits of pull requests that do not fit into the status are read only once, and that they
+// do not delay the commits of known pull requests.
+func TestPullRequestsBeyondTheStatus(t *testing.T) {
+	s := begin(t)
+	var labels []string
+	for n := range someLabels {
+		labels = append(labels, fmt.Sprintf("%02d%s", n, strings.Repeat("x", maxLabel-2)))
+	}
+	all := s.many(140)
+	for _, n := range all {
+		s.repo.Label(int(n), labels...)
+	}
+	s.clock.Step(time.Minute)
+	s.repo.Push(1) // now has the last push, and fits into the status
+	s.repository("shop")
+	s.policy("previews", "shop", ofPulls)
+	r := s.rest("shop")
+	if omitted := len(all) - len(numbers(r, v1alpha1.PullRequestOpen)); omitted <= maxReads {
+		t.Fatalf("%d pull requests are omitted, want more than %d", omitted, maxReads)
+	}
+	same(t, "head of 1", pull(t, r, 1).HeadSHA, s.repo.PullRequest(1).HeadSHA)
+	s.github.ResetCounts()
+	for _, wait := range []time.Duration{time.Minute, 2 * answerLifetime} {
+		s.clock.Step(wait)
+		if _, next := s.pass("shop"); next <= continueDelay {
+			t.Errorf("polls again after %s, although nothing has changed", next)
+		}
+	}
+	same(t, "commits that are read again", s.github.Count(routeCommit, 0), 0)
+
+	s.restart()
+	s.repo.Push(1)
+	r, next := s.pass("shop")
+	same(t, "merge of the push", pull(t, r, 1).MergeSHA, s.repo.PullRequest(1).MergeCommitSHA)
+	if pull(t, r, 1).HeadTime == nil {
+		t.Error("the head commit of the push was not read in the first poll")
+	}
+	same(t, "time until the next poll reads more commits", next, continueDelay)
+}
+
 // TestCommitsOfReleasesAmongManyTags checks that the status contains the commit of a release even if it cannot contain all tags.
 func TestCommitsOfReleasesAmongManyTags(t *testing.T) {
 	s := begin(t)

@@ -75,6 +75,10 @@ type poll struct {
 	// announced contains the notices from deliveries about pull requests, by number. missing contains
 	// those notices whose changes are not in GitHub's answers yet.
 	announced, missing map[int64]notice
+	// dates and parents have the same meaning as in pullRequests, for the commits of pull requests that the status
+	// does not contain. Later polls do not read these commits again, because a commit never changes.
+	dates   map[string]time.Time
+	parents map[string][]string
 
 	repository *github.Repository
 	// otherRepository reports whether the specification refers to a repository other than the one
@@ -102,6 +106,7 @@ func newPoll(q query, known cacheEntry, immediate bool, now time.Time) *poll {
 	}
 	if known.poll != nil && known.poll.query.repo == q.repo {
 		maps.Copy(l.postponed, known.poll.postponed)
+		l.dates, l.parents = known.poll.dates, known.poll.parents
 		l.expect(known.poll.missing)
 	}
 	for thing, until := range l.postponed {
@@ -227,7 +232,7 @@ func (a *poller) readPullRequests(repo github.Repo, known []v1alpha1.PullRequest
 			return
 		}
 	}
-	p := &pullRequests{time: started, listed: list.Items, more: list.Truncated, other: a.otherRepository, unusable: map[int64]bool{}, asked: map[int64]github.PullRequest{}, dates: map[string]time.Time{}, parents: map[string][]string{}}
+	p := &pullRequests{time: started, listed: list.Items, more: list.Truncated, other: a.otherRepository, unusable: map[int64]bool{}, asked: map[int64]github.PullRequest{}}
 	for _, n := range list.Unusable {
 		p.unusable[int64(n)] = true
 	}
@@ -257,7 +262,11 @@ func (a *poller) readPullRequests(repo github.Repo, known []v1alpha1.PullRequest
 	if a.pulls == nil {
 		return
 	}
-	a.readCommits(repo, undatedHeads(known, p), func(commit github.Commit) bool {
+	var undated, merges []string
+	a.dates, undated = splitRead(undatedHeads(known, p), a.dates)
+	a.parents, merges = splitRead(unknownMerges(known, p), a.parents)
+	p.dates, p.parents = a.dates, a.parents
+	a.readCommits(repo, undated, func(commit github.Commit) bool {
 		if !commit.Committed.IsZero() {
 			p.dates[commit.SHA] = commit.Committed
 		}
@@ -267,10 +276,23 @@ func (a *poller) readPullRequests(repo github.Repo, known []v1alpha1.PullRequest
 	for _, g := range p.open() {
 		heads[g.MergeCommitSHA] = g.HeadSHA
 	}
-	a.readCommits(repo, unknownMerges(known, p), func(commit github.Commit) bool {
+	a.readCommits(repo, merges, func(commit github.Commit) bool {
 		p.parents[commit.SHA] = commit.Parents
 		return slices.Contains(commit.Parents, heads[commit.SHA])
 	})
+}
+
+// splitRead returns the commits that an earlier poll has read, with what it read, and the other commits.
+func splitRead[T any](commits []string, earlier map[string]T) (read map[string]T, unread []string) {
+	read = map[string]T{}
+	for _, sha := range commits {
+		if value, known := earlier[sha]; known {
+			read[sha] = value
+		} else {
+			unread = append(unread, sha)
+		}
+	}
+	return read, unread
 }
 
 // readCommits requests commits. If the response for a commit is not conclusive, the next request

@@ -165,8 +165,7 @@ func mergeSHA(g github.PullRequest, k v1alpha1.PullRequest, p *pullRequests) str
 	return ""
 }
 
-// unknownMerges returns the trial merges whose parents must be read, newest pull request
-// first.
+// unknownMerges returns the trial merges whose parents must be read, in the order of knownFirst.
 func unknownMerges(known []v1alpha1.PullRequest, p *pullRequests) []string {
 	merges := map[string]string{}
 	if !p.other {
@@ -175,7 +174,7 @@ func unknownMerges(known []v1alpha1.PullRequest, p *pullRequests) []string {
 		}
 	}
 	var commits []string
-	for _, g := range p.open() {
+	for _, g := range p.knownFirst(known) {
 		if g.MergeCommitSHA != "" && merges[headOf(int64(g.Number), g.HeadSHA)] != g.MergeCommitSHA && !slices.Contains(commits, g.MergeCommitSHA) {
 			commits = append(commits, g.MergeCommitSHA)
 		}
@@ -351,6 +350,26 @@ func (p *pullRequests) open() []github.PullRequest {
 	return all
 }
 
+// knownFirst returns the open pull requests: first the known ones, so that any number of pull requests that do not fit
+// into the status cannot delay them, and then the others, both newest first.
+func (p *pullRequests) knownFirst(known []v1alpha1.PullRequest) []github.PullRequest {
+	numbers := map[int64]bool{}
+	for _, k := range known {
+		numbers[k.Number] = !p.other
+	}
+	all := p.open()
+	slices.SortStableFunc(all, func(a, b github.PullRequest) int {
+		switch first := numbers[int64(a.Number)]; {
+		case first == numbers[int64(b.Number)]:
+			return 0
+		case first:
+			return -1
+		}
+		return 1
+	})
+	return all
+}
+
 // missing returns the numbers of pull requests that are not in the list, but were open before or are offered
 // by an ImagePolicy.
 func missing(known []v1alpha1.PullRequest, p *pullRequests, held map[int64]bool) []int64 {
@@ -376,7 +395,7 @@ func missing(known []v1alpha1.PullRequest, p *pullRequests, held map[int64]bool)
 	return numbers
 }
 
-// undatedHeads returns the head commits whose date must be read, newest pull request first.
+// undatedHeads returns the head commits whose date must be read, in the order of knownFirst.
 func undatedHeads(known []v1alpha1.PullRequest, p *pullRequests) []string {
 	dated := map[string]bool{}
 	if !p.other {
@@ -385,7 +404,7 @@ func undatedHeads(known []v1alpha1.PullRequest, p *pullRequests) []string {
 		}
 	}
 	var commits []string
-	for _, g := range p.open() {
+	for _, g := range p.knownFirst(known) {
 		if !dated[headOf(int64(g.Number), g.HeadSHA)] && !slices.Contains(commits, g.HeadSHA) {
 			commits = append(commits, g.HeadSHA)
 		}
