@@ -109,7 +109,9 @@ func (r *Reconciler) apply(ctx context.Context, ghr *v1alpha1.GitHubRepository, 
 	visited := map[string]*access{"": a}
 	for _, w := range writes {
 		k := kind{w.otherRepository, w.comment != nil}
-		if refused[k] != nil {
+		// The search for an existing comment may be permitted even if comments cannot be written.
+		searches := w.editsOnly() && visited[w.otherRepository] != nil
+		if refused[k] != nil && !searches {
 			out.results = append(out.results, w.failedWith(refused[k]))
 			continue
 		}
@@ -131,7 +133,7 @@ func (r *Reconciler) apply(ctx context.Context, ghr *v1alpha1.GitHubRepository, 
 			}
 			break
 		}
-		if github.KindOf(res.err) == github.Forbidden {
+		if github.KindOf(res.err) == github.Forbidden && !w.editsOnly() {
 			refused[k] = res.err
 		}
 	}
@@ -191,7 +193,7 @@ func (a *access) findDeployments(ctx context.Context, prefix string, here github
 func (a *access) write(ctx context.Context, uid types.UID, w write) result {
 	if w.comment != nil {
 		kept, err := a.client.EnsureComment(ctx, a.repo, int(w.comment.PullRequest), commentState(w.comment),
-			github.Comment{Key: string(uid), Body: w.text})
+			github.Comment{Key: string(uid), Body: w.text, EditOnly: w.editsOnly()})
 		return result{write: w, kept: kept, err: err}
 	}
 	id, err := a.writeDeployment(ctx, prefixOf(uid), w)

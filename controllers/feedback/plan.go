@@ -94,6 +94,12 @@ type write struct {
 	text    string
 }
 
+// editsOnly reports whether a write edits the comment if it exists, but does not create it. No comment is created only
+// to contain its final text.
+func (w *write) editsOnly() bool {
+	return w.comment != nil && w.comment.CommentID == 0 && (w.text == textClosed || w.text == textNotReported)
+}
+
 // target is the identity of a Deployment. otherRepository has the same meaning as in write.
 type target struct{ otherRepository, environment, ref string }
 

@@ -88,6 +88,92 @@ func TestSuspendedCredential(t *testing.T) {
 	}
 }
 
+// TestCommentThatWasNeverWritten checks that no comment is created only for its final text, and that the record of a comment that
+// could not be written does not remain.
+func TestCommentThatWasNeverWritten(t *testing.T) {
+	for name, end := range map[string]func(*story){
+		"comments are turned off": func(s *story) {
+			s.edit(func(g *v1alpha1.GitHubRepository) { g.Spec.Feedback.Comment = ptr.To(false) })
+		},
+		"no feedback": func(s *story) { s.edit(func(g *v1alpha1.GitHubRepository) { g.Spec.Feedback = nil }) },
+		"closed":      func(s *story) { s.repo.Close(1, false); s.poll() },
+	} {
+		for may, permissions := range map[string]map[string]string{
+			"read comments":    {"deployments": "write", "pull_requests": "read"},
+			"read no comments": {"deployments": "write"},
+		} {
+			t.Run(name+", may "+may, func(t *testing.T) {
+				s := begin(t)
+				s.server.AddToken(token, githubtest.Access{Permissions: permissions})
+				s.open(feature())
+				s.settle()
+				if got := s.condition(); !strings.HasPrefix(got, "False Forbidden: ") || len(s.get().Status.Comments) != 1 {
+					t.Errorf("condition %q, %d records of comments", got, len(s.get().Status.Comments))
+				}
+				end(s)
+				s.clock.Step(maxBackoff)
+				s.settle()
+				want := allWritten
+				if name == "no feedback" {
+					want = ""
+				}
+				ghr := s.get()
+				if got := s.condition(); got != want || len(ghr.Status.Comments) != 0 || want == "" && len(ghr.Finalizers) != 0 {
+					t.Errorf("condition %q, records of comments %+v, finalizers %q", got, ghr.Status.Comments, ghr.Finalizers)
+				}
+				s.server.AddToken(token, githubtest.Access{})
+				s.edit(func(g *v1alpha1.GitHubRepository) {
+					g.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: "now"}
+				})
+				s.settle()
+				if all := s.repo.Comments(1); len(all) != 0 {
+					t.Errorf("comments %+v after the permission was granted", all)
+				}
+			})
+		}
+	}
+}
+
+// TestClosedDuringAPause checks that a pull request that is opened and closed during a pause gets no comment.
+func TestClosedDuringAPause(t *testing.T) {
+	s := begin(t)
+	s.server.Fail(githubtest.Fault{Route: comments, Answer: githubtest.SecondaryLimit, RetryAfter: time.Minute, Times: 1})
+	sha := s.open(feature())
+	s.settle()
+	if got := s.condition(); !strings.HasPrefix(got, "False RateLimited: ") {
+		t.Errorf("condition %q", got)
+	}
+	s.repo.Close(1, false)
+	s.poll()
+	s.clock.Step(time.Minute)
+	s.settle()
+	s.expect("closed", envName+" "+short(sha)+": queued inactive")
+	if got, all := s.condition(), s.repo.Comments(1); got != allWritten || len(all)+len(s.get().Status.Comments) != 0 {
+		t.Errorf("condition %q, comments %+v", got, all)
+	}
+}
+
+// TestKilledWhileCommenting checks that a comment that was created but not recorded gets its final text even if its pull request is
+// closed before the manager restarts.
+func TestKilledWhileCommenting(t *testing.T) {
+	s := begin(t)
+	s.open(feature())
+	s.settle()
+	ghr := s.get()
+	ghr.Status.Comments[0].CommentID, ghr.Status.Comments[0].Checksum = 0, ""
+	if err := env.Client.Status().Update(t.Context(), ghr); err != nil {
+		t.Fatal(err)
+	}
+	s.restart()
+	s.repo.Close(1, false)
+	s.poll()
+	s.settle()
+	s.commented("closed meanwhile", 1, "is closed")
+	if c := s.get().Status.Comments; len(c) != 1 || c[0].CommentID == 0 {
+		t.Errorf("records of comments %+v", c)
+	}
+}
+
 // TestReservedRequests checks that feedback is written and removed while only the requests that are reserved for writes
 // remain.
 func TestReservedRequests(t *testing.T) {

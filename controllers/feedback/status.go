@@ -68,6 +68,12 @@ func recordComment(ghr *v1alpha1.GitHubRepository, res *result) {
 	at := slices.IndexFunc(ghr.Status.Comments, func(c v1alpha1.CommentRecord) bool {
 		return c.PullRequest == res.comment.PullRequest && repositoryOfComment(&c).otherThan(here) == repositoryOfComment(res.comment).otherThan(here)
 	})
+	if res.hasNoComment() {
+		if at >= 0 {
+			ghr.Status.Comments = slices.Delete(ghr.Status.Comments, at, at+1)
+		}
+		return
+	}
 	if at < 0 {
 		at = len(ghr.Status.Comments)
 		ghr.Status.Comments = append(ghr.Status.Comments, *res.comment)
@@ -77,6 +83,19 @@ func recordComment(ghr *v1alpha1.GitHubRepository, res *result) {
 	if res.err == nil {
 		c.Checksum = res.checksum
 	}
+}
+
+// hasNoComment reports whether there is no comment to edit: none was found, or the search for it is rejected. In the
+// latter case, a comment was probably never written.
+func (r *result) hasNoComment() bool {
+	if !r.editsOnly() || r.kept.ID != 0 {
+		return false
+	}
+	switch github.KindOf(r.err) {
+	case github.Forbidden, github.Locked, github.NotFound:
+		return true
+	}
+	return r.err == nil
 }
 
 // setCondition sets FeedbackReady: False until each failed write has been retried successfully, and True

@@ -236,6 +236,8 @@ type Comment struct {
 	Key string
 	// Body is Markdown of less than 65 KB. Escape user text with EscapeMarkdown.
 	Body string
+	// EditOnly means that the comment is not created. If it does not exist, the ID in the returned state is 0, and there is no error.
+	EditOnly bool
 }
 
 // mark returns the first line of the comment on a pull request. GitHub does not display this line. It reveals neither the key nor the mark of the
@@ -296,6 +298,9 @@ func (c *Client) EnsureComment(ctx context.Context, repo Repo, n int, state Comm
 		return CommentState{Recreated: true, Dismissed: true}, nil
 	}
 	switch {
+	case current == nil && comment.EditOnly:
+		state.ID = 0
+		return state, nil
 	case current == nil:
 		made, _, err := c.api.Issues.CreateComment(ctx, repo.Owner, repo.Name, n, &github.IssueComment{Body: &body})
 		if err == nil && made.GetID() == 0 {
@@ -308,12 +313,13 @@ func (c *Client) EnsureComment(ctx context.Context, repo Repo, n int, state Comm
 			c.login.Store(&login)
 		}
 		return CommentState{ID: made.GetID(), Recreated: state.Recreated || lost}, nil
-	case current.change:
+	}
+	state.ID = current.id // even if the edit fails, because the comment exists
+	if current.change {
 		if _, _, err := c.api.Issues.EditComment(ctx, repo.Owner, repo.Name, current.id, &github.IssueComment{Body: &body}); err != nil {
 			return state, classify(what, err)
 		}
 	}
-	state.ID = current.id
 	return state, nil
 }
 

@@ -315,6 +315,36 @@ func TestCommentIsFoundAfterACrash(t *testing.T) {
 	}
 }
 
+// TestCommentIsOnlyEdited checks that a comment that may only be edited is found by its first line, and that it is not created.
+func TestCommentIsOnlyEdited(t *testing.T) {
+	w := newWorld(t)
+	w.open(1)
+	comment := Comment{Key: "uid", Body: "closed", EditOnly: true}
+	if state := must(w.token().EnsureComment(t.Context(), shop, 1, CommentState{}, comment))(t); state != (CommentState{}) {
+		t.Errorf("state %+v without a comment", state)
+	}
+	if got := w.Count(commentRoute, 0); got != 0 {
+		t.Errorf("%d comments were created", got)
+	}
+	made := must(w.token().EnsureComment(t.Context(), shop, 1, CommentState{}, Comment{Key: "uid", Body: "ready"}))(t)
+	w.Fail(githubtest.Fault{Route: editRoute, Answer: githubtest.Validation, Times: 1})
+	state, err := w.token().EnsureComment(t.Context(), shop, 1, CommentState{}, comment)
+	isKind(t, err, Invalid)
+	if state != made {
+		t.Errorf("state %+v after a failed edit, want %+v", state, made)
+	}
+	if state := must(w.token().EnsureComment(t.Context(), shop, 1, CommentState{}, comment))(t); state != made {
+		t.Errorf("state %+v, want %+v", state, made)
+	}
+	if all := w.repo.Comments(1); len(all) != 1 || !strings.HasSuffix(all[0].Body, "closed") {
+		t.Errorf("comments %+v", all)
+	}
+	w.repo.DeleteComment(made.ID)
+	if state := must(w.token().EnsureComment(t.Context(), shop, 1, made, comment))(t); state.ID != 0 || len(w.repo.Comments(1)) != 0 {
+		t.Errorf("state %+v after the comment was deleted, comments %+v", state, w.repo.Comments(1))
+	}
+}
+
 // TestMarksAreIndependent checks that the public text of a comment reveals neither the key nor the mark on another pull request.
 func TestMarksAreIndependent(t *testing.T) {
 	seen := map[string]bool{}
