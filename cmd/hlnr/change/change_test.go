@@ -216,20 +216,48 @@ func TestFields(t *testing.T) {
 	container := func(env ...any) map[string]any {
 		return map[string]any{"containers": []any{map[string]any{"name": "shop", "env": env}}}
 	}
+	steps := func(names ...string) map[string]any {
+		var list []any
+		for _, name := range names {
+			step := map[string]any{"weight": int64(10)}
+			if name != "" {
+				step["name"] = name
+			}
+			list = append(list, step)
+		}
+		return map[string]any{"steps": list}
+	}
 	for name, c := range map[string]struct {
 		before, after any
 		want          []Field
 	}{
-		"same":    {container(env("A", "1")), container(env("A", "1")), nil},
-		"value":   {container(env("A", "1")), container(env("A", "2")), []Field{{"spec.containers[shop].env[A].value", `"1"`, `"2"`}}},
-		"order":   {container(env("A", "1"), env("B", "1")), container(env("B", "1"), env("A", "1")), nil},
-		"added":   {container(), container(env("A", "1")), []Field{{"spec.containers[shop].env[A].name", "", `"A"`}, {"spec.containers[shop].env[A].value", "", `"1"`}}},
-		"removed": {map[string]any{"paused": true}, map[string]any{}, []Field{{"spec.paused", "true", ""}}},
-		"secret":  {container(env("DB_PASSWORD", "old")), container(env("DB_PASSWORD", "new")), []Field{{"spec.containers[shop].env[DB_PASSWORD].value", hidden, hidden}}},
-		"types":   {map[string]any{"a": "1"}, map[string]any{"a": map[string]any{"b": 1}}, []Field{{"spec.a", `"1"`, `{"b":1}`}}},
+		"same":           {container(env("A", "1")), container(env("A", "1")), nil},
+		"value":          {container(env("A", "1")), container(env("A", "2")), []Field{{"spec.containers[shop].env[A].value", `"1"`, `"2"`}}},
+		"order":          {container(env("A", "1"), env("B", "1")), container(env("B", "1"), env("A", "1")), []Field{{"spec.containers[shop].env", `["A","B"]`, `["B","A"]`}}},
+		"order of steps": {steps("tenth", "", "half"), steps("half", "", "tenth"), []Field{{"spec.steps", `["tenth","1","half"]`, `["half","1","tenth"]`}}},
+		"added":          {container(), container(env("A", "1")), []Field{{"spec.containers[shop].env[A].name", "", `"A"`}, {"spec.containers[shop].env[A].value", "", `"1"`}}},
+		"removed":        {map[string]any{"paused": true}, map[string]any{}, []Field{{"spec.paused", "true", ""}}},
+		"secret":         {container(env("DB_PASSWORD", "old")), container(env("DB_PASSWORD", "new")), []Field{{"spec.containers[shop].env[DB_PASSWORD].value", hidden, hidden}}},
+		"types":          {map[string]any{"a": "1"}, map[string]any{"a": map[string]any{"b": 1}}, []Field{{"spec.a", `"1"`, `{"b":1}`}}},
 	} {
 		if diff := cmp.Diff(c.want, fields("spec", c.before, c.after)); diff != "" {
 			t.Errorf("%s: -want +got\n%s", name, diff)
+		}
+	}
+}
+
+// TestHeadline checks that a new release is reported even if no field differs.
+func TestHeadline(t *testing.T) {
+	t.Parallel()
+	changed := []Field{{"spec.template.spec.containers[shop].env", `["A","B"]`, `["B","A"]`}}
+	for want, o := range map[string]Object{
+		"nothing changes": {},
+		"is released again with the new configuration: template.spec.containers[shop].env": {Fields: changed, NewRelease: true},
+		"is released again with a new configuration, although no field differs":            {NewRelease: true},
+		"changes in place, without a new release: template.spec.containers[shop].env":      {Fields: changed},
+	} {
+		if got := o.headline(); got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

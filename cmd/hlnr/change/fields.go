@@ -14,7 +14,8 @@ import (
 type Field struct {
 	// Path is the path of the field, such as spec.template.spec.containers[shop].image.
 	Path string `json:"path"`
-	// Before and After are the values as JSON, empty if the field is not set. Values that might be secret are replaced.
+	// Before and After are the values as JSON, empty if the field is not set. Values that might be secret are replaced. If only the
+	// order of the items in a list differs, Before and After are the names of the items in both orders.
 	Before string `json:"before,omitempty"`
 	After  string `json:"after,omitempty"`
 }
@@ -43,10 +44,9 @@ func fields(path string, before, after any) []Field {
 		}
 	}
 	slices.Sort(keys)
-	_, list := before.([]any)
-	if _, too := after.([]any); too {
-		list = true
-	}
+	old, was := before.([]any)
+	items, too := after.([]any)
+	list := was || too
 	var out []Field
 	if name, is := x["name"].(string); is && secret.MatchString(name) {
 		path += "(secret)" // The name of an environment variable suggests that its value is secret.
@@ -57,6 +57,9 @@ func fields(path string, before, after any) []Field {
 			next = path + "[" + k + "]"
 		}
 		out = append(out, fields(next, x[k], y[k])...)
+	}
+	if len(out) == 0 && was && too {
+		out = []Field{{path, order(old), order(items)}} // The lists contain the same items in different orders.
 	}
 	for i := range out {
 		out[i].Path = strings.ReplaceAll(out[i].Path, "(secret)", "")
@@ -80,12 +83,7 @@ func asMap(v any) (map[string]any, bool) {
 	case []any:
 		out := make(map[string]any, len(v))
 		for i, item := range v {
-			key := fmt.Sprint(i)
-			if m, is := item.(map[string]any); is {
-				if name, is := m["name"].(string); is {
-					key = name
-				}
-			}
+			key := itemName(i, item)
 			if _, twice := out[key]; twice {
 				key = fmt.Sprint(i)
 			}
@@ -94,6 +92,25 @@ func asMap(v any) (map[string]any, bool) {
 		return out, true
 	}
 	return nil, false
+}
+
+// itemName returns the name of an item in a list, or its index if it has no name.
+func itemName(i int, item any) string {
+	if m, is := item.(map[string]any); is {
+		if name, is := m["name"].(string); is {
+			return name
+		}
+	}
+	return fmt.Sprint(i)
+}
+
+// order returns the names of the items of a list as JSON, in the order of the list.
+func order(list []any) string {
+	names := make([]string, len(list))
+	for i, item := range list {
+		names[i] = itemName(i, item)
+	}
+	return shown("", names)
 }
 
 // shown returns a value as JSON, or a replacement for a value that might be secret.

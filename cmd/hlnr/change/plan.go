@@ -539,10 +539,12 @@ func (o Object) headline() string {
 		return "not allowed"
 	case o.New:
 		return "is created"
-	case len(o.Fields) == 0:
-		return "nothing changes"
+	case o.NewRelease && len(o.Fields) == 0:
+		return "is released again with a new configuration, although no field differs"
 	case o.NewRelease:
 		return "is released again with the new configuration: " + paths(o.Fields)
+	case len(o.Fields) == 0:
+		return "nothing changes"
 	}
 	return "changes in place, without a new release: " + paths(o.Fields)
 }
