@@ -381,7 +381,7 @@ func (p *planner) serverCheck(ctx context.Context, out *Object, before, after cl
 	}
 	switch {
 	case err == nil, apierrors.IsConflict(err):
-	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), " cannot "):
+	case cli.MissingPermission(err) != nil:
 		out.Notes = append(out.Notes, "not checked by the API server: you are not allowed to write this object")
 	case apierrors.IsInvalid(err), apierrors.IsForbidden(err), apierrors.IsBadRequest(err):
 		out.NotAllowed = []string{err.Error()}

@@ -1,13 +1,18 @@
 package change
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
@@ -104,5 +109,34 @@ func TestNamespacesOfAPlan(t *testing.T) {
 	}
 	if want := []string{"", "", "shop", "search"}; !slices.Equal(got, want) {
 		t.Errorf("namespaces %q, want %q", got, want)
+	}
+}
+
+// TestForbiddenChanges checks that a change that an admission policy rejects is not allowed, and that a missing permission is only a
+// note. Both errors have the reason Forbidden.
+func TestForbiddenChanges(t *testing.T) {
+	t.Parallel()
+	documents, err := files{"-"}.read(strings.NewReader(`{apiVersion: hlnr.io/v1alpha1, kind: Freeze, metadata: {name: fair}, spec: {reason: fair, until: "2099-01-31T08:00:00Z"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheme := runtime.NewScheme()
+	if err := v1alpha1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	for cause, allowed := range map[string]bool{
+		`User "ana" cannot create resource "freezes" in API group "hlnr.io" in the namespace "shop"`:                                                 true,
+		`ValidatingAdmissionPolicy 'domains.hlnr.io' with binding 'domains.hlnr.io' denied request: domains cannot be checked: the list is too long`: false,
+	} {
+		c := fake.NewClientBuilder().WithScheme(scheme).WithInterceptorFuncs(interceptor.Funcs{
+			Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error {
+				return apierrors.NewForbidden(schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "freezes"}, "fair", errors.New(cause))
+			},
+		}).Build()
+		p := &planner{stored: c, client: withFiles(c, documents, "shop"), namespace: "shop"}
+		out, err := p.object(t.Context(), documents[0])
+		if err != nil || (len(out.NotAllowed) == 0) != allowed || (len(out.Notes) > 0) != allowed {
+			t.Errorf("%s: not allowed %q, notes %q, %v", cause, out.NotAllowed, out.Notes, err)
+		}
 	}
 }

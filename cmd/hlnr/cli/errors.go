@@ -134,6 +134,20 @@ func explainKind(err error) error {
 // refused matches the message about a request that the user lacks permission for.
 var refused = regexp.MustCompile(`User "([^"]*)" cannot (\w+) resource "([^"]*)" in API group "([^"]*)"(?: in the namespace "([^"]*)"| at the cluster scope)?`)
 
+// MissingPermission returns the permission that the user lacks according to an error from the API server. It returns nil for other
+// errors, such as the errors of admission policies.
+func MissingPermission(err error) *Permission {
+	var s apierrors.APIStatus
+	if !apierrors.IsForbidden(err) || !errors.As(err, &s) {
+		return nil
+	}
+	m := refused.FindStringSubmatch(s.Status().Message)
+	if m == nil {
+		return nil
+	}
+	return &Permission{User: m[1], Verb: m[2], Resource: resource(m[3], m[4]), Namespace: m[5]}
+}
+
 // explainStatus converts error responses from the API server.
 func (f *Factory) explainStatus(err error) error {
 	var s apierrors.APIStatus
@@ -145,11 +159,11 @@ func (f *Factory) explainStatus(err error) error {
 	case apierrors.IsUnauthorized(err):
 		return Failed(errors.New("the API server rejected your credentials (401): log in again, or check the user of the context in the kubeconfig"))
 	case apierrors.IsForbidden(err):
-		m := refused.FindStringSubmatch(message)
-		if m == nil {
+		missing := MissingPermission(err)
+		if missing == nil {
 			return Failed(err) // The error is from an admission policy, whose message contains the fix.
 		}
-		return Failed(errors.New(Forbidden(Permission{User: m[1], Verb: m[2], Resource: resource(m[3], m[4]), Namespace: m[5]})))
+		return Failed(errors.New(Forbidden(*missing)))
 	case strings.Contains(message, strictPrefix):
 		_, fields, _ := strings.Cut(message, strictPrefix)
 		return Failed(fmt.Errorf("the CRDs in the cluster have a different version from this command, and lack a field that it writes: %s; nothing was written: %s", fields, installHint))
