@@ -63,6 +63,9 @@ type Outcome struct {
 	By string `json:"by,omitempty"`
 	// Command is the equivalent command.
 	Command string `json:"command,omitempty"`
+	// UID and Generation identify the freeze that the action deletes. They are empty for other actions.
+	UID        string `json:"uid,omitempty"`
+	Generation int64  `json:"generation,omitempty"`
 }
 
 // actVerbs maps the verb of each action to the label of its button.

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -32,6 +33,10 @@ type Freeze struct {
 	Indefinite    bool
 	// Selector selects services by labels, and Namespaces selects namespaces of the cluster, both in the format of kubectl; empty for all.
 	Selector, Namespaces string
+	// UID and Generation identify the freeze that the preview of its end showed, as in [Outcome]. If they are set, no other freeze is
+	// deleted.
+	UID        string
+	Generation int64
 }
 
 // freezePath returns the path of the form that begins or ends a freeze.
@@ -134,15 +139,17 @@ func (s *Server) freezesPage(ctx context.Context, m *moments, u *url.URL) (*page
 // freezeOf parses a freeze from the values of a form.
 func freezeOf(r *http.Request, values url.Values) Freeze {
 	text := func(name string) string { return strings.TrimSpace(values.Get(name)) }
+	generation, _ := strconv.ParseInt(text("generation"), 10, 64) // An invalid value does not match the preview.
 	return Freeze{
 		Thaw: r.PathValue("verb") == "thaw", Namespace: text("namespace"), Name: text("name"), Until: text("until"), Reason: text("reason"),
 		Indefinite: text("indefinite") != "", Selector: text("selector"), Namespaces: text("namespaces"),
+		UID: text("uid"), Generation: generation,
 	}
 }
 
 // fingerprint identifies the freeze that a preview shows. It does not include the reason.
 func (f Freeze) fingerprint() string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%+q", []string{fmt.Sprint(f.Thaw, f.Indefinite), f.Namespace, f.Name, f.Until, f.Selector, f.Namespaces}))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%+q", []string{fmt.Sprint(f.Thaw, f.Indefinite), f.Namespace, f.Name, f.Until, f.Selector, f.Namespaces, f.UID, fmt.Sprint(f.Generation)}))
 	return hex.EncodeToString(sum[:12])
 }
 
@@ -208,11 +215,13 @@ func (s *Server) writeFreeze(w http.ResponseWriter, r *http.Request, m *moments,
 	complete := f.Thaw || f.Reason != "" || f.Until != "" || f.Indefinite
 	var outcome Outcome
 	problem := refused
+	f.UID, f.Generation = "", 0 // The preview shows the current freeze, which may be another one than before.
 	if complete {
 		var err error
 		if outcome, err = s.Acts.PreviewFreeze(r.Context(), f); err != nil {
 			complete, problem = false, cmp.Or(problem, problemOf(err))
 		}
+		f.UID, f.Generation = outcome.UID, outcome.Generation
 	}
 	if f.Thaw && len(outcome.Effects) == 0 {
 		outcome.Effects = continues(m, f)

@@ -159,3 +159,26 @@ func TestChangedFreezeForm(t *testing.T) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
+
+// TestReplacedFreeze checks that the form for the end of a freeze deletes only the freeze that the form showed.
+func TestReplacedFreeze(t *testing.T) {
+	t.Parallel()
+	b := story(t, "frozen")
+	b.acts.uid = "one"
+	f := only(t, b.get("/freezes/thaw?namespace=shop&name=fair"))
+	b.acts.uid = "two" // Another user replaces the freeze.
+	w := b.request("POST", "/freezes/thaw", f.values)
+	if w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), "it was replaced") || len(b.acts.frozen) > 0 {
+		t.Errorf("%d %+v %s", w.Code, b.acts.frozen, w.Body)
+	}
+	again := only(t, w.Body.String()).values
+	f.values.Set("uid", "two") // The reader has not seen this freeze in the first form.
+	if w := b.request("POST", "/freezes/thaw", f.values); w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), "The form changed after the preview") || len(b.acts.frozen) > 0 {
+		t.Errorf("%d %+v %s", w.Code, b.acts.frozen, w.Body)
+	}
+	w = b.request("POST", "/freezes/thaw", again)
+	want := []Freeze{{Thaw: true, Namespace: "shop", Name: "fair", UID: "two", Generation: 7}}
+	if diff := cmp.Diff(want, b.acts.frozen); w.Code != http.StatusSeeOther || diff != "" {
+		t.Errorf("%d %s", w.Code, diff)
+	}
+}

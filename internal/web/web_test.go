@@ -47,6 +47,8 @@ type fakeActs struct {
 	handle  func(Act)
 	// freeze describes a freeze during which no release starts; empty means no freeze.
 	freeze string
+	// uid is the UID of the freeze that the preview of a thaw shows; empty means that the preview shows none.
+	uid string
 }
 
 func (f *fakeActs) May(context.Context, string) []string {
@@ -76,7 +78,11 @@ func (f *fakeActs) Do(_ context.Context, a Act) (Outcome, error) {
 func (f *fakeActs) MayFreeze(context.Context, string) (bool, bool) { return f.may, f.may }
 
 func (f *fakeActs) PreviewFreeze(_ context.Context, x Freeze) (Outcome, error) {
-	return Outcome{Text: fmt.Sprintf("would freeze %q until %q", x.Namespace, x.Until), By: "ana", Command: "hlnr freeze"}, f.refuse
+	o := Outcome{Text: fmt.Sprintf("would freeze %q until %q", x.Namespace, x.Until), By: "ana", Command: "hlnr freeze"}
+	if x.Thaw && f.uid != "" {
+		o.UID, o.Generation = f.uid, 7
+	}
+	return o, f.refuse
 }
 
 func (f *fakeActs) Freeze(_ context.Context, x Freeze) (Outcome, error) {
@@ -84,6 +90,9 @@ func (f *fakeActs) Freeze(_ context.Context, x Freeze) (Outcome, error) {
 	defer f.mu.Unlock()
 	if f.refuse != nil {
 		return Outcome{}, f.refuse
+	}
+	if x.UID != "" && x.UID != f.uid {
+		return Outcome{}, &Problem{Status: http.StatusConflict, Title: "This is not possible now", Text: "it was replaced"}
 	}
 	f.frozen = append(f.frozen, x)
 	return Outcome{Text: "done by ana"}, nil

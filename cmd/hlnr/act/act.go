@@ -81,6 +81,9 @@ type Done struct {
 
 	// text describes the result in one line.
 	text string
+	// uid and generation are the UID and the generation of the freeze that a thaw deletes.
+	uid        string
+	generation int64
 }
 
 // The API version and the kind of Done.

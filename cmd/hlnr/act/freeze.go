@@ -23,6 +23,9 @@ type freezeOptions struct {
 	name, until, reason, selector, namespaces string
 	indefinite, all, dryRun, force            bool
 	output                                    *cli.Output
+	// uid and generation are the UID and the generation of the only freeze that thaw may delete. If uid is empty, there is no such limit.
+	uid        string
+	generation int64
 }
 
 // addFlags adds the flags that freeze and thaw share.
@@ -357,14 +360,35 @@ func (o *freezeOptions) thaw(ctx context.Context, s *scope) (*Done, error) {
 		options = append(options, client.DryRunAll)
 	}
 	uid := obj.GetUID()
+	if o.uid != "" && (o.uid != string(uid) || o.generation != obj.GetGeneration()) {
+		return nil, cli.No(fmt.Errorf("%s was changed or replaced after the preview: nothing was deleted", freezeOf(obj)))
+	}
 	write, cancel := whole(ctx)
 	defer cancel()
 	if err := s.client.Delete(write, obj, append(options, client.Preconditions{UID: &uid})...); err != nil {
 		return nil, err
 	}
 	done := o.done(s, obj, "Thaw", by)
-	done.text = fmt.Sprintf("%s: %s is deleted; waiting releases continue", o.where(s), freezeOf(obj))
+	done.uid, done.generation = string(uid), obj.GetGeneration()
+	done.text = fmt.Sprintf("%s: %s is deleted; waiting releases continue", o.where(s), described(freezeOf(obj), s.Now()))
 	return done, nil
+}
+
+// described returns the name of a freeze with its author, its end and its reason.
+func described(f freeze.Freeze, now time.Time) string {
+	text, state := f.String(), f.State(now)
+	if f.By != "" {
+		text += " by " + f.By
+	}
+	switch {
+	case state.Over:
+		text += ", which has ended"
+	case state.Until.IsZero():
+		text += ", without an end"
+	default:
+		text += ", until " + state.Until.UTC().Format(time.RFC3339)
+	}
+	return fmt.Sprintf("%s (%q)", text, state.Reason)
 }
 
 // find returns the freeze that the thaw command ends.

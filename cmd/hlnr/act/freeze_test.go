@@ -6,6 +6,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -62,9 +63,11 @@ func TestFreezeAndThaw(t *testing.T) {
 	p.want(cli.ExitYes, `the group follows the newest version, but not 1.1.0, which failed (`, "unpin", "shop")
 	p.offer("1.2.0", "1.1.0", "1.0.0")
 
-	p.want(cli.ExitYes, `Freeze "freeze" is deleted`, "thaw", "--dry-run")
+	p.want(cli.ExitYes, `Freeze "freeze" by ana, until `, "thaw", "--dry-run")
 	p.get("freeze", &f)
-	p.want(cli.ExitYes, `namespace `+p.namespace+`: Freeze "freeze" is deleted; waiting releases continue`, "thaw")
+	if out := p.want(cli.ExitYes, `namespace `+p.namespace+`: Freeze "freeze" by ana, until `, "thaw"); !strings.Contains(out, `Z ("trade fair") is deleted; waiting releases continue`) {
+		t.Errorf("thaw: %s", out)
+	}
 	p.await("1.2.0", v1alpha1.ReleaseCanary)
 }
 
@@ -95,6 +98,36 @@ func TestThawChooses(t *testing.T) {
 	p.want(cli.ExitNo, `Freeze "git" is set by Flux`, "thaw", "--name", "git")
 	p.want(cli.ExitYes, "is deleted", "thaw", "--name", "git", "--force")
 	p.want(cli.ExitYes, "is deleted", "thaw", "--name", "year-end")
+}
+
+// TestThawOfAReplacedFreeze checks that a request to delete the freeze of a preview does not delete another freeze that has replaced it
+// under the same name.
+func TestThawOfAReplacedFreeze(t *testing.T) {
+	t.Parallel()
+	p := begin(t)
+	f := cli.New("hlnr", "test", genericiooptions.IOStreams{})
+	previewed := func() FreezeRequest {
+		t.Helper()
+		r := FreezeRequest{Thaw: true, Namespace: p.namespace, Name: "freeze", DryRun: true}
+		done, err := r.Do(t.Context(), f, p.Client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.UID, r.Generation = done.Deletes()
+		r.DryRun = false
+		return r
+	}
+	p.want(cli.ExitYes, "frozen until ", "freeze", "--indefinite", "--reason", "incident")
+	r := previewed()
+	p.want(cli.ExitYes, `Freeze "freeze" by ana, without an end ("incident") is deleted`, "thaw")
+	p.want(cli.ExitYes, "frozen until ", "freeze", "--indefinite", "--reason", "trade fair")
+	if _, err := r.Do(t.Context(), f, p.Client); cli.CodeOf(err) != cli.ExitNo || !strings.Contains(err.Error(), `Freeze "freeze" was changed or replaced after the preview`) {
+		t.Errorf("thaw of the replaced freeze: %v", err)
+	}
+	p.get("freeze", &v1alpha1.Freeze{})
+	if _, err := previewed().Do(t.Context(), f, p.Client); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestFreezeOfTheCluster checks that a ClusterFreeze selects namespaces by their labels, and that the output contains the name of the

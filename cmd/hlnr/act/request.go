@@ -108,6 +108,10 @@ type FreezeRequest struct {
 	Indefinite    bool
 	// Selector selects Microservices, and Namespaces selects namespaces for a freeze of the cluster. Empty selectors select all objects.
 	Selector, Namespaces string
+	// UID and Generation identify the only freeze that a thaw may delete, as returned by [Done.Deletes]. If UID is empty, there is
+	// no such limit.
+	UID        string
+	Generation int64
 	// DryRun simulates the action without writing anything.
 	DryRun bool
 }
@@ -116,7 +120,7 @@ type FreezeRequest struct {
 func (r FreezeRequest) Do(ctx context.Context, f *cli.Factory, c client.WithWatch) (*Done, error) {
 	o := &freezeOptions{
 		name: r.Name, until: r.Until, reason: r.Reason, selector: r.Selector, namespaces: r.Namespaces, indefinite: r.Indefinite,
-		all: r.Namespace == "", dryRun: r.DryRun,
+		all: r.Namespace == "", dryRun: r.DryRun, uid: r.UID, generation: r.Generation,
 	}
 	if !o.all && o.namespaces != "" {
 		return nil, cli.Usage(fmt.Errorf("a namespace selector requires a freeze of the cluster"))
@@ -131,6 +135,9 @@ func (r FreezeRequest) Do(ctx context.Context, f *cli.Factory, c client.WithWatc
 
 // Text returns the result of an action in one line.
 func (d *Done) Text() string { return d.text }
+
+// Deletes returns the UID and the generation of the freeze that a thaw deletes. They are empty for other actions.
+func (d *Done) Deletes() (uid string, generation int64) { return d.uid, d.generation }
 
 // IsGitOwned reports whether an action was rejected because a GitOps tool set the field, and would revert the change.
 func IsGitOwned(err error) bool {

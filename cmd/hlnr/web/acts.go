@@ -60,12 +60,14 @@ func (a *Acts) freeze(ctx context.Context, x web.Freeze, dryRun bool) (web.Outco
 		return web.Outcome{}, a.problem(ctx, err)
 	}
 	done, err := act.FreezeRequest{
-		Thaw: x.Thaw, Namespace: x.Namespace, Name: x.Name, Until: x.Until, Indefinite: x.Indefinite, Reason: x.Reason, Selector: x.Selector, Namespaces: x.Namespaces, DryRun: dryRun,
+		Thaw: x.Thaw, Namespace: x.Namespace, Name: x.Name, Until: x.Until, Indefinite: x.Indefinite, Reason: x.Reason, Selector: x.Selector, Namespaces: x.Namespaces,
+		UID: x.UID, Generation: x.Generation, DryRun: dryRun,
 	}.Do(ctx, a.Factory, c)
 	if err != nil {
 		return web.Outcome{}, a.problem(ctx, err)
 	}
-	return web.Outcome{Text: done.Text(), Effects: done.Effects, By: done.By, Command: a.freezeCommand(x)}, nil
+	uid, generation := done.Deletes()
+	return web.Outcome{Text: done.Text(), Effects: done.Effects, By: done.By, Command: a.freezeCommand(x), UID: uid, Generation: generation}, nil
 }
 
 // freezeCommand returns the command that is equivalent to a freeze or thaw action on the board.
