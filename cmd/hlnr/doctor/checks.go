@@ -68,7 +68,8 @@ func helmRelease(o client.Object) string {
 	return cleanText(o.GetAnnotations()[annotationHelmRelease])
 }
 
-// checkServer checks the version of Kubernetes and the clock.
+// checkServer checks the version of Kubernetes and the clock. It returns an error if the API server cannot be reached or rejects the
+// credentials.
 func (d *doctor) checkServer(ctx context.Context) error {
 	config, err := d.Config()
 	if err != nil {
@@ -93,6 +94,9 @@ func (d *doctor) checkServer(ctx context.Context) error {
 	}
 	defer response.Body.Close()
 	after := d.Now()
+	if response.StatusCode == http.StatusUnauthorized {
+		return apierrors.NewUnauthorized("the API server rejected the credentials")
+	}
 	var info version.Info
 	if err := json.NewDecoder(response.Body).Decode(&info); response.StatusCode != http.StatusOK || err != nil {
 		d.add(Unknown, "Kubernetes", "", "the version cannot be read: %s", response.Status)

@@ -87,6 +87,8 @@ type doctor struct {
 	result  Result
 	// refused reports whether the user lacks a permission that a check needs.
 	refused bool
+	// failed reports whether a check was not possible for another reason.
+	failed bool
 }
 
 // NewCommand returns the command.
@@ -107,8 +109,8 @@ The command writes nothing to the cluster. It checks that Secrets exist, but doe
 environment variables, arguments and headers, the values of other tools' annotations, and all text that looks
 like a token are removed. Read the archive before you send it.
 
-Exit codes: 0 no problem was found; 1 the cluster cannot be reached, or no problem was found but some checks need
-permissions that you do not have; 3 problems were found.`,
+Exit codes: 0 no problem was found; 1 the cluster cannot be reached or rejects your credentials, or no problem was
+found but some objects could not be read, for example because you lack permissions; 3 problems were found.`,
 		Example: `  hlnr doctor -A
   hlnr doctor -A --report report.tar.gz`,
 		Args: cobra.NoArgs,
@@ -146,6 +148,8 @@ permissions that you do not have; 3 problems were found.`,
 			return cli.No(nil)
 		case d.refused:
 			return cli.Failed(errors.New("no problem was found, but some checks need permissions that you do not have: ask an administrator of the cluster to run hlnr doctor too"))
+		case d.failed:
+			return cli.Failed(errors.New("no problem was found, but some objects could not be read: run hlnr doctor again"))
 		}
 		return nil
 	}
@@ -190,6 +194,7 @@ func (d *doctor) unknown(check, what string, err error) {
 		d.add(Unknown, check, "", refused+"%s", what)
 		return
 	}
+	d.failed = true
 	d.add(Unknown, check, "", "%s cannot be read: %v", what, err)
 }
 

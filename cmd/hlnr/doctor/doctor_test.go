@@ -469,6 +469,33 @@ func TestSummary(t *testing.T) {
 	}
 }
 
+// TestIncompleteChecks checks that doctor fails if the API server rejects the credentials, or if objects cannot be read.
+func TestIncompleteChecks(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		version, other int
+		want           string
+	}{
+		"credentials": {http.StatusUnauthorized, http.StatusUnauthorized, "the API server rejected your credentials (401)"},
+		"expired":     {http.StatusOK, http.StatusUnauthorized, "no problem was found, but some objects could not be read: run hlnr doctor again"},
+		"unavailable": {http.StatusOK, http.StatusInternalServerError, "no problem was found, but some objects could not be read: run hlnr doctor again"},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			if r.URL.Path != "/version" {
+				w.WriteHeader(tc.other)
+				return
+			}
+			w.WriteHeader(tc.version)
+			fmt.Fprint(w, `{"major":"1","minor":"35","gitVersion":"v1.35.0"}`)
+		}))
+		t.Cleanup(server.Close)
+		if code, stdout, stderr := call(t, "--server", server.URL); code != cli.ExitFailed || !strings.Contains(stderr, tc.want) {
+			t.Errorf("%s: exit code %d, want %d and %q\n%s%s", name, code, cli.ExitFailed, tc.want, stdout, stderr)
+		}
+	}
+}
+
 func established() apiextensionsv1.CustomResourceDefinitionCondition {
 	return apiextensionsv1.CustomResourceDefinitionCondition{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue}
 }
