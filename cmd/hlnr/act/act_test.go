@@ -319,7 +319,8 @@ func TestSwitches(t *testing.T) {
 	}
 }
 
-// TestGitOps checks that a command prints a patch, and writes nothing, if a GitOps tool set the field.
+// TestGitOps checks that a command prints a patch, and writes nothing, if a GitOps tool set the field. A dry run shows the effects, and
+// has the same exit code.
 func TestGitOps(t *testing.T) {
 	t.Parallel()
 	p := shop(t)
@@ -334,6 +335,11 @@ func TestGitOps(t *testing.T) {
 	if code != cli.ExitNo || !strings.Contains(stdout, "paused: null") || !strings.Contains(stderr, "spec.paused of "+p.namespace+"/shop is set by Argo CD (field manager argocd-controller)") || !p.spec().Paused {
 		t.Errorf("a field that Argo CD set: exit code %d, output %q, error %q, paused %t", code, stdout, stderr, p.spec().Paused)
 	}
+	code, stdout, stderr = p.call("resume", "shop", "--dry-run")
+	if code != cli.ExitNo || !strings.Contains(stdout, "shop: resumed\n") || !strings.Contains(stdout, "Nothing was written: dry run.") || !strings.Contains(stderr, "spec.paused of "+p.namespace+"/shop is set by Argo CD") || !strings.Contains(stderr, "--print-patch") || !p.spec().Paused {
+		t.Errorf("a dry run for a field that Argo CD set: exit code %d, output %q, error %q, paused %t", code, stdout, stderr, p.spec().Paused)
+	}
+	p.want(cli.ExitYes, "Nothing was written: dry run.", "resume", "shop", "--dry-run", "--force")
 	p.want(cli.ExitYes, "shop: resumed", "resume", "shop", "--force")
 }
 

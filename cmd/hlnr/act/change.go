@@ -82,6 +82,9 @@ func (c *change) run(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e
 	if err := done.print(s.Out, c.output); err != nil {
 		return err
 	}
+	if c.dryRun && owner.Owns && !c.force {
+		return cli.No(fmt.Errorf("%w: commit the patch that --print-patch prints instead, or use --force", e.ownedBy(owner, ms)))
+	}
 	if owner.Tool != "" {
 		fmt.Fprintf(s.ErrOut, "hlnr: note: %s (field manager %s) applies this object; keep the change in Git too: --print-patch prints it\n", owner.Tool, owner.Manager)
 	}
@@ -95,14 +98,20 @@ func (e edit) after(ms *v1alpha1.Microservice, by string) *v1alpha1.Microservice
 	return after
 }
 
-// do makes the change or simulates it. It returns a [gitOwned] error for a field that a GitOps tool owns.
+// ownedBy returns the error for a change to a field that a GitOps tool owns.
+func (e edit) ownedBy(owner gitOwner, ms *v1alpha1.Microservice) *gitOwned {
+	return &gitOwned{owner, "spec." + strings.Join(e.field, "."), ms.Namespace + "/" + ms.Name}
+}
+
+// do makes the change or simulates it. It returns a [gitOwned] error for a field that a GitOps tool owns. A dry run returns no such error,
+// so that its effects can be shown.
 func (c *change) do(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e edit) (*Done, gitOwner, error) {
 	done := e.done
 	done.Object, done.Namespace, done.Microservice = "microservice.hlnr.io/"+ms.Name, s.namespace, ms.Name
 	done.DryRun = c.dryRun
 	owner := ownerOf(ms.ManagedFields, e.field...)
 	if owner.Owns && !c.force && !c.dryRun {
-		return nil, owner, &gitOwned{owner, "spec." + strings.Join(e.field, "."), ms.Namespace + "/" + ms.Name}
+		return nil, owner, e.ownedBy(owner, ms)
 	}
 	by, err := s.me(ctx)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -62,7 +61,7 @@ func (r Request) Do(ctx context.Context, f *cli.Factory, c client.WithWatch) (*D
 	}
 	done, owner, err := (&change{dryRun: r.DryRun, lenient: true}).do(ctx, s, ms, e)
 	if err == nil && owner.Owns {
-		err = &gitOwned{owner, "spec." + strings.Join(e.field, "."), r.Namespace + "/" + r.Microservice}
+		err = e.ownedBy(owner, ms)
 	}
 	return done, err
 }
