@@ -22,6 +22,10 @@ import (
 // are shown, because the API server authorizes each action again.
 const permissionsAge = time.Minute
 
+// reviewPause is the duration between a failed review and the next review, so that a page does not wait for many reviews while the API
+// server does not respond.
+const reviewPause = 2 * time.Second
+
 // Acts executes actions as the commands with the same names do, but with the permissions of a reader of the board.
 type Acts struct {
 	Factory *cli.Factory
@@ -132,6 +136,8 @@ type userPermissions struct {
 
 	mu    sync.Mutex
 	known map[right]answer
+	// failed is the time of the last failed review.
+	failed time.Time
 }
 
 // right is a permission of the user in a namespace. An empty namespace means all namespaces, or the cluster.
@@ -169,25 +175,34 @@ func (a *userPermissions) may(ctx context.Context, namespace, verb, resource str
 	return a.asked(ctx, right{"", verb, resource}) || namespace != "" && a.asked(ctx, right{namespace, verb, resource})
 }
 
-// asked returns an answer from the last minute, or sends a review. If the review fails, asked returns false.
+// asked returns an answer from the last minute, or sends a review, which the end of the request does not cancel. If the review fails, asked
+// returns false, and does not store this result.
 func (a *userPermissions) asked(ctx context.Context, r right) bool {
 	now := a.now()
 	a.mu.Lock()
 	known, ok := a.known[r]
+	paused := now.Sub(a.failed) < reviewPause
 	a.mu.Unlock()
-	if ok && now.Sub(known.at) < permissionsAge {
+	switch {
+	case ok && now.Sub(known.at) < permissionsAge:
 		return known.allowed
+	case paused:
+		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 		Namespace: r.namespace, Verb: r.verb, Group: v1alpha1.GroupVersion.Group, Resource: r.resource,
 	}}}
-	known = answer{a.client.Create(ctx, review) == nil && review.Status.Allowed, now}
+	err := a.client.Create(ctx, review)
 	a.mu.Lock()
-	a.known[r] = known
-	a.mu.Unlock()
-	return known.allowed
+	defer a.mu.Unlock()
+	if err != nil {
+		a.failed = a.now()
+		return false
+	}
+	a.known[r] = answer{review.Status.Allowed, now}
+	return review.Status.Allowed
 }
 
 // problem converts an error from an action to a Problem, with the message of the command and an HTTP

@@ -1,15 +1,22 @@
 package web
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
@@ -47,5 +54,38 @@ func TestProblemOfAValue(t *testing.T) {
 	err := apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind("Microservice").GroupKind(), "shop", field.ErrorList{field.TooLong(field.NewPath("spec"), "", 128)})
 	if p := (&Acts{Factory: f}).problem(t.Context(), err); p.Status != http.StatusBadRequest || p.Title != "The API server rejected this" || !strings.Contains(p.Text, "128") {
 		t.Errorf("%+v", p)
+	}
+}
+
+// TestFailedReview checks that the result of a failed review is not stored, that a failed review is followed by a short pause, and that a
+// review does not end with the request of the reader.
+func TestFailedReview(t *testing.T) {
+	t.Parallel()
+	var failure error
+	reviews := 0
+	c := fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{Create: func(ctx context.Context, _ client.WithWatch, o client.Object, _ ...client.CreateOption) error {
+		reviews++
+		o.(*authorizationv1.SelfSubjectAccessReview).Status.Allowed = true
+		return errors.Join(ctx.Err(), failure)
+	}}).Build()
+	now := time.Now()
+	user := &userPermissions{now: func() time.Time { return now }, client: c, known: map[right]answer{}}
+	question := right{"shop", "create", "freezes"}
+	failure = errors.New("the API server is busy")
+	if user.asked(t.Context(), question) {
+		t.Error("a failed review allows the action")
+	}
+	failure = nil
+	if user.asked(t.Context(), question) || reviews != 1 {
+		t.Errorf("%d reviews, want a pause after the first", reviews)
+	}
+	now = now.Add(reviewPause)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel() // The reader has closed the page.
+	if !user.asked(ctx, question) {
+		t.Error("the failure is reused, or the review ends with the request")
+	}
+	if !user.asked(t.Context(), question) || reviews != 2 {
+		t.Errorf("%d reviews, want 2", reviews)
 	}
 }
