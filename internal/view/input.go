@@ -47,7 +47,7 @@ type Input struct {
 	// Namespace is the namespace in which commands run by default. Commands for services in other namespaces include the
 	// namespace. If Namespace is empty, all commands include it.
 	Namespace string
-	// Program is the first word of commands. Defaults to hlnr.
+	// Program is the beginning of commands: the name of the program, with the flags that select the cluster. Defaults to hlnr.
 	Program string
 }
 

@@ -27,11 +27,11 @@ func (s *Stage) open(width, height int, args ...string) *window {
 	s.Helper()
 	w := &window{s, filepath.Join(s.TempDir(), "tmux"), width}
 	words := []string{s.Hlnr}
-	for _, a := range append(args, "--kubeconfig", s.Kubeconfig, "-n", s.Namespace) {
+	for _, a := range append(args, "-n", s.Namespace) {
 		words = append(words, "'"+a+"'")
 	}
 	w.tmux("-f", os.DevNull, "new-session", "-d", "-x", fmt.Sprint(width), "-y", fmt.Sprint(height),
-		"LC_ALL=C.UTF-8 "+strings.Join(words, " ")+"; echo "+exited+"$?; exec sleep 1000000")
+		"LC_ALL=C.UTF-8 KUBECONFIG='"+s.Kubeconfig+"' "+strings.Join(words, " ")+"; echo "+exited+"$?; exec sleep 1000000")
 	s.Cleanup(func() { _ = exec.Command("tmux", "-S", w.socket, "kill-server").Run() })
 	return w
 }

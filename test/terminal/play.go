@@ -137,10 +137,10 @@ func (s *Stage) canary() {
 func (s *Stage) follow() (stop func(last string) string) {
 	s.Helper()
 	ctx, cancel := context.WithCancel(s.Context())
-	cmd := exec.CommandContext(ctx, s.Hlnr, "tree", s.Name, "--watch", "--kubeconfig", s.Kubeconfig, "-n", s.Namespace)
+	cmd := exec.CommandContext(ctx, s.Hlnr, "tree", s.Name, "--watch", "-n", s.Namespace)
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = 30 * time.Second
-	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8")
+	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "KUBECONFIG="+s.Kubeconfig)
 	var out, errOut await.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	if err := cmd.Start(); err != nil {

@@ -74,14 +74,15 @@ func (s *Stage) call(input string, args ...string) Result {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.Context(), s.Limit+time.Minute)
 	defer cancel()
-	cluster := []string{"--kubeconfig", s.Kubeconfig, "-n", s.Namespace}
+	namespace := []string{"-n", s.Namespace}
 	if args[0] == "__complete" { // The word to complete comes last.
-		args = slices.Insert(slices.Clone(args), len(args)-1, cluster...)
+		args = slices.Insert(slices.Clone(args), len(args)-1, namespace...)
 	} else {
-		args = append(slices.Clone(args), cluster...)
+		args = append(slices.Clone(args), namespace...)
 	}
 	cmd := exec.CommandContext(ctx, s.Hlnr, args...)
-	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "NO_COLOR=1")
+	// With --kubeconfig, the commands in the output would contain this flag.
+	cmd.Env = append(os.Environ(), "LC_ALL=C.UTF-8", "NO_COLOR=1", "KUBECONFIG="+s.Kubeconfig)
 	var out, errOut bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &out, &errOut
 	var exit *exec.ExitError

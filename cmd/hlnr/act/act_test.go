@@ -45,6 +45,9 @@ func begin(t *testing.T) *person {
 	return &person{t, cluster, cluster.Namespace(t)}
 }
 
+// hlnr returns the beginning of commands in messages, which contains the flags that select the cluster.
+func (p *person) hlnr() string { return "hlnr --kubeconfig " + p.Kubeconfig() }
+
 // call runs a command as the user ana, who has all permissions.
 func (p *person) call(args ...string) (code cli.Code, stdout, stderr string) {
 	p.Helper()
@@ -120,7 +123,7 @@ func TestDecisions(t *testing.T) {
 	p := shop(t)
 	p.want(cli.ExitNo, "shop has no release to continue: 1.0.0 is active", "continue", "shop")
 	p.want(cli.ExitNo, `Adopt is not possible: shop 1.0.0 is already active`, "adopt", "shop", "1.0.0")
-	p.want(cli.ExitNo, `"hlnr rollback -n `+p.namespace+` shop" pins the release that was active before`, "deprecate", "shop", "1.0.0")
+	p.want(cli.ExitNo, `"`+p.hlnr()+` rollback -n `+p.namespace+` shop" pins the release that was active before`, "deprecate", "shop", "1.0.0")
 	p.offer("1.1.0", "1.0.0")
 	name := p.await("1.1.0", v1alpha1.ReleaseCanary).Name
 
@@ -166,7 +169,7 @@ func TestDecisions(t *testing.T) {
 	p.want(cli.ExitYes, "  1.x: 1.1.0, which is active, gets all traffic\nNothing was written: dry run.\n", "deprecate", "shop", "--dry-run")
 	p.want(cli.ExitYes, "shop 1.2.0: Deprecate by ana: applied", "abort", "shop")
 	p.await("1.2.0", v1alpha1.ReleaseError)
-	p.want(cli.ExitNo, `failed (Aborted): "hlnr retry -n `+p.namespace+` shop 1.2.0" starts it again`, "adopt", "shop", "1.2.0")
+	p.want(cli.ExitNo, `failed (Aborted): "`+p.hlnr()+` retry -n `+p.namespace+` shop 1.2.0" starts it again`, "adopt", "shop", "1.2.0")
 	p.want(cli.ExitYes, "shop 1.2.0: Retry by ana: applied", "retry", "shop")
 	p.await("1.2.0", v1alpha1.ReleaseCanary)
 }
@@ -241,7 +244,7 @@ func TestPins(t *testing.T) {
 	p.want(cli.ExitNo, "shop is not pinned", "unpin", "shop")
 	p.offer("1.1.0", "1.0.0")
 	p.await("1.1.0", v1alpha1.ReleaseCanary)
-	p.want(cli.ExitNo, `1.1.0 is being rolled out, and 1.0.0 is still active: to keep 1.0.0, run "hlnr deprecate -n `, "rollback", "shop")
+	p.want(cli.ExitNo, `1.1.0 is being rolled out, and 1.0.0 is still active: to keep 1.0.0, run "`+p.hlnr()+` deprecate -n `, "rollback", "shop")
 	p.want(cli.ExitYes, "applied", "adopt", "shop")
 	p.await("1.1.0", v1alpha1.ReleaseActive)
 	old := p.await("1.0.0", v1alpha1.ReleaseDeprecated).Name
@@ -260,7 +263,7 @@ func TestPins(t *testing.T) {
 	} {
 		p.want(cli.ExitUsage, want, append([]string{"rollback", "shop"}, args...)...)
 	}
-	p.want(cli.ExitYes, "the release is retained, and returns without canary steps\nto wait until this takes effect: hlnr wait -n "+p.namespace+" shop 1.0.0\n", "rollback", "shop", "--until", "3d", "--reason", "sessions lost")
+	p.want(cli.ExitYes, "the release is retained, and returns without canary steps\nto wait until this takes effect: "+p.hlnr()+" wait -n "+p.namespace+" shop 1.0.0\n", "rollback", "shop", "--until", "3d", "--reason", "sessions lost")
 	m := p.spec().UpdateStrategy.Manual
 	if m == nil || len(m.Groups) != 1 || m.Groups[0].Name != "1.x" || m.Groups[0].Release != old || m.Groups[0].Reason != "sessions lost" || m.Groups[0].Author.Of(old) != "ana" || time.Until(m.Groups[0].ExpireTime.Time) < 70*time.Hour {
 		t.Fatalf("pins %+v", m)
@@ -273,7 +276,7 @@ func TestPins(t *testing.T) {
 	p.want(cli.ExitUsage, `there is no version or release of shop with the name "1.1.1"; did you mean`, "pin", "shop", "1.1.1")
 	p.want(cli.ExitUsage, `there is no release group of shop with the name "2.x"; did you mean "1.x"?`, "pin", "shop", "1.1.0", "--group", "2.x")
 	p.want(cli.ExitUsage, `--until: "soon" is not a time`, "pin", "shop", "1.1.0", "--until", "soon")
-	p.want(cli.ExitYes, "the group follows the newest version\nto wait until this takes effect: hlnr wait -n "+p.namespace+" shop 1.1.0\n", "unpin", "shop")
+	p.want(cli.ExitYes, "the group follows the newest version\nto wait until this takes effect: "+p.hlnr()+" wait -n "+p.namespace+" shop 1.1.0\n", "unpin", "shop")
 	p.await("1.1.0", v1alpha1.ReleaseActive)
 	if out := p.want(cli.ExitYes, "the release is retained", "pin", "shop", "1.0.0", "--wait", "--timeout", await.Limit.String()); !strings.Contains(out, "  active  ") || strings.Contains(out, "to wait until this takes effect") {
 		t.Errorf("pin --wait: %s", out)

@@ -47,7 +47,7 @@ func TestFreezeAndThaw(t *testing.T) {
 	if f.Annotations[v1alpha1.AnnotationDecidedBy] != "ana" || f.Spec.Reason != "trade fair" || f.Spec.Until == nil || time.Until(f.Spec.Until.Time) > 4*time.Hour {
 		t.Errorf("the freeze is %+v", f)
 	}
-	p.want(cli.ExitNo, `Freeze "freeze" exists ("trade fair"): end it with "hlnr thaw `+p.namespace+`", or choose another --name`, "freeze", "--indefinite", "--reason", "other")
+	p.want(cli.ExitNo, `Freeze "freeze" exists ("trade fair"): end it with "`+p.hlnr()+` thaw `+p.namespace+`", or choose another --name`, "freeze", "--indefinite", "--reason", "other")
 	p.want(cli.ExitNo, "frozen until ", "continue", "shop")
 	p.want(cli.ExitYes, "Deprecate by ana: applied", "deprecate", "shop")
 	p.await("1.1.0", v1alpha1.ReleaseError)
@@ -88,7 +88,7 @@ func TestThawChooses(t *testing.T) {
 	past := metav1.NewTime(now.Add(-time.Hour))
 	create("freeze", v1alpha1.FreezeRules{Until: &past}, "kubectl")
 	p.want(cli.ExitNo, "is not frozen", "thaw")
-	p.want(cli.ExitYes, "frozen until \"hlnr thaw "+p.namespace+"\" by ana; 0 Microservices", "freeze", "--indefinite", "--reason", "incident")
+	p.want(cli.ExitYes, "frozen until \""+p.hlnr()+" thaw "+p.namespace+"\" by ana; 0 Microservices", "freeze", "--indefinite", "--reason", "incident")
 	p.want(cli.ExitYes, "is deleted", "thaw")
 
 	create("year-end", v1alpha1.FreezeRules{Periods: []v1alpha1.FreezePeriod{{From: past, To: metav1.NewTime(now.Add(time.Hour))}}}, "kubectl")
@@ -136,7 +136,7 @@ func TestFreezeOfTheCluster(t *testing.T) {
 	t.Parallel()
 	p := begin(t)
 	name := "all-" + p.namespace
-	p.want(cli.ExitYes, "cluster: frozen until \"hlnr thaw --all-namespaces --name "+name+"\" by ana; 0 Microservices",
+	p.want(cli.ExitYes, "cluster: frozen until \""+p.hlnr()+" thaw --all-namespaces --name "+name+"\" by ana; 0 Microservices",
 		"freeze", "-A", "--namespace-selector", "kubernetes.io/metadata.name="+p.namespace, "--indefinite", "--reason", "upgrade", "--name", name)
 	out := p.want(cli.ExitYes, "clusterfreeze.hlnr.io/"+name, "thaw", "-A", "--name", name, "-o", "name")
 	if strings.TrimSpace(out) != "clusterfreeze.hlnr.io/"+name {

@@ -120,7 +120,7 @@ func (o *scan) run(ctx context.Context, f *cli.Factory, arg string) error {
 	if err := done.print(s.Out, o.output); err != nil {
 		return err
 	}
-	return cli.TimedOut(fmt.Errorf("the manager did not scan within %s; \"hlnr doctor\" checks that it is running and watches the namespace", o.timeout))
+	return cli.TimedOut(fmt.Errorf("the manager did not scan within %s; %q checks that it is running and watches the namespace", o.timeout, s.Command(s.namespace, "doctor")))
 }
 
 // scannable returns the resource of an object, or an error if spec.suspend of the object is set.

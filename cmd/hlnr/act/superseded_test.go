@@ -57,7 +57,7 @@ func TestWaitForAPinToASupersededVersion(t *testing.T) {
 			if name == "frozen" {
 				p.Frozen(t, p.namespace, "freeze")
 			}
-			p.want(cli.ExitYes, "to wait until this takes effect: hlnr wait -n "+p.namespace+" shop 1.1.0", "pin", "shop", "1.1.0")
+			p.want(cli.ExitYes, "to wait until this takes effect: "+p.hlnr()+" wait -n "+p.namespace+" shop 1.1.0", "pin", "shop", "1.1.0")
 			p.aimed("1.1.0")
 			if code, out := p.see(wait.NewCommand, "wait", "shop", "1.1.0", "--timeout", "10s"); code != cli.ExitWaits || !strings.Contains(out, name) {
 				t.Errorf("exit code %d, want %d; %s", code, cli.ExitWaits, out)

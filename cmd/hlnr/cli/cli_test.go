@@ -196,11 +196,33 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// TestCommandToCopy checks that a command for users to copy includes the namespace, unless it is the namespace of
-// the context.
+// TestCommandToCopy checks that a command for users to copy includes the flags that select the cluster, and the namespace unless it is
+// the namespace of the selected context.
 func TestCommandToCopy(t *testing.T) {
 	t.Parallel()
-	for args, want := range map[string]string{"": "hlnr why web", "-n shop": "hlnr why web", "-n other": "hlnr why -n other web"} {
+	config := filepath.Join(t.TempDir(), "kubeconfig")
+	text := `apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}, {name: d, cluster: {server: "http://127.0.0.1:2"}}]
+users: [{name: u, user: {}}]
+contexts: [{name: production, context: {cluster: c, user: u, namespace: shop}}, {name: the test, context: {cluster: d, user: u, namespace: bank}}]
+current-context: production
+`
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "why web"},
+		{[]string{"-n", "shop"}, "why web"},
+		{[]string{"-n", "other"}, "why -n other web"},
+		{[]string{"--context", "the test"}, "--context 'the test' why web"},
+		{[]string{"--context", "the test", "-n", "shop"}, "--context 'the test' why -n shop web"},
+		{[]string{"--cluster", "d", "--user", "u"}, "--cluster d --user u why web"},
+		{[]string{"--server", "http://127.0.0.1:3", "--token", "hunter2", "--as", "ana"}, "--server http://127.0.0.1:3 why web"},
+	} {
 		var got string
 		ask := func(f *Factory) *cobra.Command {
 			return &cobra.Command{Use: "ask", RunE: func(*cobra.Command, []string) error {
@@ -209,10 +231,13 @@ func TestCommandToCopy(t *testing.T) {
 				return err
 			}}
 		}
-		argv := append([]string{"hlnr", "ask", "--kubeconfig", kubeconfig(t, "http://127.0.0.1:1")}, strings.Fields(args)...)
-		if code, _, stderr := call(t.Context(), t, argv, ask); code != ExitYes || got != want {
-			t.Errorf("%q: %q, want %q; exit code %d, error %q", args, got, want, code, stderr)
+		want := "hlnr --kubeconfig " + config + " " + c.want
+		if code, _, stderr := call(t.Context(), t, append([]string{"hlnr", "ask", "--kubeconfig", config}, c.args...), ask); code != ExitYes || got != want {
+			t.Errorf("%q: %q, want %q; exit code %d, error %q", c.args, got, want, code, stderr)
 		}
+	}
+	if got, want := New("kubectl hlnr", "v1", genericiooptions.IOStreams{}).Program(), "kubectl hlnr"; got != want {
+		t.Errorf("without flags: %q, want %q", got, want)
 	}
 }
 

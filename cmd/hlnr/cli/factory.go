@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -58,9 +59,41 @@ func New(program, version string, streams genericiooptions.IOStreams) *Factory {
 	return &Factory{IOStreams: streams, Version: version, Clock: clock.RealClock{}, flags: flags, program: program}
 }
 
-// Program returns the name with which the user called the command: "hlnr", or "kubectl hlnr". Commands in messages
-// begin with this name.
-func (f *Factory) Program() string { return f.program }
+// Name returns the name with which the user called the command: "hlnr", or "kubectl hlnr".
+func (f *Factory) Name() string { return f.program }
+
+// Program returns the beginning of commands for users to copy: the name of the command, and the flags with which the user selected the
+// cluster and the user of the kubeconfig. It does not include credentials and impersonation.
+func (f *Factory) Program() string {
+	if f.flags == nil {
+		return f.program
+	}
+	words := []string{f.program}
+	for _, flag := range []struct {
+		name  string
+		value *string
+	}{
+		{"--kubeconfig", f.flags.KubeConfig}, {"--context", f.flags.Context}, {"--cluster", f.flags.ClusterName},
+		{"--user", f.flags.AuthInfoName}, {"--server", f.flags.APIServer},
+	} {
+		if value := ptr.Deref(flag.value, ""); value != "" {
+			words = append(words, flag.name, Quote(value))
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// plain matches words that need no quotes in a shell.
+var plain = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=,-]+$`)
+
+// Quote quotes a word for a shell. The quotes are necessary because a user might copy a command, and the values in the command might
+// come from other users.
+func Quote(word string) string {
+	if plain.MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
 
 // addFlags adds kubectl's flags for the connection to the cluster.
 func (f *Factory) addFlags(flags *pflag.FlagSet) { f.flags.AddFlags(flags) }
@@ -148,8 +181,8 @@ func (f *Factory) Namespace() (string, error) {
 	return namespace, err
 }
 
-// Home returns the namespace that a command uses without --namespace: the namespace of the context, or "default". Suggested
-// commands include the namespace if it differs from this one, so that a user can copy the commands.
+// Home returns the namespace that a command uses with the same connection flags, but without --namespace: the namespace of the context, or
+// "default". Suggested commands, which begin with [Factory.Program], include the namespace if it differs from this one.
 func (f *Factory) Home() (string, error) {
 	raw, err := f.Kubeconfig().RawConfig()
 	if err != nil {
@@ -169,7 +202,7 @@ func (f *Factory) Command(namespace, verb string, args ...string) string {
 	if err != nil {
 		home = "" // The command then includes the namespace.
 	}
-	return view.Command(f.program, home, namespace, verb, args...)
+	return view.Command(f.Program(), home, namespace, verb, args...)
 }
 
 // Now returns the current time of the configured clock.

@@ -43,10 +43,10 @@ type choice struct {
 	step int32
 }
 
-// words returns the words of the command. A decision about a step includes the step, so that the decision cannot apply to a
-// later step.
-func (c choice) words() []string {
-	words := strings.Fields(c.Command)
+// words returns the words of the command of an action, without the connection flags, which the factory keeps. A decision about a step
+// includes the step, so that the decision cannot apply to a later step.
+func (l *live) words(c choice) []string {
+	words := append(strings.Fields(l.factory.Name()), strings.Fields(strings.TrimPrefix(c.Command, l.factory.Program()))...)
 	if c.Verb == "continue" && c.step > 0 {
 		words = append(words, "--step", strconv.Itoa(int(c.step)))
 	}
@@ -117,7 +117,7 @@ func (l *live) key(key string) tea.Cmd {
 		asked := *l.asked
 		l.asked = nil
 		if key == "y" {
-			return l.run(asked.words())
+			return l.run(l.words(asked))
 		}
 		return nil
 	}
@@ -140,7 +140,7 @@ func (l *live) key(key string) tea.Cmd {
 		return l.run(l.command("why"))
 	case "l":
 		if action := l.action("logs"); action != nil {
-			return l.run(action.words())
+			return l.run(l.words(*action))
 		}
 		return l.run(append(l.command("logs"), "--tail", fmt.Sprint(max(20, l.height))))
 	}
@@ -154,7 +154,7 @@ func (l *live) key(key string) tea.Cmd {
 
 // command returns the words of a command about the service.
 func (l *live) command(verb string) []string {
-	return append(strings.Fields(l.factory.Program()), verb, l.name)
+	return append(strings.Fields(l.factory.Name()), verb, l.name)
 }
 
 // action returns the available action for the given verb, or nil. An action of the service takes precedence over the
@@ -276,7 +276,7 @@ func (i *inner) SetStderr(out io.Writer) { i.errOut = out }
 // Run runs the command, writes its errors to the standard error of hlnr, and waits until the user presses Enter.
 func (i *inner) Run() error {
 	words := i.words[1:]
-	if strings.HasPrefix(i.factory.Program(), "kubectl ") {
+	if strings.HasPrefix(i.factory.Name(), "kubectl ") {
 		words = i.words[2:]
 	}
 	cli.Run(i.ctx, i.factory, words, i.commands...)

@@ -111,7 +111,7 @@ func TestCommands(t *testing.T) {
 		stdout string // expected part of the output
 		stderr string // expected part of the messages
 	}{
-		"status":                            {approval, []string{"status"}, cli.ExitYes, "waits for approval since 10:00   hlnr continue -n " + approval.namespace + " shop 1.1.0", ""},
+		"status":                            {approval, []string{"status"}, cli.ExitYes, "waits for approval since 10:00   hlnr --kubeconfig " + env.Kubeconfig() + " continue -n " + approval.namespace + " shop 1.1.0", ""},
 		"status of one":                     {approval, []string{"status", "shop"}, cli.ExitYes, "1 service: 1 waits for you\n", ""},
 		"status of an unknown service":      {approval, []string{"status", "shpo"}, cli.ExitUsage, "", `did you mean "shop"?`},
 		"status by label":                   {approval, []string{"status", "-l", "team=none"}, cli.ExitYes, "no services in namespace " + approval.namespace + " (use -A for all namespaces)\n", ""},
@@ -132,7 +132,7 @@ func TestCommands(t *testing.T) {
 		"why of a freeze":                   {frozen, []string{"why", "shop", "1.1.0"}, cli.ExitYes, "Freeze " + frozen.namespace + "/fair", ""},
 		"why of a frozen start":             {starts, []string{"why", "shop", "1.1.0"}, cli.ExitNo, `1.1.0 is not live: it is frozen until 2030-02-04T08:00:00Z by Freeze "fair" ("trade fair").`, ""},
 		"history":                           {rolledBack, []string{"history", "shop"}, cli.ExitYes, "rolled back 8m ago: latency-p99 612 ms > 500 ms at 10%", ""},
-		"status of previews":                {previews, []string{"status"}, cli.ExitYes, "hlnr previews -n " + previews.namespace + " shop", ""},
+		"status of previews":                {previews, []string{"status"}, cli.ExitYes, "hlnr --kubeconfig " + env.Kubeconfig() + " previews -n " + previews.namespace + " shop", ""},
 		"why of an unknown service":         {approval, []string{"why", "shpo"}, cli.ExitUsage, "", `there is no host, service or version in namespace ` + approval.namespace + ` with the name "shpo"; did you mean "shop"?`},
 		"previews":                          {previews, []string{"previews"}, cli.ExitYes, "https://cart-17.shop.example.com", ""},
 		"no previews":                       {approval, []string{"previews"}, cli.ExitYes, "no previews in namespace " + approval.namespace + " (use -A for all namespaces)\n", ""},

@@ -112,6 +112,26 @@ func TestLiveAsks(t *testing.T) {
 	}
 }
 
+// TestLiveKeepsTheConnection checks that the live tree shows commands with the connection flags, and runs them without these flags, because it
+// runs them with the same factory.
+func TestLiveKeepsTheConnection(t *testing.T) {
+	t.Parallel()
+	l, ran := newTestLive(t, "approval")
+	if err := cli.NewRoot(l.factory).ParseFlags([]string{"--context", "the production"}); err != nil {
+		t.Fatal(err)
+	}
+	l.input.Program = l.factory.Program()
+	l.refresh()
+	press(l, "c")
+	if got, want := l.asked.Command, "hlnr --context 'the production' continue shop 1.1.0"; got != want {
+		t.Errorf("asks about %q, want %q", got, want)
+	}
+	press(l, "y", "w")
+	if got, want := strings.Join(*ran, ", "), "hlnr continue shop 1.1.0 --step 1, hlnr why shop"; got != want {
+		t.Errorf("ran %q, want %q", got, want)
+	}
+}
+
 // TestLiveForgetsAStaleQuestion checks that a question disappears if the rollout changes, because a confirmation is valid only for the
 // state that was shown with the question.
 func TestLiveForgetsAStaleQuestion(t *testing.T) {

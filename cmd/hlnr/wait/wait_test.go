@@ -73,7 +73,7 @@ func TestWait(t *testing.T) {
 	}
 
 	cluster.Offer(t, namespace, "shop", "1.1.0", "1.0.0")
-	out := expect(t, namespace, cli.ExitWaits, "1.1.0 waits for approval: hlnr continue -n "+namespace+" shop 1.1.0", "shop", "1.1.0")
+	out := expect(t, namespace, cli.ExitWaits, "1.1.0 waits for approval: hlnr --kubeconfig "+cluster.Kubeconfig()+" continue -n "+namespace+" shop 1.1.0", "shop", "1.1.0")
 	if !strings.Contains(out, "started") || !strings.Contains(out, "half, 50% (2 of 2), waits for approval") {
 		t.Errorf("the second version: %s", out)
 	}
@@ -86,7 +86,7 @@ func TestWait(t *testing.T) {
 		}
 	}
 	want := Result{TypeMeta: kind("Wait"), Time: last.Time, Namespace: namespace, Microservice: "shop", Version: "1.1.0", For: "active", Result: "Waits", ExitCode: 5, Message: last.Message}
-	if last != want || !strings.Contains(last.Message, "waits for approval: hlnr continue -n "+namespace+" shop 1.1.0") || !strings.Contains(printed, `"what":"step 2"`) {
+	if last != want || !strings.Contains(last.Message, "waits for approval: hlnr --kubeconfig "+cluster.Kubeconfig()+" continue -n "+namespace+" shop 1.1.0") || !strings.Contains(printed, `"what":"step 2"`) {
 		t.Errorf("the JSON output ends with %+v:\n%s", last, printed)
 	}
 	expect(t, namespace, cli.ExitYes, `"result":"Yes","exitCode":0}`, "shop", "1.1.0", "--for", "canary", "-o", "json")

@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"net/http"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -102,7 +101,7 @@ func flags(words []string, list ...flag) string {
 		}
 	}
 	for i, word := range words {
-		words[i] = quoted(word)
+		words[i] = cli.Quote(word)
 	}
 	return strings.Join(words, " ")
 }
@@ -235,16 +234,4 @@ func (a *Acts) command(x web.Act) string {
 		words = append(words, x.Target)
 	}
 	return a.Factory.Program() + " " + flags(words, flag{"--group", x.Group}, flag{"--until", x.Until}, flag{"--reason", x.Reason})
-}
-
-// plain matches words that need no quotes in a shell.
-var plain = regexp.MustCompile(`^[A-Za-z0-9_./:@%+=,-]+$`)
-
-// quoted quotes a word for a shell. The quotes are necessary because a reader might copy the command, and the values in the command might
-// come from a link on another site.
-func quoted(word string) string {
-	if plain.MatchString(word) {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }

@@ -131,7 +131,7 @@ func TestBoard(t *testing.T) {
 	service := "/services/" + namespace + "/shop"
 	form := url.Values{"target": {o.Name}, "reason": {"checked the logs"}, "id": {"web-1"}}
 
-	if status, page := r.page(service + "/acts/continue?target=" + o.Name); status != http.StatusOK || !strings.Contains(page, "Recorded as <b>ana</b>") || !strings.Contains(page, "hlnr continue -n "+namespace+" shop "+o.Name) {
+	if status, page := r.page(service + "/acts/continue?target=" + o.Name); status != http.StatusOK || !strings.Contains(page, "Recorded as <b>ana</b>") || !strings.Contains(page, "hlnr --kubeconfig "+kube.Kubeconfig()+" continue -n "+namespace+" shop "+o.Name) {
 		t.Errorf("%d %s", status, page)
 	}
 	if status, _ := r.send(service+"/acts/continue", "https://evil.example.com", form); status != http.StatusForbidden {
@@ -178,7 +178,7 @@ func TestFreeze(t *testing.T) {
 	r := open(t, namespace, "--as", "ana", "--as-group", "system:masters")
 	r.want("/freezes", "Nothing is frozen")
 	form := url.Values{"namespace": {namespace}, "until": {"4h"}, "reason": {"trade fair"}, "name": {"fair"}}
-	if status, page := r.page("/freezes/freeze?" + form.Encode()); status != http.StatusOK || !strings.Contains(page, namespace+"/shop is frozen") || !strings.Contains(page, "hlnr freeze "+namespace+" --name fair --until 4h --reason &#39;trade fair&#39;") {
+	if status, page := r.page("/freezes/freeze?" + form.Encode()); status != http.StatusOK || !strings.Contains(page, namespace+"/shop is frozen") || !strings.Contains(page, "hlnr --kubeconfig "+kube.Kubeconfig()+" freeze "+namespace+" --name fair --until 4h --reason &#39;trade fair&#39;") {
 		t.Errorf("%d %s", status, page)
 	}
 	if status, _ := r.send("/freezes/freeze", "https://evil.example.com", form); status != http.StatusForbidden {
