@@ -251,7 +251,8 @@ func (o *freezeOptions) thawCommand(s *scope) string {
 	return strings.Join(words, " ")
 }
 
-// replace deletes a freeze of the same name that has ended, and creates the new freeze.
+// replace deletes a freeze of the same name that has ended, and creates the new freeze. In a dry run, it only simulates the deletion,
+// because the API server does not accept a second object with the name of an existing one.
 func (o *freezeOptions) replace(ctx context.Context, s *scope, obj client.Object) error {
 	old := obj.DeepCopyObject().(client.Object)
 	if err := s.client.Get(ctx, client.ObjectKeyFromObject(obj), old); err != nil {
@@ -261,11 +262,15 @@ func (o *freezeOptions) replace(ctx context.Context, s *scope, obj client.Object
 	if state := f.State(s.Now()); !state.Over {
 		return cli.No(fmt.Errorf("%s exists (%q): end it with %q, or choose another --name", f, state.Reason, o.thawCommand(s)))
 	}
-	if o.dryRun {
-		return nil
+	if owner := ownerOf(old.GetManagedFields(), "reason"); owner.Owns {
+		return cli.No(fmt.Errorf("%s has ended, but is set by %s (field manager %s), which would create it again: choose another --name, or change it in Git", f, owner.Tool, owner.Manager))
 	}
 	uid, version := old.GetUID(), old.GetResourceVersion()
-	if err := s.client.Delete(ctx, old, client.Preconditions{UID: &uid, ResourceVersion: &version}); err != nil {
+	options := []client.DeleteOption{client.Preconditions{UID: &uid, ResourceVersion: &version}}
+	if o.dryRun {
+		options = append(options, client.DryRunAll)
+	}
+	if err := s.client.Delete(ctx, old, options...); err != nil || o.dryRun {
 		return err
 	}
 	obj.SetResourceVersion("")

@@ -72,7 +72,8 @@ func TestFreezeAndThaw(t *testing.T) {
 }
 
 // TestThawChooses checks that thaw without --name does not end a freeze with spec.periods, and ends no freeze if there are several freezes.
-// Without --force, thaw does not end a freeze that a GitOps tool manages. The name of an ended freeze can be used again.
+// Without --force, thaw does not end a freeze that a GitOps tool manages. The name of an ended freeze can be used again, unless a GitOps tool
+// manages the ended freeze.
 func TestThawChooses(t *testing.T) {
 	t.Parallel()
 	p := begin(t)
@@ -87,7 +88,18 @@ func TestThawChooses(t *testing.T) {
 	}
 	past := metav1.NewTime(now.Add(-time.Hour))
 	create("freeze", v1alpha1.FreezeRules{Until: &past}, "kubectl")
+	create("old-git", v1alpha1.FreezeRules{Until: &past}, "kustomize-controller")
+	for _, args := range [][]string{nil, {"--dry-run"}} {
+		p.want(cli.ExitNo, `Freeze "old-git" has ended, but is set by Flux (field manager kustomize-controller), which would create it again: choose another --name`,
+			append([]string{"freeze", "--indefinite", "--reason", "incident", "--name", "old-git"}, args...)...)
+	}
 	p.want(cli.ExitNo, "is not frozen", "thaw")
+	var before, after v1alpha1.Freeze
+	p.get("freeze", &before)
+	p.want(cli.ExitYes, "Nothing was written: dry run.", "freeze", "--indefinite", "--reason", "incident", "--dry-run")
+	if p.get("freeze", &after); after.UID != before.UID {
+		t.Error("a dry run replaced the freeze")
+	}
 	p.want(cli.ExitYes, "frozen until \""+p.hlnr()+" thaw "+p.namespace+"\" by ana; 0 Microservices", "freeze", "--indefinite", "--reason", "incident")
 	p.want(cli.ExitYes, "is deleted", "thaw")
 
