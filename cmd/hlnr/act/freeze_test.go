@@ -60,7 +60,11 @@ func TestFreezeAndThaw(t *testing.T) {
 	p.want(cli.ExitYes, waits, "unpin", "shop")
 	p.offer("1.1.0", "1.0.0")
 	p.want(cli.ExitYes, "pinned to 1.0.0", "pin", "shop", "1.0.0")
-	p.want(cli.ExitYes, `the group follows the newest version, but not 1.1.0, which failed (`, "unpin", "shop")
+	const failed = `the group follows the newest version, but not 1.1.0, which failed (`
+	if done := p.preview("unpin"); !strings.Contains(done.Text(), failed) {
+		t.Errorf("the preview of unpin on the board: %s", done.Text())
+	}
+	p.want(cli.ExitYes, failed, "unpin", "shop")
 	p.offer("1.2.0", "1.1.0", "1.0.0")
 
 	p.want(cli.ExitYes, `Freeze "freeze" by ana, until `, "thaw", "--dry-run")

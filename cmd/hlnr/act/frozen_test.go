@@ -9,11 +9,23 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 	"github.com/heighliner/heighliner/test/await"
 )
+
+// preview returns the result of a dry run of an action on shop, as the board performs it.
+func (p *person) preview(verb string) *Done {
+	p.Helper()
+	f := cli.New("hlnr", "test", genericiooptions.IOStreams{})
+	done, err := Request{Verb: verb, Namespace: p.namespace, Microservice: "shop", DryRun: true}.Do(p.Context(), f, p.Client)
+	if err != nil {
+		p.Fatal(err)
+	}
+	return done
+}
 
 // upgraded returns a user with a service whose active release is 1.1.0, and whose retained release is 1.0.0.
 func upgraded(t *testing.T) *person {
@@ -27,7 +39,7 @@ func upgraded(t *testing.T) *person {
 }
 
 // TestUnpinToARetainedReleaseDuringAFreeze checks that a freeze prevents a group without a pin from returning to a retained release, and that
-// unpin reports the freeze, as "hlnr wait" does.
+// unpin reports the freeze, as "hlnr wait" does. The preview on the board reports the freeze too.
 func TestUnpinToARetainedReleaseDuringAFreeze(t *testing.T) {
 	t.Parallel()
 	p := upgraded(t)
@@ -35,6 +47,9 @@ func TestUnpinToARetainedReleaseDuringAFreeze(t *testing.T) {
 	p.await("1.0.0", v1alpha1.ReleaseActive)
 	p.want(cli.ExitYes, "frozen until ", "freeze", p.namespace, "--until", "4h", "--reason", "trade fair")
 	p.Frozen(t, p.namespace, "freeze")
+	if done := p.preview("unpin"); done.Frozen == "" {
+		t.Errorf("the preview of unpin on the board does not report the freeze: %s", done.Text())
+	}
 	var done Done
 	if out := p.want(cli.ExitYes, "", "unpin", "shop", "-o", "json"); json.Unmarshal([]byte(out), &done) != nil || done.Frozen == "" {
 		t.Errorf("the retained release 1.1.0 does not return before the end of the freeze, but unpin does not report the freeze: %s", out)

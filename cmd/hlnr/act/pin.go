@@ -507,30 +507,39 @@ func (o *pinOptions) sensible(s *scope, ms *v1alpha1.Microservice, w wanted) err
 }
 
 func (o *pinOptions) unpin(ctx context.Context, s *scope, ms *v1alpha1.Microservice) error {
-	e, err := o.unpinned(s, ms)
+	e, err := o.unpinned(ctx, s, ms)
 	if err != nil {
 		return err
+	}
+	return o.follow(ctx, s, ms, e)
+}
+
+// unpinned returns the change that removes the pin of a group, with the version to which the group then moves.
+func (o *pinOptions) unpinned(ctx context.Context, s *scope, ms *v1alpha1.Microservice) (edit, error) {
+	e, err := o.removal(s, ms)
+	if err != nil {
+		return edit{}, err
 	}
 	g, err := groupOf(ms, e.done.Group)
 	if err != nil {
-		return err
+		return edit{}, err
 	}
 	policy, err := s.policy(ctx, ms, o.wait)
 	if err != nil {
-		return err
+		return edit{}, err
 	}
 	e.done.text += s.failedInstead(ctx, ms, policy, g)
 	if e.awaits = follows(policy, g); e.awaits != "" {
 		name, err := o.upcoming(ctx, s, ms, g, e.awaits)
 		if err != nil {
-			return err
+			return edit{}, err
 		}
 		row := rowOf(g, name)
 		e.moves = name == "" && e.awaits != g.Active || name != "" && (row == nil || row.Status != v1alpha1.ReleaseActive)
 		e.starts = e.moves // Without a pin, a retained release does not return during a freeze.
 		e.awaits = awaited(ms, e.awaits, name)
 	}
-	return o.follow(ctx, s, ms, e)
+	return e, nil
 }
 
 // follows returns the version to which a group moves without a pin: the newest version that is offered and has not failed, or an empty string.
@@ -575,8 +584,8 @@ func (s *scope) failedInstead(ctx context.Context, ms *v1alpha1.Microservice, po
 	return fmt.Sprintf(", but not %s, which failed (%s): to try it again, run %q", v, cause, s.Command(ms.Namespace, "retry", ms.Name, v))
 }
 
-// unpinned returns the change that removes the pin of a group.
-func (o *pinOptions) unpinned(s *scope, ms *v1alpha1.Microservice) (edit, error) {
+// removal returns the change that removes the pin of a group, without its consequences.
+func (o *pinOptions) removal(s *scope, ms *v1alpha1.Microservice) (edit, error) {
 	var found []*v1alpha1.ReleaseGroup
 	var list []string
 	for i := range ms.Status.ReleaseGroups {

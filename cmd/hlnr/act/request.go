@@ -73,7 +73,7 @@ func (r Request) edit(ctx context.Context, s *scope, ms *v1alpha1.Microservice) 
 	case "pause", "resume":
 		return pauseOf(ms, r.Verb == "pause")
 	case "unpin":
-		return o.unpinned(s, ms)
+		return o.unpinned(ctx, s, ms)
 	case "rollback":
 		to := r.Target
 		if to == "" {
