@@ -115,7 +115,7 @@ func endGroup(ms *v1alpha1.Microservice, name string, undo bool) (edit, error) {
 	ended := slices.ContainsFunc(ms.Spec.EndedGroups, same)
 	switch {
 	case undo && !ended:
-		return e, cli.No(fmt.Errorf("group %s of %s is not ended", name, ms.Name))
+		return e, cli.No(fmt.Errorf("group %s of %s is not in spec.endedGroups", name, ms.Name))
 	case undo:
 		e.apply = func(spec *v1alpha1.MicroserviceSpec, _ string) {
 			if spec.EndedGroups = slices.DeleteFunc(spec.EndedGroups, same); len(spec.EndedGroups) == 0 {

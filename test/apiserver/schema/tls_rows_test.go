@@ -18,7 +18,7 @@ func issuer(fields string) string {
 
 const (
 	classNginx  = `ingress: {className: nginx}`
-	tlsMode     = "spec.domains[].tls.mode must be Gateway or ListenerSet with spec.provider.gateway"
+	tlsMode     = "spec.domains[].tls.mode must be Gateway or ListenerSet if spec.provider.gateway is set"
 	tlsNeeded   = "spec.domains[].tls.secretName is required"
 	tlsSecret   = "spec.domains[].tls.secretName must be the name of a Secret"
 	twoParents  = `provider: {gateway: {parentRefs: [{name: a}, {name: b}]}}, domains: [{domain: shop.example.com, tls: {mode: ListenerSet, secretName: a}`
