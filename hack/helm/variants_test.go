@@ -47,6 +47,7 @@ var variants = map[string]map[string]any{
 		"replicas": 3, "labels": map[string]any{"team": "platform"}, "podLabels": map[string]any{"team": "platform"}, "podAnnotations": map[string]any{"a": "b"},
 		"serviceAccountAnnotations": map[string]any{"eks.amazonaws.com/role-arn": "arn:aws:iam::1:role/heighliner"},
 		"imagePullSecrets":          []any{map[string]any{"name": "registry"}}, "priorityClassName": "system-cluster-critical",
+		"env":          []any{map[string]any{"name": "HTTPS_PROXY", "value": "http://proxy.example.com:3128"}, map[string]any{"name": "NO_PROXY", "value": ".svc"}},
 		"nodeSelector": map[string]any{"kubernetes.io/os": "linux"}, "tolerations": []any{map[string]any{"operator": "Exists"}},
 		"affinity": map[string]any{"nodeAffinity": map[string]any{}},
 		"flags":    map[string]any{"workers": 16, "outbound-allow": []any{"127.0.0.1:5000", "10.0.0.0/8"}, "zap-devel": true, "registry-requests-per-second": 0.5},
@@ -160,6 +161,7 @@ func TestFields(t *testing.T) {
 		"spec/template/spec/priorityClassName":                       "system-cluster-critical",
 		"spec/template/spec/tolerations/0/operator":                  "Exists",
 		"spec/template/spec/nodeSelector":                            map[string]any{"kubernetes.io/os": "linux"},
+		"spec/template/spec/containers/0/env/1":                      map[string]any{"name": "HTTPS_PROXY", "value": "http://proxy.example.com:3128"},
 		"spec/template/spec/topologySpreadConstraints/0/topologyKey": "kubernetes.io/hostname",
 		"spec/template/spec/topologySpreadConstraints/1/topologyKey": "topology.kubernetes.io/zone",
 		"spec/template/spec/containers/0/args": []any{
@@ -269,7 +271,7 @@ func TestNamespacedRules(t *testing.T) {
 func TestNotes(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string][]string{
-		"default":         {"helm test heighliner -n heighliner-system", "may read each Secret of the cluster"},
+		"default":         {"helm test heighliner -n heighliner-system", "may read every Secret in the cluster"},
 		"granted secrets": {"watches shop, infra", "create rolebinding heighliner-read-secrets"},
 	} {
 		r, err := rendered(t, with(variants[name]))
