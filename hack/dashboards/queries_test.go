@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -32,6 +31,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 	"github.com/heighliner/heighliner/test/apiserver"
 	"github.com/heighliner/heighliner/test/await"
+	"github.com/heighliner/heighliner/test/port"
 )
 
 var env *apiserver.Env
@@ -119,7 +119,7 @@ spec:
 // dashboard returns data.
 func TestQueries(t *testing.T) {
 	namespace := env.Namespace(t)
-	metrics, webhooks, prometheus := free(t), free(t), free(t)
+	metrics, webhooks, prometheus := port.Take(t), port.Take(t), port.Take(t)
 	hub, err := githubtest.New(githubtest.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -166,17 +166,6 @@ func TestQueries(t *testing.T) {
 
 // scrapeInterval is the scrape interval of the test's Prometheus.
 const scrapeInterval = time.Second
-
-// free returns an unused loopback address.
-func free(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
-}
 
 // run starts a process, and stops it at the end of the test.
 func run(t *testing.T, environment []string, name string, args ...string) {

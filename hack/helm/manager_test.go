@@ -3,7 +3,6 @@ package helm
 import (
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -27,6 +26,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/heighliner/heighliner/test/port"
 )
 
 // buildManager compiles the manager from this source tree.
@@ -71,7 +72,7 @@ func startManager(t *testing.T, binary string) *managerProcess {
 	for _, arg := range deployment.Spec.Template.Spec.Containers[0].Args {
 		arg = strings.ReplaceAll(arg, "$(NAMESPACE)", system)
 		if strings.HasPrefix(arg, "--health-probe-bind-address=") || strings.HasPrefix(arg, "--metrics-bind-address=") || strings.HasPrefix(arg, "--webhook-bind-address=") {
-			arg = arg[:strings.Index(arg, "=")+1] + free(t)
+			arg = arg[:strings.Index(arg, "=")+1] + port.Take(t)
 		}
 		args = append(args, arg)
 	}
@@ -88,17 +89,6 @@ func startManager(t *testing.T, binary string) *managerProcess {
 	}
 	t.Cleanup(m.stop)
 	return m
-}
-
-// free returns an unused address.
-func free(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // proxy starts a proxy that adds a token to requests, forwards them, and records the requests that the API server denies. It returns the path of a
