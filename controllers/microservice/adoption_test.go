@@ -275,16 +275,7 @@ func TestOrphanKeepsObjectsWithTraffic(t *testing.T) {
 	s.play()
 	s.offer("1.1.0", "1.0.0")
 	s.play(s.until("1.1.0 canary"))
-	for _, c := range s.objects() {
-		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: c.Name}}
-		labels := map[string]string{v1alpha1.LabelRelease: c.Name}
-		d.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
-		d.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "shop", Image: "shop"}}}}
-		if err := controllerutil.SetControllerReference(c, d, env.Client.Scheme()); err != nil {
-			t.Fatal(err)
-		}
-		s.create(d)
-	}
+	s.deployments()
 	s.remove()
 	if _, err := s.pass(); err != nil {
 		t.Fatal(err)
@@ -294,6 +285,66 @@ func TestOrphanKeepsObjectsWithTraffic(t *testing.T) {
 		var d appsv1.Deployment
 		s.get(name, &d)
 		same(t, "owners of the Deployment of "+c.Spec.SemVer.Version, len(d.OwnerReferences), 0)
+	}
+}
+
+// TestOrphanKeepsReferencedReleases checks that Orphan keeps a release without weight if a route may refer to it, and no other
+// release without weight.
+func TestOrphanKeepsReferencedReleases(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(status *v1alpha1.NetworkPolicyStatus, retained string)
+		kept   bool
+	}{
+		"no route refers to the retained release": {func(*v1alpha1.NetworkPolicyStatus, string) {}, false},
+		"a domain has the fixed version of the retained release": {func(status *v1alpha1.NetworkPolicyStatus, retained string) {
+			status.Groups[0].References = append(status.Groups[0].References, retained)
+		}, true},
+		"the policy has not reported": {func(status *v1alpha1.NetworkPolicyStatus, _ string) { *status = v1alpha1.NetworkPolicyStatus{} }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := begin(t, func(ms *v1alpha1.Microservice) { ms.Spec.DeletionPolicy = v1alpha1.DeletionOrphan })
+			s.route()
+			s.offer("1.0.0")
+			s.play()
+			s.offer("1.1.0", "1.0.0")
+			s.play()
+			s.deployments()
+			retained := s.release("1.0.0").Name
+			var policy v1alpha1.NetworkPolicy
+			s.get("shop", &policy)
+			test.change(&policy.Status, retained)
+			if err := env.Client.Status().Update(t.Context(), &policy); err != nil {
+				t.Fatal(err)
+			}
+			s.remove()
+			if _, err := s.pass(); err != nil {
+				t.Fatal(err)
+			}
+			same(t, "gone", s.removed(), true)
+			for version, kept := range map[string]bool{"1.0.0": test.kept, "1.1.0": true} {
+				var d appsv1.Deployment
+				s.get(s.release(version).Name, &d)
+				same(t, version+" is kept", len(d.OwnerReferences) == 0, kept)
+			}
+		})
+	}
+}
+
+// deployments creates a Deployment for each release.
+func (s *story) deployments() {
+	s.Helper()
+	for _, c := range s.objects() {
+		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: c.Name}}
+		labels := map[string]string{v1alpha1.LabelRelease: c.Name}
+		d.Spec.Replicas = &c.Spec.Replicas
+		d.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
+		d.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "shop", Image: "shop"}}}}
+		if err := controllerutil.SetControllerReference(c, d, env.Client.Scheme()); err != nil {
+			s.Fatal(err)
+		}
+		s.create(d)
 	}
 }
 

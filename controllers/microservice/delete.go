@@ -14,7 +14,6 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/apply"
-	"github.com/heighliner/heighliner/internal/index"
 )
 
 // +kubebuilder:rbac:groups=hlnr.io,resources=microservices,verbs=patch
@@ -75,11 +74,16 @@ func (r *Reconciler) carryOut(ctx context.Context, ms *v1alpha1.Microservice, dr
 // orphan removes the owner references from the objects of releases with traffic, so that these objects
 // are not garbage collected.
 func (r *Reconciler) orphan(ctx context.Context, ms *v1alpha1.Microservice) error {
+	referenced, err := r.referenced(ctx, ms)
+	if err != nil {
+		return err
+	}
 	for i := range ms.Status.ReleaseGroups {
 		g := &ms.Status.ReleaseGroups[i]
 		next := ms.Successor(g) // In an exclusive group, the successor has the pods, or will get them.
 		for _, row := range g.Releases {
-			if row.Weight == 0 && row.Status != v1alpha1.ReleaseActive && !row.Match && (next == nil || next.VersionedMicroservice != row.VersionedMicroservice) {
+			serves := row.Weight > 0 || row.Status == v1alpha1.ReleaseActive || row.Match || row.MirrorPercent > 0
+			if !serves && !referenced(row.VersionedMicroservice) && (next == nil || next.VersionedMicroservice != row.VersionedMicroservice) {
 				continue
 			}
 			if err := r.orphanRelease(ctx, ms, row.VersionedMicroservice); err != nil {
@@ -88,6 +92,27 @@ func (r *Reconciler) orphan(ctx context.Context, ms *v1alpha1.Microservice) erro
 		}
 	}
 	return nil
+}
+
+// referenced returns a function that reports whether an object of a policy may refer to a release, for example because a
+// domain has a fixed version, or because a gateway has not confirmed a promotion. A policy that has not reported may refer
+// to every release (rule 11).
+func (r *Reconciler) referenced(ctx context.Context, ms *v1alpha1.Microservice) (func(release string) bool, error) {
+	policies, err := r.policiesOf(ctx, ms)
+	if err != nil {
+		return nil, err
+	}
+	unknown, names := false, map[string]bool{}
+	for i := range policies {
+		s := &policies[i].Status
+		unknown = unknown || unreported(s)
+		for _, g := range s.Groups {
+			for _, release := range g.References {
+				names[release] = true
+			}
+		}
+	}
+	return func(release string) bool { return unknown || names[release] }, nil
 }
 
 func (r *Reconciler) orphanRelease(ctx context.Context, ms *v1alpha1.Microservice, name string) error {
@@ -155,12 +180,12 @@ func (r *Reconciler) restore(ctx context.Context, ms *v1alpha1.Microservice, dra
 	if d.Status.ObservedGeneration < d.Generation || d.Status.AvailableReplicas < replicas(&d) {
 		return requeueDelete, nil
 	}
-	var policies v1alpha1.NetworkPolicyList
-	if err := r.List(ctx, &policies, client.InNamespace(ms.Namespace), client.MatchingFields{index.NetworkPoliciesByMicroservice.Field: ms.Name}); err != nil {
-		return 0, fmt.Errorf("list networkpolicies.hlnr.io: %w", err)
+	policies, err := r.policiesOf(ctx, ms)
+	if err != nil {
+		return 0, err
 	}
-	for i := range policies.Items {
-		p := &policies.Items[i]
+	for i := range policies {
+		p := &policies[i]
 		switch {
 		case p.DeletionTimestamp != nil && controllerutil.ContainsFinalizer(p, v1alpha1.FinalizerDeletionPolicy):
 			return requeueDelete, nil // The policy's routes target the releases until the policy is deleted.

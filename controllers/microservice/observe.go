@@ -327,14 +327,13 @@ func (o *observed) concerns(offer *v1alpha1.OfferedRelease) bool {
 }
 
 func (r *Reconciler) observePolicies(ctx context.Context, o *observed) error {
-	var list v1alpha1.NetworkPolicyList
-	if err := r.List(ctx, &list, client.InNamespace(o.ms.Namespace), client.MatchingFields{index.NetworkPoliciesByMicroservice.Field: o.ms.Name}); err != nil {
-		return fmt.Errorf("list networkpolicies.hlnr.io: %w", err)
+	var err error
+	if o.policies, err = r.policiesOf(ctx, o.ms); err != nil {
+		return err
 	}
-	o.policies = list.Items
-	for i := range list.Items {
-		p := release.Policy{Name: list.Items[i].Name, Unreported: unreported(&list.Items[i].Status)}
-		for _, g := range list.Items[i].Status.Groups {
+	for i := range o.policies {
+		p := release.Policy{Name: o.policies[i].Name, Unreported: unreported(&o.policies[i].Status)}
+		for _, g := range o.policies[i].Status.Groups {
 			report := release.Report{
 				Slug: g.Slug, Revision: g.Revision, References: g.References, Withheld: g.Withheld, Pinned: g.Pinned,
 				Active: g.Active, Newest: g.Newest, CanaryDomains: g.CanaryDomains, Canary: g.Canary, Unrouted: g.Unrouted, Reason: g.Reason, Message: g.Message,
@@ -347,6 +346,15 @@ func (r *Reconciler) observePolicies(ctx context.Context, o *observed) error {
 		o.facts.Policies = append(o.facts.Policies, p)
 	}
 	return nil
+}
+
+// policiesOf returns the policies that refer to a Microservice.
+func (r *Reconciler) policiesOf(ctx context.Context, ms *v1alpha1.Microservice) ([]v1alpha1.NetworkPolicy, error) {
+	var list v1alpha1.NetworkPolicyList
+	if err := r.List(ctx, &list, client.InNamespace(ms.Namespace), client.MatchingFields{index.NetworkPoliciesByMicroservice.Field: ms.Name}); err != nil {
+		return nil, fmt.Errorf("list networkpolicies.hlnr.io: %w", err)
+	}
+	return list.Items, nil
 }
 
 // unreported reports whether a NetworkPolicy's routes are still missing from its status. This is the case if

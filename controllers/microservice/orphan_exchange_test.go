@@ -4,10 +4,7 @@ import (
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
@@ -48,17 +45,7 @@ func TestOrphanInAnExchange(t *testing.T) {
 	if n := s.release("1.0.0").Spec.Replicas; n != 0 {
 		t.Fatalf("no exchange: 1.0.0 has %d replicas", n)
 	}
-	for _, c := range s.objects() {
-		d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: c.Name}}
-		labels := map[string]string{v1alpha1.LabelRelease: c.Name}
-		d.Spec.Replicas = &c.Spec.Replicas
-		d.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
-		d.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "shop", Image: "shop"}}}}
-		if err := controllerutil.SetControllerReference(c, d, env.Client.Scheme()); err != nil {
-			t.Fatal(err)
-		}
-		s.create(d)
-	}
+	s.deployments()
 	s.remove()
 	if _, err := s.pass(); err != nil {
 		t.Fatal(err)
