@@ -40,9 +40,19 @@ var indexes = []index.Index{
 		for _, ref := range providers.Refers(traffic.ProviderOf(p), p) {
 			keys = append(keys, referenceKey(ref))
 		}
+		if len(traffic.UserNames(p)) > 0 {
+			keys = append(keys, anyGateway)
+		}
 		return traffic.Union(keys, nil)
 	}},
 }
+
+// anyGateway is the key of the policies with user-managed routes in the index of referents. Only the routes contain the names
+// of their Gateways.
+var anyGateway = referenceKey(providers.Reference{Kind: kindGateway})
+
+// kindGateway is the kind of the Gateways.
+const kindGateway = "Gateway"
 
 // indexPolicy is the index of objects that policies own, and of EndpointSlices, by policy.
 const indexPolicy = "networkpolicy.policy"
@@ -91,6 +101,11 @@ func (r *Reconciler) byReferent(kind string) handler.MapFunc {
 		key := referenceKey(providers.Reference{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()})
 		return r.requests(ctx, client.MatchingFields{indexReferent: key})
 	}
+}
+
+// byGateway enqueues the policies with user-managed routes, which may be attached to any Gateway.
+func (r *Reconciler) byGateway(ctx context.Context, _ client.Object) []reconcile.Request {
+	return r.requests(ctx, client.MatchingFields{indexReferent: anyGateway})
 }
 
 // held returns the hosts that a policy renders, and the keys that represent the policy's listeners

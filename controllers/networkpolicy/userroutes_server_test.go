@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/util/retry"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
@@ -210,6 +211,27 @@ func TestServerRoutesRulesOfAUser(t *testing.T) {
 	want(t, "annotations", len(u.GetAnnotations()), 0)
 	p.gone(&v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "shop"}})
 	want(t, "the additional rule", refs(p.readWeb(), "more"), "users-more=1")
+}
+
+// TestServerReportsTheGatewayOfAUsersRoute checks that a policy reports that the Gateway of its route was deleted and created
+// again, although the status of the route does not change.
+func TestServerReportsTheGatewayOfAUsersRoute(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.gatewayHere()
+	p.create(p.webRoute())
+	p.microservice(group("1-x", 1, "a 1.0.0 active 100"))
+	p.pod("a")
+	p.borrows("shop", v1alpha1.DeletionRestore, "main")
+	p.eventually("shop", "Gateway", has("Ready", "Programmed"))
+	p.quiet()
+	if err := server.Delete(t.Context(), &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: p.namespace, Name: "public"}}); err != nil {
+		t.Fatal(err)
+	}
+	p.eventually("shop", "Gateway deleted", has("Ready", "ParentNotFound"))
+	p.quiet()
+	p.gatewayHere()
+	p.eventually("shop", "Gateway created again", has("Ready", "Programmed"))
 }
 
 // TestServerFollowsReleasesDuringDeletion checks that rules follow the releases while the deletion

@@ -67,8 +67,16 @@ func (r *Reconciler) watchKind(mgr ctrl.Manager, c controller.Controller, namesp
 	if err := c.Watch(source.Kind(mgr.GetCache(), o, enqueue, filter)); err != nil {
 		return fmt.Errorf("watch objects of kind %s: %w", gvk.Kind, err)
 	}
+	if gvk.Kind == kindGateway {
+		if err := c.Watch(source.Kind(mgr.GetCache(), o, handler.EventHandler(handler.EnqueueRequestsFromMapFunc(r.byGateway)), predicate.Predicate(existenceChanged))); err != nil {
+			return fmt.Errorf("watch the Gateways of user-managed routes: %w", err)
+		}
+	}
 	return nil
 }
+
+// existenceChanged ignores updates.
+var existenceChanged = predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 
 // lostKinds returns an event source for kinds that the API server no longer serves. These kinds are removed from the cache and
 // from the known kinds, and all policies are reconciled. The source emits no events if the manager's cache was not created by
