@@ -38,6 +38,7 @@ func TestFirstStatusIsDelayed(t *testing.T) {
 		"no result after ten seconds":      {10 * time.Second, status{}, status{Conditions: conditions("Reconciling")}, 0},
 		"the server's clock is ahead":      {-time.Minute, status{}, status{Conditions: conditions("Reconciling")}, 0},
 		"the policy adopts a Service":      {3 * time.Second, status{}, status{Conditions: conditions("Reconciling"), Adopted: &v1alpha1.AdoptedService{}}, 0},
+		"the policy has a user's route":    {3 * time.Second, status{}, status{Conditions: conditions("Reconciling"), Routes: []v1alpha1.RouteStatus{{Kind: "HTTPRoute", Name: "web"}}}, 0},
 		"the policy switches providers":    {3 * time.Second, status{}, status{Conditions: conditions("Reconciling"), ProviderSwitch: &v1alpha1.ProviderSwitch{}}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -79,6 +79,9 @@ const (
 // delayed while the policy is new, no revision is confirmed, and the status reports only progress.
 func Silent(f *Observed, now v1alpha1.NetworkPolicyStatus) time.Duration {
 	before := f.Policy.Status
+	if len(now.Routes) > 0 {
+		return 0 // The rules of a user-managed route are written only after the status lists the route.
+	}
 	if now.Adopted != nil || now.ProviderSwitch != nil || meta.IsStatusConditionTrue(now.Conditions, v1alpha1.ConditionStalled) || meta.IsStatusConditionTrue(now.Conditions, v1alpha1.ConditionReady) {
 		return 0
 	}
