@@ -30,15 +30,19 @@ import (
 // routes that refer to them. Then it deletes routes, and finally the objects on which these routes
 // depended. If one object is rejected, the others are still written. If a route depends on the
 // rejected object, only the weights of the live route change. If a write fails but may succeed on a
-// retry, no object is deleted in this reconcile.
+// retry, the only objects that are deleted in this reconcile are those that a written route no longer has, because they may
+// route to a failed release.
 func (r *Reconciler) write(ctx context.Context, f *traffic.Observed, out *traffic.Decision) (traffic.Applied, error) {
 	w := &writing{
 		Reconciler: r, observed: f, decision: out,
-		applied: traffic.Applied{Changed: map[string]bool{}, Refused: map[string]*status.Error{}},
+		applied: traffic.Applied{Changed: map[string]bool{}, Refused: map[string]*status.Error{}}, deleted: map[resources.Object]bool{},
 	}
 	w.services(ctx)
 	before := len(w.failed)
 	if err := w.routes(ctx); err != nil {
+		return w.applied, errors.Join(append(w.failed, err)...)
+	}
+	if err := w.leftovers(ctx); err != nil {
 		return w.applied, errors.Join(append(w.failed, err)...)
 	}
 	if len(w.failed) > before {
@@ -55,6 +59,8 @@ type writing struct {
 	applied  traffic.Applied
 	// failed contains the errors from writes that may succeed on a retry.
 	failed []error
+	// deleted contains the deleted objects.
+	deleted map[resources.Object]bool
 }
 
 // refuse records that an object could not be written.
@@ -178,8 +184,23 @@ func (w *writing) userRoute(ctx context.Context, name string, next client.Object
 	}
 }
 
-// deletions restores the rules of user-managed routes. Then it deletes the objects that the
-// decision no longer needs, unless a write failed.
+// leftovers deletes the objects that written routes no longer have.
+func (w *writing) leftovers(ctx context.Context) error {
+	for _, route := range slices.Backward(slices.Concat(w.decision.Routes, w.decision.Previous)) {
+		if w.applied.Refused[traffic.RouteName(route.Name)] != nil {
+			continue
+		}
+		for _, o := range slices.Backward(traffic.Leftovers(w.observed, route)) {
+			if err := w.delete(ctx, o); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// deletions restores the rules of user-managed routes. Then it deletes the other objects that the decision no longer needs, unless
+// a write failed.
 func (w *writing) deletions(ctx context.Context) error {
 	f, out := w.observed, w.decision
 	for _, name := range out.DeleteRoutes {
@@ -191,8 +212,8 @@ func (w *writing) deletions(ctx context.Context) error {
 		return errors.Join(w.failed...)
 	}
 	for _, o := range slices.Concat(traffic.Surplus(f, out), out.DeleteShared) {
-		if err := w.Writer.Delete(ctx, f.Policy, o.DeepCopyObject().(client.Object)); err != nil {
-			return fmt.Errorf("delete %s: %w", traffic.ObjectName(o), err)
+		if err := w.delete(ctx, o); err != nil {
+			return err
 		}
 	}
 	for _, name := range out.DeleteServices {
@@ -200,6 +221,18 @@ func (w *writing) deletions(ctx context.Context) error {
 		if err := w.Writer.Delete(ctx, f.Policy, s); err != nil {
 			return fmt.Errorf("delete Service %q: %w", name, err)
 		}
+	}
+	return nil
+}
+
+// delete deletes an object of the policy, unless it has been deleted in this reconcile.
+func (w *writing) delete(ctx context.Context, o resources.Object) error {
+	if w.deleted[o] {
+		return nil
+	}
+	w.deleted[o] = true
+	if err := w.Writer.Delete(ctx, w.observed.Policy, o.DeepCopyObject().(client.Object)); err != nil {
+		return fmt.Errorf("delete %s: %w", traffic.ObjectName(o), err)
 	}
 	return nil
 }

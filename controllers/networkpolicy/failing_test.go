@@ -98,6 +98,25 @@ func TestFailedServiceDoesNotBlockRoutes(t *testing.T) {
 	want(t, "confirmed", w.GroupTraffic("1-x").Revision, 4)
 }
 
+// TestFailedServiceDoesNotBlockTheIngressOfACanary checks the same for Ingresses, where the canary loses its traffic when its Ingress is
+// deleted.
+func TestFailedServiceDoesNotBlockTheIngressOfACanary(t *testing.T) {
+	w := newWorld(t, group("1-x", 2, "b 1.1.0 canary 50", "a 1.0.0 active 50"))
+	w.Policy.Spec.Provider = &v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: "nginx", AnnotationPrefix: "nginx.ingress.kubernetes.io"}}
+	w.Ready = map[string]int{"a": 1, "b": 1, "c": 1}
+	w.Settle()
+	if len(w.Others) != 2 {
+		t.Fatalf("there are %d Ingresses, want 2", len(w.Others))
+	}
+	w.Rollout(group("1-x", 3, "c 1.1.1 pending 0", "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	missing := func(name string) bool { return w.Services[name] == nil }
+	h, _, err := reconcileHooked(t.Context(), w, missing)
+	want(t, "the reconcile is repeated", err != nil, true)
+	if len(h.deleted) != 1 || !strings.HasSuffix(h.deleted[0], "-canary") {
+		t.Errorf("deleted: %q, want the Ingress of the canary", h.deleted)
+	}
+}
+
 // TestServicesThatCannotBeChangedKeepNoCanaryInTheRoute checks that routes to Services whose ports
 // cannot be changed keep their port, and get their new weights.
 func TestServicesThatCannotBeChangedKeepNoCanaryInTheRoute(t *testing.T) {

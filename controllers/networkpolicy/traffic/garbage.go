@@ -308,16 +308,22 @@ func Surplus(f *Observed, out *Decision) []resources.Object {
 		gone = append(gone, f.Live[name].Objects...)
 	}
 	for _, route := range slices.Concat(out.Routes, out.Previous) {
-		live := f.Live[route.Name]
-		if live == nil || live.User || len(route.Objects) == 0 {
-			continue // The route is new, or does not change.
-		}
-		for _, o := range live.Objects {
-			if !slices.ContainsFunc(route.Objects, func(want resources.Object) bool { return LiveObject(live, want) == o }) {
-				gone = append(gone, o)
-			}
-		}
+		gone = append(gone, Leftovers(f, route)...)
 	}
 	slices.Reverse(gone)
+	return gone
+}
+
+// Leftovers returns the live objects that are no longer part of a route that remains, such as the Ingress of a canary.
+func Leftovers(f *Observed, route *RouteDecision) (gone []resources.Object) {
+	live := f.Live[route.Name]
+	if live == nil || live.User || len(route.Objects) == 0 {
+		return nil // The route is new, or does not change.
+	}
+	for _, o := range live.Objects {
+		if !slices.ContainsFunc(route.Objects, func(want resources.Object) bool { return LiveObject(live, want) == o }) {
+			gone = append(gone, o)
+		}
+	}
 	return gone
 }
