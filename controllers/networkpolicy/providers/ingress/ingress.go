@@ -196,12 +196,25 @@ func weight(i *networkingv1.Ingress) int {
 }
 
 // ours returns those annotations of an Ingress that this package writes, without their prefix.
-// Other annotations with the same prefix belong to the user.
-func ours(i *networkingv1.Ingress) map[string]string {
+// Other annotations with the same prefix belong to the user, and so does the backend protocol for
+// another ingress controller, whose annotation has another prefix.
+func ours(i *networkingv1.Ingress, prefixes ...string) map[string]string {
 	out := map[string]string{}
 	for key, value := range i.Annotations {
-		if _, name, ok := strings.Cut(key, "/"); ok && slices.Contains(managed, name) {
+		prefix, name, ok := strings.Cut(key, "/")
+		if ok && slices.Contains(managed, name) && (name != backendProtocol || slices.Contains(prefixes, prefix)) {
 			out[name] = value
+		}
+	}
+	return out
+}
+
+// prefixesOf returns the prefixes of the annotations that this package wrote to an Ingress.
+func prefixesOf(i *networkingv1.Ingress) []string {
+	out := []string{i.Annotations[AnnotationPrefix]}
+	for key := range i.Annotations {
+		if prefix, name, ok := strings.Cut(key, "/"); ok && name == canary {
+			out = append(out, prefix) // The Ingress of a canary has no AnnotationPrefix.
 		}
 	}
 	return out
@@ -502,7 +515,8 @@ func Same(old, want resources.Object) bool {
 	}
 	a, _ := resources.StampOf(had)
 	b, _ := resources.StampOf(has)
-	return a == b && maps.Equal(ours(had), ours(has)) && prefixed(had, has) &&
+	prefixes := append(prefixesOf(had), prefixesOf(has)...)
+	return a == b && maps.Equal(ours(had, prefixes...), ours(has, prefixes...)) && prefixed(had, has) &&
 		equality.Semantic.DeepEqual(had.Spec.IngressClassName, has.Spec.IngressClassName) && equality.Semantic.DeepEqual(had.Spec.Rules, has.Spec.Rules) && equality.Semantic.DeepEqual(had.Spec.TLS, has.Spec.TLS)
 }
 

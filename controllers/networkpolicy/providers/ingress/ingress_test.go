@@ -218,11 +218,15 @@ func TestVerdictSeesEachObject(t *testing.T) {
 		edit     func(main, canary *networkingv1.Ingress)
 		accepted bool
 	}{
-		"as decided":                {nil, func(_, _ *networkingv1.Ingress) {}, true},
-		"an annotation added":       {nil, func(main, _ *networkingv1.Ingress) { main.Annotations[nginx+"/proxy-body-size"] = "8m" }, true},
-		"a canary remains":          {one, func(_, _ *networkingv1.Ingress) {}, false},
-		"the weight":                {nil, func(_, c *networkingv1.Ingress) { c.Annotations[nginx+"/canary-weight"] = "11" }, false},
-		"no annotation":             {nil, func(_, c *networkingv1.Ingress) { delete(c.Annotations, nginx+"/canary") }, false},
+		"as decided":          {nil, func(_, _ *networkingv1.Ingress) {}, true},
+		"an annotation added": {nil, func(main, _ *networkingv1.Ingress) { main.Annotations[nginx+"/proxy-body-size"] = "8m" }, true},
+		"a canary remains":    {one, func(_, _ *networkingv1.Ingress) {}, false},
+		"the weight":          {nil, func(_, c *networkingv1.Ingress) { c.Annotations[nginx+"/canary-weight"] = "11" }, false},
+		"no annotation":       {nil, func(_, c *networkingv1.Ingress) { delete(c.Annotations, nginx+"/canary") }, false},
+		"another controller's protocol": {nil, func(main, _ *networkingv1.Ingress) {
+			main.Annotations["alb.ingress.kubernetes.io/backend-protocol"] = "HTTP"
+		}, true},
+		"the protocol":              {nil, func(main, _ *networkingv1.Ingress) { main.Annotations[nginx+"/backend-protocol"] = "HTTPS" }, false},
 		"another canary annotation": {nil, func(_, c *networkingv1.Ingress) { c.Annotations["other.example.com/canary-by-cookie"] = "x" }, false},
 		"the class":                 {nil, func(main, _ *networkingv1.Ingress) { main.Spec.IngressClassName = nil }, false},
 		"the service":               {nil, func(main, _ *networkingv1.Ingress) { main.Spec.Rules[0].HTTP.Paths[0].Backend.Service.Name = "x" }, false},
