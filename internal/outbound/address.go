@@ -21,6 +21,12 @@ var metadata = []netip.Addr{
 	netip.MustParseAddr("fd00:ec2::254"),   // AWS
 	netip.MustParseAddr("fd00:ec2::23"),    // credentials of pods on AWS
 	netip.MustParseAddr("fd20:ce::254"),    // Google Cloud
+
+	netip.MustParseAddr("169.254.42.42"),      // Scaleway
+	netip.MustParseAddr("fd00:42::42"),        // Scaleway
+	netip.MustParseAddr("fd00:c1::a9fe:a9fe"), // Oracle Cloud
+	netip.MustParseAddr("fd00:a9fe:a9fe::1"),  // Akamai
+	netip.MustParseAddr("fe80::a9fe:a9fe"),    // OpenStack
 }
 
 // These prefixes contain addresses with an embedded IPv4 address.
