@@ -116,10 +116,11 @@ func (o *Options) hosts() []string {
 		return nil // validate rejects such a URL.
 	}
 	host := strings.ToLower(u.Host)
-	if u.Port() == "" {
-		return []string{host, host + ":443"}
+	if port := u.Port(); port != "" && port != "443" {
+		return []string{host}
 	}
-	return []string{host}
+	host = strings.TrimSuffix(host, ":443") // Browsers omit the default port.
+	return []string{host, host + ":443"}
 }
 
 // identity returns the web.Identity that identifies readers.

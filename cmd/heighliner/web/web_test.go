@@ -693,3 +693,18 @@ func TestFlags(t *testing.T) {
 		}
 	}
 }
+
+// TestHosts checks that the board accepts the Host header of browsers, which omit the default port.
+func TestHosts(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string][]string{
+		"https://board.example.com":      {"board.example.com", "board.example.com:443"},
+		"https://Board.example.com:443":  {"board.example.com", "board.example.com:443"},
+		"https://board.example.com:8443": {"board.example.com:8443"},
+		"https://[2001:db8::1]:443":      {"[2001:db8::1]", "[2001:db8::1]:443"},
+	} {
+		if got := (&Options{url: url}).hosts(); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", url, got, want)
+		}
+	}
+}
