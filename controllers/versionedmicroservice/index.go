@@ -3,6 +3,7 @@ package versionedmicroservice
 import (
 	"context"
 
+	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -170,18 +171,27 @@ func relaxed(before, now *corev1.ResourceQuota) bool {
 	return len(before.Status.Hard) == 0 && len(now.Status.Hard) > 0 // a quota rejects all pods until its status contains the limits
 }
 
-// quotaToReleases enqueues the releases in a namespace that are blocked by a ResourceQuota.
+// quotaToReleases enqueues the releases in a namespace that are blocked by a ResourceQuota, and those whose Deployment lacks pods
+// because of a quota. A release with an autoscaler can lack pods and be available.
 func (r *reconciler) quotaToReleases() handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, quota client.Object) []ctrl.Request {
 		var releases v1alpha1.VersionedMicroserviceList
-		if err := r.client.List(ctx, &releases, client.InNamespace(quota.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "list releases of a namespace whose quota changed")
-			return nil
+		var deployments appsv1.DeploymentList
+		for _, list := range []client.ObjectList{&releases, &deployments} {
+			if err := r.client.List(ctx, list, client.InNamespace(quota.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+				ctrl.LoggerFrom(ctx).Error(err, "list releases and Deployments of a namespace whose quota changed")
+				return nil
+			}
 		}
 		var requests []ctrl.Request
 		for i := range releases.Items {
 			if releases.Items[i].Status.Failure == v1alpha1.FailureQuotaExceeded {
 				requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&releases.Items[i])})
+			}
+		}
+		for i := range deployments.Items { // The queue contains each request only once.
+			if replicaFailure(&deployments.Items[i]).reason == v1alpha1.FailureQuotaExceeded {
+				requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&deployments.Items[i])})
 			}
 		}
 		return requests

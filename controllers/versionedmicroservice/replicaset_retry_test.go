@@ -2,6 +2,8 @@ package versionedmicroservice
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,8 +13,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/versionedmicroservice/resources"
@@ -170,6 +178,42 @@ func TestRetryAfterAQuotaIsRaised(t *testing.T) {
 	running(t, release)
 	play(t, release, 1, readyPod)
 	reads(t, release, "1/1 "+isAvailable)
+}
+
+// TestQuotaEnqueuesReleases checks that a changed quota enqueues the releases that it blocks, also if a release is available
+// because its autoscaler requested the missing pods.
+func TestQuotaEnqueuesReleases(t *testing.T) {
+	t.Parallel()
+	scheme := runtime.NewScheme()
+	if err := errors.Join(v1alpha1.AddToScheme(scheme), clientgoscheme.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	at := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "shop", Name: name} }
+	lacking := func(name, message string) *appsv1.Deployment {
+		return &appsv1.Deployment{ObjectMeta: at(name), Status: appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{
+			{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate", Message: message},
+		}}}
+	}
+	r := &reconciler{client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+		&v1alpha1.VersionedMicroservice{ObjectMeta: at("blocked"), Status: v1alpha1.VersionedMicroserviceStatus{Failure: v1alpha1.FailureQuotaExceeded}},
+		&v1alpha1.VersionedMicroservice{ObjectMeta: at("healthy")},
+		&v1alpha1.VersionedMicroservice{ObjectMeta: at("scaled")},
+		&appsv1.Deployment{ObjectMeta: at("healthy")},
+		lacking("scaled", `pods "scaled-x1" is forbidden: exceeded quota: small, requested: pods=1`),
+		lacking("denied", `admission webhook "pods.example.com" denied the request: no`),
+	).Build()}
+	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[ctrl.Request]())
+	defer queue.ShutDown()
+	r.quotaToReleases().Generic(t.Context(), event.GenericEvent{Object: &corev1.ResourceQuota{ObjectMeta: at("small")}}, queue)
+	var got []string
+	for queue.Len() > 0 {
+		request, _ := queue.Get()
+		got = append(got, request.Name)
+	}
+	slices.Sort(got)
+	if want := []string{"blocked", "scaled"}; !slices.Equal(got, want) {
+		t.Errorf("the quota enqueued %q, want %q", got, want)
+	}
 }
 
 func retryOfText(text string) retry {
