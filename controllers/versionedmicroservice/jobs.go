@@ -299,7 +299,7 @@ func planJobs(o *observed, questions, due []hook.Call, now time.Time) jobPlan {
 		if q.Hook.Job == nil {
 			continue
 		}
-		if !exists[q.Body.ID] && hook.Known(o.release.Status.Hooks, q) == nil {
+		if !exists[q.Body.ID] && hook.Known(o.release.Status.Hooks, q) == nil && !hook.JobLost(o.release.Status.Hooks, q) {
 			p.create = append(p.create, q)
 		}
 		for _, job := range o.jobs {

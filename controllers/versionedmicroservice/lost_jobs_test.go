@@ -78,3 +78,26 @@ func TestDeletedJob(t *testing.T) {
 		return ""
 	})
 }
+
+// TestLostJobOfARoundIsNotCreatedAgain checks that the Job of a Rollout hook that was deleted before its result was known does not run
+// again in the same round, while the metrics of the round are not due yet.
+func TestLostJobOfARoundIsNotCreatedAgain(t *testing.T) {
+	t.Parallel()
+	o := rolloutScene(func(ms *v1alpha1.Microservice) {
+		measured(ms)
+		ms.Spec.UpdateStrategy.Canary.Hooks = []v1alpha1.Hook{{Name: "load", Type: v1alpha1.HookRollout, Job: &v1alpha1.HookJob{}}}
+	})
+	first := runChecks(&answers{}, see(o), noon)
+	if len(first.jobs.create) != 1 {
+		t.Fatalf("Jobs to create: %+v", first.jobs.create)
+	}
+	q := first.jobs.create[0]
+	lost := hook.Lost(q, hook.JobName(q), noon)
+	o.release.Status.Analysis = first.analysis
+	o.release.Status.Hooks = []v1alpha1.HookStatus{{
+		Name: q.Hook.Name, Type: q.Hook.Type, ID: q.Body.ID, Phase: v1alpha1.HookWaiting, Job: lost.Job, Attempts: 1, Message: lost.Message,
+	}}
+	if second := runChecks(&answers{}, see(o), noon.Add(10*time.Second)); len(second.jobs.create) > 0 {
+		t.Errorf("Job %s is created again", lost.Job)
+	}
+}

@@ -175,6 +175,12 @@ func Known(known []v1alpha1.HookStatus, q Call) *v1alpha1.HookStatus {
 	return nil
 }
 
+// JobLost reports whether the Job of a call was deleted before its result was known, so that the call must not create it again.
+func JobLost(known []v1alpha1.HookStatus, q Call) bool {
+	s := find(known, q.Hook.Name)
+	return s != nil && q.Hook.Job != nil && s.ID == q.Body.ID && s.Job != "" && Unanswered(*s)
+}
+
 // Obsolete reports whether a Job is no longer needed, and returns the time from which the Job may be deleted. The Job of a
 // check may be deleted immediately if the step of the check is over. A Job that has ended, and whose result is in the
 // status, may be deleted after its time to live. The Jobs of gates and notifications run until they end, because an
