@@ -63,9 +63,16 @@ type Measurer struct {
 
 // pending is a round that is in progress, or that is finished and has not been replaced yet.
 type pending struct {
-	request Request
-	cancel  context.CancelFunc
-	round   *Round // nil while it is in progress
+	request  Request
+	cancel   context.CancelFunc
+	round    *Round // nil while it is in progress
+	returned bool   // Ask has returned the round.
+}
+
+// covers reports whether a request differs from the request of the round at most in the time of the round.
+func (p *pending) covers(request Request) bool {
+	request.At = p.request.At
+	return reflect.DeepEqual(p.request, request)
 }
 
 // New returns a Measurer. It fails if the Prometheus address is not a URL, or if metrics with the same name are already registered.
@@ -103,16 +110,18 @@ func (m *Measurer) Start(ctx context.Context) error {
 }
 
 // Ask returns the round that the request describes. If the round is not finished, Ask starts it if necessary and returns false. Requeue then reports
-// when to call Ask again. Equal requests get the same round until a different request or Forget replaces it. Ask does not block, and keeps no
-// reference to the request's memory, because the caller may change that memory.
+// when to call Ask again. Equal requests get the same round until a different request or Forget replaces it. A request for a later round waits for the
+// round in progress, and gets this round once: queries that take as long as the interval end when the next round is already due, and their errors
+// must count. Ask does not block, and keeps no reference to the request's memory, because the caller may change that memory.
 func (m *Measurer) Ask(key types.NamespacedName, request Request) (Round, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if p := m.rounds[key]; p != nil {
-		if reflect.DeepEqual(p.request, request) {
-			if p.round == nil {
-				return Round{}, false
-			}
+		switch {
+		case p.round == nil && p.covers(request):
+			return Round{}, false
+		case p.round != nil && (reflect.DeepEqual(p.request, request) || !p.returned && p.covers(request)):
+			p.returned = true
 			return *p.round, true
 		}
 		p.cancel()

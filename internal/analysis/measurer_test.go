@@ -435,6 +435,44 @@ func TestSlowProvider(t *testing.T) {
 	}
 }
 
+// TestTimeoutOfAWholeInterval checks that a round counts although its queries end only when the next round is due, and that the next
+// round then starts.
+func TestTimeoutOfAWholeInterval(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Int64
+	address := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		_ = r.ParseForm() // A server detects that a request was canceled only after the body has been read.
+		<-r.Context().Done()
+	})
+	m, requeued := measurerOf(t, address, nil)
+	request := requestOf("cart-1", queryMetric("a", "up"))
+	request.Spec.Interval, request.Spec.Provider.Timeout = "1s", "1s"
+	later := request
+	later.At = request.At.Add(time.Second)
+	if _, done := m.Ask(keyOf("cart-1"), request); done {
+		t.Fatal("the round is done before it starts")
+	}
+	if _, done := m.Ask(keyOf("cart-1"), later); done {
+		t.Fatal("the round is done before its queries end")
+	}
+	wait(t, requeued)
+	got, done := m.Ask(keyOf("cart-1"), later)
+	if !done || !got.At.Equal(request.At) || got.Measurements[0].Result != v1alpha1.MeasurementError {
+		t.Errorf("%+v, %t, want an error at %s", got, done, request.At)
+	}
+	if n := asked.Load(); n > 1 {
+		t.Errorf("%d queries in one round", n)
+	}
+	if _, done := m.Ask(keyOf("cart-1"), later); done {
+		t.Error("the round is returned twice for later rounds")
+	}
+	wait(t, requeued)
+	if got, done := m.Ask(keyOf("cart-1"), later); !done || !got.At.Equal(later.At) {
+		t.Errorf("%+v, %t, want the next round at %s", got, done, later.At)
+	}
+}
+
 // TestReplaced checks that a newer round or Forget stops the round in progress, and that only the newer round requeues.
 func TestReplaced(t *testing.T) {
 	t.Parallel()
