@@ -486,7 +486,8 @@ type ReleaseAnalysis struct {
 	// run is the sequence number of the rollout.
 	Run int64 `json:"run"`
 
-	// step that is being measured, counted from 1.
+	// step that is being measured, counted from 1. It is 0 if the steps were edited and the
+	// canary is waiting for the first step.
 	Step int32 `json:"step"`
 
 	// since is when the measured step began to wait for the analysis.

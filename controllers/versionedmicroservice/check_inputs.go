@@ -31,7 +31,9 @@ func pointOf(place *hook.Rollout) *analysis.Point {
 	run, row := place.Rollout, place.Row
 	canary := place.Microservice.Spec.UpdateStrategy.Canary
 	switch {
-	case run == nil, run.Step < 1, run.WaitingSince == nil, run.Interrupted:
+	case run == nil, run.WaitingSince == nil, run.Interrupted:
+		return nil
+	case run.Step < 1 && row.Status != v1alpha1.ReleaseCanary: // A canary can be before the first step after an edit of the steps.
 		return nil
 	case row.Weight == 0 && !row.Match && row.MirrorPercent == 0:
 		return nil

@@ -63,6 +63,9 @@ func analysisInconclusiveEvent(a *v1alpha1.ReleaseAnalysis) status.Event {
 }
 
 func analysisNote(a *v1alpha1.ReleaseAnalysis) string {
+	if a.Step == 0 {
+		return a.Message
+	}
 	return fmt.Sprintf("step %d: %s", a.Step, a.Message)
 }
 

@@ -57,8 +57,11 @@ func (s *scope) applyDecision(r *Row, d Decision) string {
 	}
 	switch d.Action {
 	case Continue:
-		if !running || r.Status != Canary || s.g.Rollout.Step == 0 {
+		if !running || r.Status != Canary {
 			return refuse("the release has status %s; Continue applies only to a canary", r.Status)
+		}
+		if s.g.Rollout.Step == 0 {
+			return refuse("the steps were edited, and the canary is not in a step")
 		}
 		if name, number := s.stepName(s.g.Rollout.Step), strconv.Itoa(s.g.Rollout.Step); d.Step != name && d.Step != number {
 			return refuse("the canary is in step %q, not in step %q", name, d.Step)

@@ -120,7 +120,9 @@ func (w *world) checkReturn(o Observed, g, h *Group) {
 		for i := range g.Releases {
 			r := &g.Releases[i]
 			c := objectOf(o, r.Release)
-			if r.Promoted > 0 && c.Available > 0 && !c.Terminating && c.Replicas > 0 && (best == nil || r.Promoted > best.Promoted) {
+			// The approval of the commit of an excluded preview may have been removed, so only an offered commit is active again.
+			offered := g.Level != preview || r.Reason != Reason(Excluded) || slices.ContainsFunc(o.Candidates, func(x Candidate) bool { return x.Slug == g.Slug && x.Version == r.Version })
+			if offered && r.Promoted > 0 && c.Available > 0 && !c.Terminating && c.Replicas > 0 && (best == nil || r.Promoted > best.Promoted) {
 				best = r
 			}
 		}

@@ -9,7 +9,7 @@ import (
 // health reports whether a rollout is healthy. The release must be available and, during the steps, its
 // weight must be programmed. since is the start of the current wait.
 func (s *scope) health(run *Rollout, r *Row, c Object) (healthy bool, cause Reason, since time.Time) {
-	if run.Step == 0 {
+	if run.beforeTraffic(r) {
 		switch {
 		case run.Gate == ConfirmRollout:
 			return true, "", s.now // The release does not need pods yet.
@@ -207,7 +207,7 @@ func fail(s *scope) {
 		return
 	}
 	healthy, cause, _ := s.health(run, r, c)
-	if healthy || run.WaitsFor != "" || cause == TrafficLost || s.stopped() && run.Step == 0 && s.available(*r, c) {
+	if healthy || run.WaitsFor != "" || cause == TrafficLost || s.stopped() && run.beforeTraffic(r) && s.available(*r, c) {
 		return
 	}
 	end := s.ends(run)

@@ -214,7 +214,7 @@ func (s *scope) obstacle(run *Rollout, r *Row, c Object) (Reason, *wait) {
 		return "", nil
 	case s.exchanges() && cause != otherRunning:
 		return "", nil // At the deadline, the pods of the active release start again, whatever the cause is.
-	case outside[cause] == "", run.Step > 0 && (cause == notProgrammed || !s.available(*r, c)):
+	case outside[cause] == "", !run.beforeTraffic(r) && (cause == notProgrammed || !s.available(*r, c)):
 		return "", nil
 	}
 	// The creation of an object, the confirmation of routes and the responses of hooks take a while. A release whose

@@ -764,6 +764,19 @@ var histories = []scene{
 		h.run(time.Second)
 		h.want("no steps", map[string]string{"1.1.0": "active 100"})
 	}},
+	{"rule 32: a canary that waits for its raised first step is a canary with traffic", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10, Pause: time.Hour})
+		h.push("1.1.0")
+		h.run(25 * time.Minute) // Windows are open for the first twenty minutes of each hour.
+		h.steps(Step{Weight: 20, Pause: time.Hour, Window: &Window{}})
+		h.run(10 * time.Minute)
+		h.want("window closed", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
+		h.state("window closed", "AwaitingWindow", true)
+		h.spoil(h.object("1.1.0"), "Unschedulable")
+		h.run(12 * time.Minute)
+		h.want("without capacity, after the deadline", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
+	}},
 	{"rule 10: a policy that lags while no rollout is in progress blocks nothing", func(h tale) {
 		h.live()
 		slow := h.policy("slow")

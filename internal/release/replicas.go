@@ -56,7 +56,7 @@ func (s *scope) available(r Row, c Object) bool {
 		return c.ok()
 	}
 	need := s.portion(r.Weight + r.Mirror)
-	if s.g.Rollout.Step == 0 {
+	if s.g.Rollout.beforeTraffic(&r) {
 		need = s.nextSize(s.g.Rollout)
 	}
 	return c.Replicas > 0 && c.has(min(c.Replicas, need))

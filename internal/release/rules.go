@@ -317,7 +317,8 @@ func stopWaiting(s *scope) {
 	if s.g.Phase == Expired && len(s.g.Releases) == 0 {
 		return // The group has no traffic.
 	}
-	moves := s.g.Rollout != nil && s.g.Rollout.Step > 0 || !s.before[s.g.Slug].equal(traffic(s.g))
+	run, canary, _ := s.rollout()
+	moves := run != nil && !run.beforeTraffic(canary) || !s.before[s.g.Slug].equal(traffic(s.g))
 	for _, r := range s.reports {
 		switch {
 		case r.Revision >= s.g.TrafficRevision:

@@ -22,6 +22,10 @@ func (run *Rollout) begin(step int, now time.Time) {
 	run.Gate, run.GateTime = "", noTime
 }
 
+// beforeTraffic reports whether a release has not reached a step yet. A canary whose steps were edited can be before the first step and
+// have traffic (rule 32).
+func (run *Rollout) beforeTraffic(r *Row) bool { return run.Step == 0 && r.Status != Canary }
+
 // enter begins a step, counted from 1, and gives the canary its traffic.
 func (s *scope) enter(run *Rollout, r *Row, step int) {
 	run.begin(step, s.now)

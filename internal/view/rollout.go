@@ -79,6 +79,10 @@ func (r *rollout) state() State {
 	return s
 }
 
+// beforeTraffic reports whether the release has not reached a step yet. After an edit of the steps, a canary with traffic can be before the first
+// step.
+func (r *rollout) beforeTraffic() bool { return r.step == 0 && r.row.Status != v1alpha1.ReleaseCanary }
+
 func (r *rollout) find() State {
 	for _, f := range []func() *State{r.blocked, r.unhealthy, r.unprogrammed, r.halted, r.retries, r.userWait, r.window, r.gated} {
 		if s := f(); s != nil {
@@ -86,7 +90,7 @@ func (r *rollout) find() State {
 		}
 	}
 	s := State{Word: WordProgressing, Since: timeOf(r.started)}
-	if r.step == 0 {
+	if r.beforeTraffic() {
 		s.Word = WordStarting
 		if r.available() {
 			s.Detail = "available, and has no traffic yet"
@@ -257,7 +261,7 @@ func (r *rollout) deadline() *metav1.Time {
 
 // unprogrammed returns the state of a rollout whose weight is not confirmed.
 func (r *rollout) unprogrammed() *State {
-	if r.step == 0 {
+	if r.beforeTraffic() {
 		return nil
 	}
 	late := r.late()
@@ -651,7 +655,7 @@ func (r *rollout) progress() *Rollout {
 	if r.object != nil {
 		out.Checks = append(out.Checks, r.availableCheck())
 	}
-	if r.step > 0 && len(r.reports) > 0 {
+	if !r.beforeTraffic() && len(r.reports) > 0 {
 		out.Checks = append(out.Checks, r.programmedCheck())
 	}
 	if r.object != nil && r.measures() {
