@@ -263,14 +263,21 @@ func (s starts) later(g view.GroupState, i, other int) bool {
 	return again(y) && !created(x).Before(created(y))
 }
 
-// leadTime returns the time from the publication of the version until its release became active. If the time of publication is unknown, the
-// lead time starts at the creation of the release. ok is false if the release became active again, or if its start is unknown.
+// leadTime returns the time from the publication of the version until its release became active. It starts no earlier than the creation of the
+// Microservice. If the time of publication is unknown, or if the release is a new configuration of an active version, the lead time starts at
+// the creation of the release. ok is false if the release became active again, or if its start is unknown.
 func (s starts) leadTime(g view.GroupState, active *v1alpha1.Release) (leadTime time.Duration, from string, ok bool) {
 	if again(active) {
 		return 0, "", false
 	}
 	ms := g.Microservice
-	if at, ok := s.published[types.NamespacedName{Namespace: ms.Namespace, Name: ms.Spec.ImagePolicyRef.Name}][active.SemVer.Version]; ok {
+	reconfigured := slices.ContainsFunc(g.Group.Releases, func(r v1alpha1.Release) bool {
+		return r.SemVer.Version == active.SemVer.Version && 0 < r.Promoted && r.Promoted < active.Promoted
+	})
+	if at, ok := s.published[types.NamespacedName{Namespace: ms.Namespace, Name: ms.Spec.ImagePolicyRef.Name}][active.SemVer.Version]; ok && !reconfigured {
+		if created := ms.CreationTimestamp.Time; created.After(at) {
+			at = created
+		}
 		return max(0, active.LastTransitionTime.Sub(at)), fromPublished, true
 	}
 	if at, ok := s.created[types.NamespacedName{Namespace: ms.Namespace, Name: active.VersionedMicroservice}]; ok {

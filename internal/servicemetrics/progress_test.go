@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/view"
@@ -201,6 +202,39 @@ func TestGates(t *testing.T) {
 	for _, gate := range gates {
 		if !slices.Contains(words, gate) {
 			t.Errorf("gate %s has no series in heighliner_groups", gate)
+		}
+	}
+}
+
+// TestLeadTimeOfOldVersions checks that the age of a version is not part of the lead time if the version is rolled out again with another
+// configuration, or if the Microservice is newer than the version.
+func TestLeadTimeOfOldVersions(t *testing.T) {
+	t.Parallel()
+	active, deprecated := v1alpha1.ReleaseActive, v1alpha1.ReleaseDeprecated
+	next, first := row("1.2.0", active, "Promoted", 1000, 2), row("1.2.0", active, "First", 1000, 1)
+	next.VersionedMicroservice = "shop-1.2.0-b"
+	for name, test := range map[string]struct {
+		rows    []v1alpha1.Release
+		created int // when the Microservice was created
+		want    int // in minutes
+		from    string
+	}{
+		"new version":                     {[]v1alpha1.Release{next, row("1.1.0", deprecated, "Replaced", 1000, 1)}, -5000, 1030, fromPublished},
+		"new configuration":               {[]v1alpha1.Release{next, row("1.2.0", deprecated, "Replaced", 1000, 1)}, -5000, 10, fromStarted},
+		"the other release never served":  {[]v1alpha1.Release{next, row("1.2.0", v1alpha1.ReleaseError, "CrashLoopBackOff", 900, 0)}, -5000, 1030, fromPublished},
+		"first release of a new service":  {[]v1alpha1.Release{first}, 990, 10, fromPublished},
+		"first release of an old service": {[]v1alpha1.Release{first}, -5000, 1030, fromPublished},
+	} {
+		in := shop(nil, test.rows...)
+		in.Microservices[0].CreationTimestamp = metav1.NewTime(at(test.created))
+		s := starts{
+			published: map[types.NamespacedName]map[string]time.Time{{Namespace: "shop", Name: "shop"}: {"1.2.0": at(-30)}},
+			created:   map[types.NamespacedName]time.Time{{Namespace: "shop", Name: "shop-1.2.0-b"}: at(990), {Namespace: "shop", Name: "shop-1.2.0"}: at(990)},
+		}
+		g := view.GroupState{Microservice: &in.Microservices[0], Group: &in.Microservices[0].Status.ReleaseGroups[0]}
+		got, from, ok := s.leadTime(g, &g.Group.Releases[0])
+		if want := time.Duration(test.want) * time.Minute; got != want || from != test.from || !ok {
+			t.Errorf("%s: %s from %s, %t, want %s from %s", name, got, from, ok, want, test.from)
 		}
 	}
 }
