@@ -35,6 +35,8 @@ type job struct {
 	// edit is the receiver's ID for the previous message, which is to be edited; empty for a new message.
 	edit string
 	fact notify.Fact
+	// adds reports whether the message adds a record.
+	adds bool
 	// delivery is the record of the message for the status.
 	delivery v1alpha1.NotificationDelivery
 }
@@ -73,6 +75,9 @@ func newPlan(o *observed, now time.Time) *plan {
 		changed = p.fold(&p.status.Receivers[i], o, records, now) || changed
 	}
 	targets := targetsOf(o, records)
+	if changed || records.len() >= maxDeliveries {
+		changed = p.forget(o, targets, records, now) || changed
+	}
 	if changed {
 		p.prune(o, targets, records, now)
 	}
@@ -263,6 +268,25 @@ func (t target) inRollout() bool {
 	return slices.ContainsFunc(t.facts, func(f notify.Fact) bool { return !notify.Ended(f.Event) })
 }
 
+// forget removes the records of rollouts that have ended in a way that the receiver does not want to be notified of. It reports
+// whether there were any.
+func (p *plan) forget(o *observed, targets map[notify.Key]target, records records, now time.Time) (found bool) {
+	for i := range p.status.Receivers {
+		s := &p.status.Receivers[i]
+		for key, d := range records[s.Name] {
+			t, there := targets[key]
+			if !there || notify.Ended(d.Event) || t.state != nil && !slices.ContainsFunc(t.facts, func(f notify.Fact) bool { return notify.Ended(f.Event) }) {
+				continue
+			}
+			if _, due := t.of(o.receiver(s.Name), records, sinceOf(s, now)); due == nil {
+				delete(records[s.Name], key)
+				found = true
+			}
+		}
+	}
+	return found
+}
+
 // prune removes records of releases that can no longer be reported, and advances the time from which ends of
 // rollouts are reported to receivers.
 func (p *plan) prune(o *observed, targets map[notify.Key]target, records records, now time.Time) {
@@ -299,7 +323,7 @@ func (p *plan) prune(o *observed, targets map[notify.Key]target, records records
 func (p *plan) due(s *v1alpha1.ReceiverStatus, o *observed, targets map[notify.Key]target, records records, now time.Time) (full bool) {
 	state, receiver := o.state[s.Name], o.receiver(s.Name)
 	var jobs []job
-	room := maxDeliveries - records.len() - p.count()
+	room := maxDeliveries - records.len() - p.count() - o.sending()
 	for _, t := range targets {
 		if known, f := t.of(receiver, records, sinceOf(s, now)); f != nil {
 			jobs = append(jobs, newJob(o.policy, receiver, t, known, *f))
@@ -326,10 +350,19 @@ func (p *plan) due(s *v1alpha1.ReceiverStatus, o *observed, targets map[notify.K
 				continue
 			}
 			room--
+			j.adds = true
 		}
 		p.jobs[s.Name] = append(p.jobs[s.Name], j)
 	}
 	return full
+}
+
+// sending returns the number of records that running tasks may still add.
+func (o *observed) sending() (n int) {
+	for _, s := range o.state {
+		n += s.sending
+	}
+	return n
 }
 
 // count returns the number of messages that are about to be sent.

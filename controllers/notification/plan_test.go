@@ -246,13 +246,10 @@ func TestRemoved(t *testing.T) {
 	}
 }
 
-// TestFullRecord checks that additional releases wait while the record is full, and are reported later.
-func TestFullRecord(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, v1alpha1.NotificationReceiver{Name: "chat"})
+// manyRollouts returns n services with a rollout that waits for approval, and the current time.
+func manyRollouts(n int) (in view.Input, now time.Time) {
 	story, _ := viewtest.Play("approval", "shop")
-	var in view.Input
-	for i := range maxDeliveries + 10 {
+	for i := range n {
 		ms := story.Input.Microservices[0].DeepCopy()
 		ms.Name = fmt.Sprintf("shop-%d", i)
 		for j := range ms.Status.ReleaseGroups[0].Releases {
@@ -261,14 +258,22 @@ func TestFullRecord(t *testing.T) {
 		ms.Status.ReleaseGroups[0].Rollout.Release += fmt.Sprintf("-%d", i)
 		in.Microservices = append(in.Microservices, *ms)
 	}
-	w.policy.Status.Receivers = []v1alpha1.ReceiverStatus{{Name: "chat", Since: metav1.NewMicroTime(story.Now)}}
-	w.pass(in, story.Now)
+	return in, story.Now
+}
+
+// TestFullRecord checks that additional releases wait while the record is full, and are reported later.
+func TestFullRecord(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, v1alpha1.NotificationReceiver{Name: "chat"})
+	in, start := manyRollouts(maxDeliveries + 10)
+	w.policy.Status.Receivers = []v1alpha1.ReceiverStatus{{Name: "chat", Since: metav1.NewMicroTime(start)}}
+	w.pass(in, start)
 	c := meta.FindStatusCondition(w.policy.Status.Conditions, v1alpha1.ConditionReady)
 	if got := len(w.policy.Status.Deliveries); got != maxDeliveries || c.Reason != reasonTooManyDeliveries {
 		t.Fatalf("%d entries, Ready is %+v", got, c)
 	}
 	// The releases of the first ten services fail.
-	now := story.Now.Add(time.Minute)
+	now := start.Add(time.Minute)
 	for i := range 10 {
 		g := &in.Microservices[i].Status.ReleaseGroups[0]
 		g.Rollout = nil
@@ -288,6 +293,60 @@ func TestFullRecord(t *testing.T) {
 	}
 	if len(reported) != maxDeliveries+10 {
 		t.Errorf("%d of %d services were reported", len(reported), maxDeliveries+10)
+	}
+}
+
+// TestFullRecordWhileATaskIsRunning checks that the messages of a running task count, so that the record never exceeds its limit.
+func TestFullRecordWhileATaskIsRunning(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, v1alpha1.NotificationReceiver{Name: "chat"})
+	in, now := manyRollouts(maxDeliveries - 5)
+	w.policy.Status.Receivers = []v1alpha1.ReceiverStatus{{Name: "chat", Since: metav1.NewMicroTime(now)}}
+	w.pass(in, now)
+	w.policy.Spec.Receivers = append(w.policy.Spec.Receivers, v1alpha1.NotificationReceiver{Name: "mail"})
+	for sending, want := range map[int]int{0: 5, 2: 3, 5: 0, 16: 0} {
+		w.state = map[string]receiverState{"chat": {running: sending > 0, sending: sending}}
+		if p := newPlan(w.observe(in, now), now); len(p.jobs["mail"]) != want {
+			t.Errorf("while a task sends %d messages, %d other messages start, want %d", sending, len(p.jobs["mail"]), want)
+		}
+	}
+}
+
+// TestForgottenRecords checks that records of rollouts whose end a receiver does not want do not remain, whether the releases still
+// exist or not, and that nothing reports that these releases were removed before their rollouts ended.
+func TestForgottenRecords(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, v1alpha1.NotificationReceiver{Name: "chat", Events: []v1alpha1.NotificationEvent{v1alpha1.NotifyWaiting, v1alpha1.NotifyFailed}})
+	story, _ := viewtest.Play("approval", "shop")
+	for i := range 20 {
+		now := story.Now.Add(time.Duration(i) * time.Hour)
+		in := story.Input
+		ms := in.Microservices[0].DeepCopy()
+		in.Microservices = []v1alpha1.Microservice{*ms}
+		g := &in.Microservices[0].Status.ReleaseGroups[0]
+		for j := range g.Releases {
+			if g.Releases[j].VersionedMicroservice == g.Rollout.Release {
+				g.Releases[j].VersionedMicroservice = fmt.Sprintf("shop-%d", i)
+			}
+		}
+		g.Rollout.Release = fmt.Sprintf("shop-%d", i)
+		w.pass(in, now)
+		if got := len(w.sent["chat"]); got != i+1 {
+			t.Fatalf("after %d waits, %d messages: %q", i+1, got, w.titles("chat"))
+		}
+		if got := len(w.policy.Status.Deliveries); got > 2 {
+			t.Fatalf("after %d waits, %d entries", i+1, got)
+		}
+		if i%2 == 0 {
+			continue // The release does not exist in the next pass.
+		}
+		for j := range g.Releases {
+			if g.Releases[j].VersionedMicroservice == g.Rollout.Release {
+				g.Releases[j].Status, g.Releases[j].Reason, g.Releases[j].LastTransitionTime = v1alpha1.ReleaseActive, "Promoted", metav1.NewMicroTime(now)
+			}
+		}
+		g.Rollout = nil
+		w.pass(in, now.Add(time.Minute))
 	}
 }
 

@@ -47,6 +47,8 @@ type attempt struct {
 // result, messages may be sent again, but no message is lost.
 type receiverState struct {
 	running bool
+	// sending is the number of messages of the running task that have no result yet and that add a record.
+	sending int
 	// receiver is the receiver with the settings of the current task.
 	receiver *v1alpha1.NotificationReceiver
 	// results are the results that are not in the status yet.
@@ -60,6 +62,14 @@ type receiverState struct {
 	next     time.Time
 	attempts map[string]attempt // by id
 	cancel   context.CancelFunc
+}
+
+// done records the result of one message.
+func (r *receiverState) done(x result) {
+	r.results = append(r.results, x)
+	if x.adds {
+		r.sending--
+	}
 }
 
 // policyState is a policy's state in this process.
@@ -207,9 +217,12 @@ func (t *tasks) start(policy types.NamespacedName, receiver *v1alpha1.Notificati
 		return
 	}
 	ctx, cancel := context.WithCancel(t.ctx)
-	r.running, r.cancel, r.receiver = true, cancel, receiver
+	r.running, r.sending, r.cancel, r.receiver = true, 0, cancel, receiver
 	known := map[string]attempt{}
 	for _, j := range jobs {
+		if j.adds {
+			r.sending++
+		}
 		if a, ok := r.attempts[j.message.ID]; ok {
 			known[j.message.ID] = a
 		}
@@ -223,7 +236,7 @@ func (t *tasks) start(policy types.NamespacedName, receiver *v1alpha1.Notificati
 			}
 		}
 		t.mu.Lock()
-		r.running = false
+		r.running, r.sending = false, 0
 		enqueue := t.enqueue
 		ended := t.ctx.Err() != nil
 		t.mu.Unlock()
@@ -246,11 +259,11 @@ func (t *tasks) one(ctx context.Context, namespace string, r *receiverState, rec
 	if failure == nil {
 		delete(r.attempts, j.message.ID)
 		r.failure, r.succeeded, r.failures, r.next = "", true, 0, time.Time{}
-		r.results = append(r.results, result{job: j, called: called, at: now})
+		r.done(result{job: j, called: called, at: now})
 		return true
 	}
 	if failure.Final { // only this message failed, not the receiver
-		r.results = append(r.results, result{job: j, at: now, dropped: true, why: failure.Error()})
+		r.done(result{job: j, at: now, dropped: true, why: failure.Error()})
 		return true
 	}
 	a := r.attempts[j.message.ID]
@@ -267,7 +280,7 @@ func (t *tasks) one(ctx context.Context, namespace string, r *receiverState, rec
 	if a.rejections >= maxRejections || now.Sub(a.first) >= maxTrying {
 		delete(r.attempts, j.message.ID)
 		r.failures, r.next = 0, time.Time{}
-		r.results = append(r.results, result{job: j, at: now, dropped: true, why: failure.Error()})
+		r.done(result{job: j, at: now, dropped: true, why: failure.Error()})
 	}
 	return failure.Rejected
 }

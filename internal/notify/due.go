@@ -33,14 +33,20 @@ func Wants(r *v1alpha1.NotificationReceiver, e v1alpha1.NotificationEvent) bool 
 
 // Due returns the newest fact about a release that a receiver wants and that has not been reported to the receiver yet, or nil if
 // there is no such fact. known is the last report about the release to the receiver, or nil if there is none. If known is nil,
-// rollouts that ended before the since time are not reported.
+// rollouts that ended before the since time are not reported. A receiver that wants promotions is notified of a replacement if the
+// release was replaced before its promotion was reported.
 func Due(r *v1alpha1.NotificationReceiver, known *v1alpha1.NotificationDelivery, facts []Fact, since time.Time) *Fact {
 	for i := len(facts) - 1; i >= 0; i-- {
-		if f := &facts[i]; Wants(r, f.Event) && isNew(known, f, since) {
+		if f := &facts[i]; (Wants(r, f.Event) || completes(r, known, f)) && isNew(known, f, since) {
 			return f
 		}
 	}
 	return nil
+}
+
+// completes reports whether a fact is the only one that still shows the outcome of a reported rollout.
+func completes(r *v1alpha1.NotificationReceiver, known *v1alpha1.NotificationDelivery, f *Fact) bool {
+	return f.Event == v1alpha1.NotifyDeprecated && known != nil && !Ended(known.Event) && Wants(r, v1alpha1.NotifyPromoted)
 }
 
 // isNew reports whether a fact has not been reported to a receiver yet.

@@ -1,0 +1,39 @@
+package notify
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+)
+
+// TestReplacedBeforeItsPromotionWasReported checks that a receiver that wants promotions is notified of the replacement of a release whose
+// promotion could not be reported, so that the report about the rollout does not end with its start.
+func TestReplacedBeforeItsPromotionWasReported(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	replaced := []Fact{{Event: v1alpha1.NotifyDeprecated, Time: now}}
+	last := func(e v1alpha1.NotificationEvent) *v1alpha1.NotificationDelivery {
+		return &v1alpha1.NotificationDelivery{Event: e, Time: metav1.NewMicroTime(now.Add(-time.Hour))}
+	}
+	for name, test := range map[string]struct {
+		events []v1alpha1.NotificationEvent
+		known  *v1alpha1.NotificationDelivery
+		due    bool
+	}{
+		"its start was reported":             {nil, last(v1alpha1.NotifyStarted), true},
+		"a wait was reported":                {nil, last(v1alpha1.NotifyWaiting), true},
+		"its promotion was reported":         {nil, last(v1alpha1.NotifyPromoted), false},
+		"nothing was reported":               {nil, nil, false},
+		"promotions are not wanted":          {[]v1alpha1.NotificationEvent{v1alpha1.NotifyWaiting}, last(v1alpha1.NotifyWaiting), false},
+		"only promotions and waits":          {[]v1alpha1.NotificationEvent{v1alpha1.NotifyWaiting, v1alpha1.NotifyPromoted}, last(v1alpha1.NotifyWaiting), true},
+		"replacements are wanted, not known": {[]v1alpha1.NotificationEvent{v1alpha1.NotifyDeprecated}, nil, true},
+	} {
+		r := &v1alpha1.NotificationReceiver{Name: "chat", Events: test.events}
+		if got := Due(r, test.known, replaced, now.Add(-time.Minute)) != nil; got != test.due {
+			t.Errorf("%s: due %t, want %t", name, got, test.due)
+		}
+	}
+}
