@@ -173,6 +173,9 @@ func (s *Selector) parseText(text string) (*Version, error) {
 		}
 		return ofNumbers(numbers, ""), nil
 	case SchemeRegexp:
+		if strings.Count(text, ".") < 2 && !strings.ContainsAny(text, "-_+") {
+			return nil, errNotThree // "1.2" is a range, because a pattern can add numbers to it.
+		}
 		return read(text)
 	case SchemePushTime:
 		if strings.Count(text, ".") > 2 {
@@ -247,7 +250,7 @@ func (s *Selector) compileScheme(r Rules) (errs []FieldError) {
 func (s *Selector) compileGroups(r Rules) (errs []FieldError) {
 	const field = "tagFilter.pattern"
 	if r.Suffix != "" {
-		errs = append(errs, FieldError{"versioning.suffix", "is not used with versioning.scheme Regexp", "write it into tagFilter.pattern"})
+		errs = append(errs, FieldError{"versioning.suffix", "is not used with versioning.scheme Regexp", "add it to tagFilter.pattern"})
 	}
 	if r.TagFilter.Extract != "" {
 		errs = append(errs, FieldError{"tagFilter.extract", "is not used with versioning.scheme Regexp", "name the groups of tagFilter.pattern major, minor, patch, revision and prerelease"})

@@ -59,6 +59,10 @@ func TestSchemes(t *testing.T) {
 			want:     []string{"release/1.3.0.0@1.3-debian-12-r0", "release/1.2.4.10@1.2.4-debian-12-r10", "release/1.2.4.9@1.2.4-debian-12-r9"},
 			rejected: map[string]Verdict{"1.2.3-debian-12-r4": VerdictDeny, "1.2.4": VerdictTagFilter},
 		},
+		"a denied line": {
+			rules: Rules{Scheme: SchemeRegexp, Deny: []string{"1.2"}, TagFilter: TagFilter{Pattern: `^(?P<major>\d+)\.(?P<minor>\d+)\.(?P<patch>\d+)-r(?P<revision>\d+)$`}},
+			tags:  []string{"1.2.0-r1", "1.2.7-r2", "1.3.0-r1"}, want: []string{"release/1.3.0.1@1.3.0-r1"}, rejected: map[string]Verdict{"1.2.0-r1": VerdictDeny, "1.2.7-r2": VerdictDeny},
+		},
 		"a denied revision": {
 			rules: Rules{Scheme: SchemeRegexp, Deny: []string{"1.2.3.4"}, TagFilter: TagFilter{Pattern: `^(?P<major>\d+)\.(?P<minor>\d+)\.(?P<patch>\d+)-r(?P<revision>\d+)$`}},
 			tags:  []string{"1.2.3-r4", "1.2.3-r5"}, want: []string{"release/1.2.3.5@1.2.3-r5"}, rejected: map[string]Verdict{"1.2.3-r4": VerdictDeny},
