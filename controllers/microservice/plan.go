@@ -79,7 +79,7 @@ func settled(o *observed, p plan) bool {
 		run := g.Rollout
 		switch {
 		case run == nil:
-			return false
+			return o.unconfirmed(g)
 		case run.Gate == release.ConfirmRollout:
 			return true
 		case run.Step > 0 && run.Step <= len(steps) && (steps[run.Step-1].Pause > 0 || steps[run.Step-1].Approval):
@@ -88,6 +88,15 @@ func settled(o *observed, p plan) bool {
 		return !slices.ContainsFunc(p.Notes, func(n release.Note) bool {
 			return n.Slug == g.Slug && !n.Event && waits[n.Reason] != "" && n.Reason != release.Unhealthy
 		})
+	})
+}
+
+// unconfirmed reports whether a policy has not confirmed the traffic of the first release of a group. This release becomes active
+// before that (rule 12), and its Services and routes are still being written.
+func (o *observed) unconfirmed(g release.Group) bool {
+	active := g.ActiveRow()
+	return active != nil && active.Reason == release.First && g.TrafficRevision > g.SettledRevision && slices.ContainsFunc(o.facts.Policies, func(p release.Policy) bool {
+		return p.Unreported || slices.ContainsFunc(p.Groups, func(r release.Report) bool { return r.Slug == g.Slug && r.Revision < g.TrafficRevision })
 	})
 }
 

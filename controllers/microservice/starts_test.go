@@ -275,3 +275,35 @@ func TestSettled(t *testing.T) {
 		}
 	}
 }
+
+// TestSettledTraffic checks that the first release of a group counts as starting until the policies have confirmed its traffic.
+func TestSettledTraffic(t *testing.T) {
+	t.Parallel()
+	report := func(slug string, revision int64) release.Policy {
+		return release.Policy{Groups: []release.Report{{Slug: slug, Revision: revision}}}
+	}
+	for name, tc := range map[string]struct {
+		policies []release.Policy
+		group    release.Group
+		want     bool
+	}{
+		"not the first release":       {[]release.Policy{report("1-x", 3)}, release.Group{TrafficRevision: 4, Releases: []release.Row{{Release: "b", Status: release.Active, Reason: release.Promoted}}}, true},
+		"no policy":                   {nil, release.Group{TrafficRevision: 4}, true},
+		"confirmed":                   {[]release.Policy{report("1-x", 4)}, release.Group{TrafficRevision: 4}, true},
+		"an earlier revision":         {[]release.Policy{report("1-x", 4), report("1-x", 3)}, release.Group{TrafficRevision: 4}, false},
+		"another group":               {[]release.Policy{report("2-x", 3)}, release.Group{TrafficRevision: 4}, true},
+		"no report":                   {[]release.Policy{{Unreported: true}}, release.Group{TrafficRevision: 4}, false},
+		"no traffic":                  {[]release.Policy{{Unreported: true}}, release.Group{}, true},
+		"the planner no longer waits": {[]release.Policy{report("1-x", 3)}, release.Group{TrafficRevision: 4, SettledRevision: 4}, true},
+		"the planner waits again":     {[]release.Policy{report("1-x", 3)}, release.Group{TrafficRevision: 4, SettledRevision: 3}, false},
+	} {
+		o := &observed{}
+		o.facts.Policies = tc.policies
+		if tc.group.Slug = "1-x"; tc.group.Releases == nil {
+			tc.group.Releases = []release.Row{{Release: "a", Status: release.Active, Reason: release.First}}
+		}
+		if got := settled(o, plan{Result: release.Result{State: release.State{Groups: []release.Group{tc.group}}}}); got != tc.want {
+			t.Errorf("%s: settled %v, want %v", name, got, tc.want)
+		}
+	}
+}
