@@ -132,6 +132,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		Owns(&corev1.Service{}).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.byLabel)). // Adopted Services have no owner.
 		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(r.byLabel)).
+		Watches(&discoveryv1.EndpointSlice{}, queue.Continue(r.byLabel)).
 		Watches(&v1alpha1.Microservice{}, handler.EnqueueRequestsFromMapFunc(r.byMicroservice)).
 		Watches(&v1alpha1.Microservice{}, queue.Prefer(rolledBack, r.byMicroservice)).
 		Watches(&v1alpha1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(r.byHosts), builder.WithPredicates(claimsChanged)).

@@ -32,6 +32,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 	"github.com/heighliner/heighliner/internal/index"
+	"github.com/heighliner/heighliner/internal/queue"
 )
 
 // answered returns an event source that enqueues the policies whose probes succeeded. No address is
@@ -66,6 +67,11 @@ func (r *Reconciler) watchKind(mgr ctrl.Manager, c controller.Controller, namesp
 	}
 	if err := c.Watch(source.Kind(mgr.GetCache(), o, enqueue, filter)); err != nil {
 		return fmt.Errorf("watch objects of kind %s: %w", gvk.Kind, err)
+	}
+	if written {
+		if err := c.Watch(source.Kind(mgr.GetCache(), o, queue.Continue(r.byLabel))); err != nil {
+			return fmt.Errorf("watch objects of kind %s: %w", gvk.Kind, err)
+		}
 	}
 	if gvk.Kind == kindGateway {
 		if err := c.Watch(source.Kind(mgr.GetCache(), o, handler.EventHandler(handler.EnqueueRequestsFromMapFunc(r.byGateway)), predicate.Predicate(existenceChanged))); err != nil {

@@ -12,21 +12,36 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Urgent is the priority of user decisions and rollbacks. All other requests have priority 0, except requests for
-// the objects that a new process lists, which have a priority below 0.
-const Urgent = 100
+// These are the priorities of requests. All other requests have priority 0, except requests for the objects that a new process lists,
+// which have a priority below 0.
+const (
+	// Urgent is the priority of user decisions and rollbacks.
+	Urgent = 100
+	// Progress is the priority of changes that continue work in progress. If more rollouts start than end for a while, those that have
+	// started do not wait behind those that start.
+	Progress = 10
+)
 
 // Prefer returns a handler that enqueues the requests for an updated object with the Urgent priority if urgent returns true for the update.
 // Use it in an additional watch: if a request is enqueued several times, the highest priority applies.
 func Prefer(urgent func(before, now client.Object) bool, requests handler.MapFunc) handler.EventHandler {
+	return prefer(Urgent, urgent, requests)
+}
+
+// Continue returns a handler that enqueues the requests for an updated object with the Progress priority. Use it in an additional watch.
+func Continue(requests handler.MapFunc) handler.EventHandler {
+	return prefer(Progress, func(_, _ client.Object) bool { return true }, requests)
+}
+
+func prefer(priority int, when func(before, now client.Object) bool, requests handler.MapFunc) handler.EventHandler {
 	return handler.Funcs{
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			if !urgent(e.ObjectOld, e.ObjectNew) {
+			if !when(e.ObjectOld, e.ObjectNew) {
 				return
 			}
 			of := requests(ctx, e.ObjectNew)
 			if prioritized, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
-				prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: new(Urgent)}, of...)
+				prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, of...)
 				return
 			}
 			for _, request := range of {

@@ -47,3 +47,26 @@ func TestPrefer(t *testing.T) {
 		t.Errorf("the second is %s with priority %d, want another request with priority 0", second.Name, priority)
 	}
 }
+
+// TestContinue checks that a request for a change that continues work in progress precedes other requests, except urgent ones.
+func TestContinue(t *testing.T) {
+	q := priorityqueue.New[reconcile.Request]("test")
+	defer q.ShutDown()
+	always := func(_, _ client.Object) bool { return true }
+	update := func(h handler.EventHandler, name string) {
+		h.Update(t.Context(), event.UpdateEvent{ObjectOld: object(name, "1"), ObjectNew: object(name, "2")}, q)
+	}
+	for i := range 1000 {
+		update(&handler.EnqueueRequestForObject{}, fmt.Sprint("service-", i))
+	}
+	update(Continue(Itself), "service-990")
+	update(Prefer(always, Itself), "service-980")
+	for _, want := range []struct {
+		name     string
+		priority int
+	}{{"service-980", Urgent}, {"service-990", Progress}} {
+		if got, priority, _ := q.GetWithPriority(); got.Name != want.name || priority != want.priority {
+			t.Errorf("got %s with priority %d, want %s with %d", got.Name, priority, want.name, want.priority)
+		}
+	}
+}
