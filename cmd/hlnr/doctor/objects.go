@@ -58,6 +58,9 @@ func (d *doctor) checkObjects(ctx context.Context) []client.Object {
 			}
 			objects++
 			found := judgeObject(kind, o, d.Now())
+			if delayed(in, o) {
+				found = nil
+			}
 			if ms, is := o.(*v1alpha1.Microservice); is && ms.DeletionTimestamp == nil {
 				found = append(found, judgeActive(in, ms, d.Now())...)
 			}
@@ -197,6 +200,18 @@ func endOf(o client.Object) time.Time {
 		return time.Time{}
 	}
 	return s.Until.Time
+}
+
+// delayed reports whether a NetworkPolicy has no status because the first rollout of its Microservice waits for its turn.
+func delayed(in view.Input, o client.Object) bool {
+	p, is := o.(*v1alpha1.NetworkPolicy)
+	if !is || p.Status.Provider != "" || p.DeletionTimestamp != nil {
+		return false
+	}
+	return slices.ContainsFunc(in.Microservices, func(ms v1alpha1.Microservice) bool {
+		ready := meta.FindStatusCondition(ms.Status.Conditions, v1alpha1.ConditionReady)
+		return ms.Namespace == p.Namespace && ms.Name == p.MicroserviceName() && ready != nil && ready.Reason == v1alpha1.ReasonStartDelayed
+	})
 }
 
 // judgeObject returns the findings about one object.

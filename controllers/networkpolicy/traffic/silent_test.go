@@ -80,6 +80,14 @@ func TestFirstStatusBeforeTheFirstRollout(t *testing.T) {
 	f.Policy.Status, f.Policy.CreationTimestamp = v1alpha1.NetworkPolicyStatus{}, metav1.NewTime(f.Now.Add(-40*time.Second))
 	f.Microservice.Status = v1alpha1.MicroserviceStatus{}
 	want(t, "without a status of the Microservice, can wait for", Silent(f, v1alpha1.NetworkPolicyStatus{}), 10*time.Second)
+	f.Policy.CreationTimestamp = metav1.NewTime(f.Now.Add(-5 * time.Minute))
+	f.Microservice.Status.ObservedGeneration = 1
+	f.Microservice.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonStartDelayed}}
+	want(t, "while the rollout waits for its turn, can wait for", Silent(f, v1alpha1.NetworkPolicyStatus{}), maxSilence)
+	g := group("1-x", 1, "a 1.0.0 pending 0")
+	g.Rollout = &v1alpha1.Rollout{Release: "a", StartedTime: metav1.NewMicroTime(f.Now.Add(-3 * time.Second))}
+	f.Microservice.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{g}
+	want(t, "after the start, can wait for", Silent(f, v1alpha1.NetworkPolicyStatus{}), 7*time.Second)
 	f.Microservice = nil
 	want(t, "without a Microservice, can wait for", Silent(f, v1alpha1.NetworkPolicyStatus{}), 0)
 }

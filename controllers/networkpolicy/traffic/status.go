@@ -67,9 +67,11 @@ func Reserve(f *Observed, out *Decision) (now v1alpha1.NetworkPolicyStatus, more
 
 // silence is the time for which the first status of a new policy may be delayed after the policy's
 // creation, or after the last progress of its Microservice, while the status reports only progress.
-// maxSilence limits that time, measured from the policy's creation. It is also the time while the
-// Microservice exists, but has no status yet because many other rollouts are starting. It is shorter
-// than the time after which hlnr doctor reports an object without a status.
+// maxSilence limits that time, measured from the policy's creation, or from the start or the first
+// activation of a release after that. It is also the time while the Microservice exists, but has no
+// status yet because many other rollouts are starting. It is shorter than the time after which hlnr
+// doctor reports an object without a status. While the Microservice reports that its first rollout
+// is waiting for its turn, the policy has no status either.
 const (
 	silence    = 10 * time.Second
 	maxSilence = 50 * time.Second
@@ -92,7 +94,10 @@ func Silent(f *Observed, now v1alpha1.NetworkPolicyStatus) time.Duration {
 	if f.Now.Before(created) { // The clocks of the API server and the manager differ.
 		return 0
 	}
-	last := created.Add(maxSilence)
+	if startDelayed(f.Microservice) {
+		return maxSilence // The Microservice shows the wait.
+	}
+	last := started(f.Microservice, created).Add(maxSilence)
 	end := created.Add(silence)
 	if f.Microservice != nil {
 		if s := f.Microservice.Status; s.ObservedGeneration == 0 && len(s.ReleaseGroups) == 0 {
@@ -102,12 +107,43 @@ func Silent(f *Observed, now v1alpha1.NetworkPolicyStatus) time.Duration {
 			if g.TrafficTime != nil && g.TrafficTime.Add(silence).After(end) {
 				end = g.TrafficTime.Add(silence)
 			}
+			if g.Rollout != nil && g.Rollout.StartedTime.Add(silence).After(end) {
+				end = g.Rollout.StartedTime.Add(silence)
+			}
 		}
 	}
 	if end.After(last) {
 		end = last
 	}
 	return max(0, end.Sub(f.Now))
+}
+
+// startDelayed reports whether the first rollout of a Microservice waits until fewer other rollouts are starting.
+func startDelayed(m *v1alpha1.Microservice) bool {
+	if m == nil || len(m.Status.ReleaseGroups) > 0 {
+		return false
+	}
+	ready := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady)
+	return ready != nil && ready.Reason == v1alpha1.ReasonStartDelayed
+}
+
+// started returns the time at which the first releases of a Microservice started or became active, but at the earliest the time at
+// which its policy was created.
+func started(m *v1alpha1.Microservice, created time.Time) time.Time {
+	if m == nil {
+		return created
+	}
+	for _, g := range m.Status.ReleaseGroups {
+		if g.Rollout != nil && g.Rollout.StartedTime.After(created) {
+			created = g.Rollout.StartedTime.Time
+		}
+		for _, r := range g.Releases {
+			if r.FirstActiveTime != nil && r.FirstActiveTime.After(created) {
+				created = r.FirstActiveTime.Time
+			}
+		}
+	}
+	return created
 }
 
 // adoptionReport returns the progress of the adoption of a Service.
