@@ -46,9 +46,8 @@ func (o *observed) byBuildTime() bool {
 // image has not changed. A scan requests only a limited number of build times, and sets untimed if more
 // are unknown.
 func (a *recordReader) BuildTime(tag, platform string) (buildTime, error) {
-	known, ok := a.times[tag]
-	image, asked := a.images[ref{0, tag}]
-	if ok && (!asked || image.err != nil || image.value.Digest == known.value.digest) {
+	known, image := a.times[tag], a.images[ref{0, tag}]
+	if known != nil && (image == nil || image.err != nil || image.value.Digest == known.value.digest) {
 		return known.value, known.err
 	}
 	switch {
@@ -70,13 +69,13 @@ func (a *recordReader) BuildTime(tag, platform string) (buildTime, error) {
 	if err != nil {
 		b = buildTime{}
 	}
-	a.times[tag] = answer[buildTime]{b, err}
+	a.times[tag] = &answer[buildTime]{b, err}
 	return b, err
 }
 
 // withoutErrors returns the times that were read without an error. The next scan need not request them again.
-func withoutErrors(times map[string]answer[buildTime]) map[string]answer[buildTime] {
-	kept := make(map[string]answer[buildTime], len(times))
+func withoutErrors(times map[string]*answer[buildTime]) map[string]*answer[buildTime] {
+	kept := make(map[string]*answer[buildTime], len(times))
 	for tag, x := range times {
 		if x.err == nil {
 			kept[tag] = x
@@ -87,7 +86,7 @@ func withoutErrors(times map[string]answer[buildTime]) map[string]answer[buildTi
 
 // forgetTimes removes the times of tags that are no longer in the list.
 func (l *scanRecord) forgetTimes(tags []string) {
-	maps.DeleteFunc(l.times, func(tag string, _ answer[buildTime]) bool {
+	maps.DeleteFunc(l.times, func(tag string, _ *answer[buildTime]) bool {
 		_, there := slices.BinarySearch(tags, tag)
 		return !there
 	})

@@ -96,15 +96,15 @@ type scanRecord struct {
 	tags *answer[registry.Scan]
 	// listBytes is the size of the list. It is set when the scan is complete.
 	listBytes int
-	images    map[ref]answer[registry.Image]
-	details   map[ref]answer[registry.Image]
-	verified  map[ref]answer[cosign.Result]
-	absences  map[string]answer[bool]
+	images    map[ref]*answer[registry.Image]
+	details   map[ref]*answer[registry.Image]
+	verified  map[ref]*answer[cosign.Result]
+	absences  map[string]*answer[bool]
 	// heads are the results for head commits of pull requests, by number.
 	heads map[int64]head
 	// times are the build times of images by tag, if the policy orders tags by build time. untimed
 	// reports whether more build times are unknown than one scan requests.
-	times   map[string]answer[buildTime]
+	times   map[string]*answer[buildTime]
 	untimed bool
 }
 
@@ -114,6 +114,8 @@ type ref struct {
 	identifier string
 }
 
+// answer is the result of a request. It does not change, because records share it. Maps contain pointers to answers, because a map reserves memory for
+// at least eight values.
 type answer[T any] struct {
 	value T
 	err   error
@@ -122,8 +124,8 @@ type answer[T any] struct {
 func newScanRecord(q query, by access, impatient bool) *scanRecord {
 	return &scanRecord{
 		query: q, access: by, immediate: impatient,
-		images: map[ref]answer[registry.Image]{}, details: map[ref]answer[registry.Image]{}, verified: map[ref]answer[cosign.Result]{},
-		absences: map[string]answer[bool]{}, heads: map[int64]head{}, times: map[string]answer[buildTime]{},
+		images: map[ref]*answer[registry.Image]{}, details: map[ref]*answer[registry.Image]{}, verified: map[ref]*answer[cosign.Result]{},
+		absences: map[string]*answer[bool]{}, heads: map[int64]head{}, times: map[string]*answer[buildTime]{},
 	}
 }
 
@@ -201,8 +203,8 @@ func (a *recordReader) progressed(change func(*Progress)) {
 }
 
 // cached returns the answer in the record. If the record lacks the answer, cached requests and records it.
-func cached[K comparable, T any](a *recordReader, answers map[K]answer[T], key K, image int, request func(registry.Request) (T, error)) (T, error) {
-	if known, ok := answers[key]; ok {
+func cached[K comparable, T any](a *recordReader, answers map[K]*answer[T], key K, image int, request func(registry.Request) (T, error)) (T, error) {
+	if known := answers[key]; known != nil {
 		return known.value, known.err
 	}
 	if a.scanner == nil {
@@ -214,7 +216,7 @@ func cached[K comparable, T any](a *recordReader, answers map[K]answer[T], key K
 	if err != nil && a.ctx.Err() != nil {
 		err = errTimedOut
 	}
-	answers[key] = answer[T]{value, err}
+	answers[key] = &answer[T]{value, err}
 	return value, err
 }
 
@@ -230,9 +232,9 @@ func (a *recordReader) request(image int) registry.Request {
 // List requests the tags once per scan. For sources other than a registry, it requests nothing
 // and returns only the time.
 func (a *recordReader) List() (registry.Scan, error) {
-	known := map[struct{}]answer[registry.Scan]{}
+	known := map[struct{}]*answer[registry.Scan]{}
 	if a.tags != nil {
-		known[struct{}{}] = *a.tags
+		known[struct{}{}] = a.tags
 	}
 	scan, err := cached(a, known, struct{}{}, 0, func(r registry.Request) (registry.Scan, error) {
 		if !a.query.readsRegistry() {
@@ -243,8 +245,8 @@ func (a *recordReader) List() (registry.Scan, error) {
 		}
 		return a.scanner.List(a.ctx, r)
 	})
-	if got, ok := known[struct{}{}]; ok && a.tags == nil {
-		a.tags, a.time = &got, got.value.Time
+	if got := known[struct{}{}]; got != nil && a.tags == nil {
+		a.tags, a.time = got, got.value.Time
 		if got.err != nil {
 			a.time = a.clock.Now()
 		}
