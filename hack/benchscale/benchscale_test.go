@@ -11,6 +11,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 func TestParseUsage(t *testing.T) {
@@ -101,6 +104,9 @@ func TestFlags(t *testing.T) {
 		"-namespaces 0":                         "-namespaces",
 		"-n 5 -namespaces 6":                    "-namespaces",
 		"-source git":                           "-source",
+		"-decide":                               "-batch",
+		"-assets x -kwok y -memory-limit much":  "-memory-limit",
+		"-assets x -kwok y -memory-limit 0":     "-memory-limit",
 		"-assets= ":                             "-assets",
 		"-assets x":                             "-kwok",
 		"-assets x -kwok y -only-peer":          "-peer",
@@ -120,6 +126,47 @@ func TestFlags(t *testing.T) {
 		if err := o.validate(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want an error with %s", arguments, err, want)
 		}
+	}
+}
+
+func TestSoftLimit(t *testing.T) {
+	t.Parallel()
+	for limit, want := range map[string]int64{"": 0, "1000": 900, "700Mi": 700 << 20 / 10 * 9} {
+		o := options{memoryLimit: limit}
+		if got, err := o.softLimit(); got != want || err != nil {
+			t.Errorf("%q: %d, %v, want %d", limit, got, err, want)
+		}
+	}
+}
+
+// TestWhen checks that a caller gets the time of the first change that meets its condition, and that other changes and other objects do not count.
+func TestWhen(t *testing.T) {
+	t.Parallel()
+	follower := &tracker{objects: map[string]client.Object{}, reached: map[string]bool{}, waiting: map[string][]condition{}}
+	pod := func(name string, generation int64) client.Object {
+		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Generation: generation}}
+	}
+	follower.changed(pod("a", 2))
+	if got := follower.generation("a"); got != 2 || follower.generation("b") != 0 {
+		t.Errorf("generation %d, want 2; generation %d of an unknown object, want 0", got, follower.generation("b"))
+	}
+	at := follower.when("a", func(o client.Object) bool { return o.GetGeneration() > 2 })
+	follower.changed(pod("a", 2))
+	follower.changed(pod("b", 3))
+	select {
+	case <-at:
+		t.Fatal("a change that does not meet the condition counts")
+	default:
+	}
+	follower.changed(pod("a", 3))
+	follower.changed(pod("a", 4))
+	select {
+	case <-at:
+	default:
+		t.Fatal("a change that meets the condition does not count")
+	}
+	if left := follower.waiting["a"]; len(left) > 0 {
+		t.Errorf("%d conditions left, want none", len(left))
 	}
 }
 

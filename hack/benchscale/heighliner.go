@@ -82,7 +82,15 @@ func (h *heighliner) start(ctx context.Context, p *plane) (*process, error) {
 		}
 		arguments = append(arguments, "--pprof-bind-address="+h.pprofAddr)
 	}
-	manager, err := startProcess(p.dir, h.manager, nil, append(arguments, fields(h.arguments)...)...)
+	soft, err := h.softLimit()
+	if err != nil {
+		return nil, err
+	}
+	var environment []string
+	if soft > 0 {
+		environment = append(environment, fmt.Sprintf("GOMEMLIMIT=%d", soft))
+	}
+	manager, err := startProcess(p.dir, h.manager, environment, append(arguments, fields(h.arguments)...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +121,12 @@ func (h *heighliner) phases() []phase {
 		if i > 0 {
 			name = fmt.Sprintf("upgrade %d", i+1)
 		}
-		list = append(list, upgrade(name, activeAt))
+		before := versions[len(versions)-1]
+		upgraded := upgrade(name, activeAt)
+		if h.decide {
+			upgraded.decision = &decision{apply: h.pin(before), undo: h.unpin, observed: observedAtGeneration, goal: activeAt(before)}
+		}
+		list = append(list, upgraded)
 	}
 	list = append(list,
 		phase{name: "set two pauses", hidden: true, change: h.pauses("10s"), goal: observedAtGeneration},
@@ -258,6 +271,11 @@ func (h *heighliner) pin(version string) func(context.Context, int) error {
 	return func(ctx context.Context, i int) error {
 		return patch(ctx, h.plane.client, h.microservice(i), tree{"spec": tree{"updateStrategy": tree{"manual": tree{"semVer": tree{"version": version}}}}})
 	}
+}
+
+// unpin lets the newest version become active again.
+func (h *heighliner) unpin(ctx context.Context, i int) error {
+	return patch(ctx, h.plane.client, h.microservice(i), tree{"spec": tree{"updateStrategy": tree{"manual": nil}}})
 }
 
 // find stores the names of a version's releases, for use by abort.

@@ -34,6 +34,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/resource"
 	ctrl "sigs.k8s.io/controller-runtime"
 )
 
@@ -44,6 +45,7 @@ type options struct {
 	upgrades int
 	writers  int
 	batch    int
+	decide   bool
 	until    string
 	source   string
 	rest     time.Duration
@@ -51,6 +53,7 @@ type options struct {
 	patience time.Duration
 
 	assets, kwok, manager, arguments string
+	memoryLimit                      string
 	output, profiles, comment        string
 	keep                             bool
 
@@ -64,6 +67,7 @@ func (o *options) register(f *flag.FlagSet) {
 	f.IntVar(&o.upgrades, "upgrades", 1, "number of upgrades without pauses; starting with the fourth, each upgrade removes an old release")
 	f.IntVar(&o.writers, "writers", 8, "number of objects that are written concurrently in each phase")
 	f.IntVar(&o.batch, "batch", 0, "number of services in a batch; the next batch is changed when all services of the previous batch have reached the goal of the phase; 0 means a single batch")
+	f.BoolVar(&o.decide, "decide", false, "during upgrades of batches, pin one service of the previous batch to its previous version, and measure how soon the manager acts; requires -batch")
 	f.StringVar(&o.until, "until", "", "last phase to run, such as \"upgrade\"; the idle phase follows it; defaults to all phases")
 	f.StringVar(&o.source, "source", "pinned", "source of versions: pinned (a list in each ImagePolicy) or registry (tags, with a scan request)")
 	f.DurationVar(&o.rest, "rest", time.Minute, "duration of the idle phase, in which nothing changes")
@@ -73,6 +77,7 @@ func (o *options) register(f *flag.FlagSet) {
 	f.StringVar(&o.kwok, "kwok", "", "path of the kwok binary, as printed by \"bin/localcluster programs kwok\"")
 	f.StringVar(&o.manager, "manager", "bin/heighliner", "binary of the manager")
 	f.StringVar(&o.arguments, "manager-arguments", "", "additional arguments of the manager, separated by spaces")
+	f.StringVar(&o.memoryLimit, "memory-limit", "", "memory limit of the manager's container, such as 700Mi; the manager uses at most nine tenths of it as its soft limit, as in a container; it is not enforced")
 	f.StringVar(&o.output, "o", "", "file to write the results to, as JSON")
 	f.StringVar(&o.profiles, "profiles", "", "folder for profiles of the manager: several CPU profiles for each phase, and one heap profile")
 	f.StringVar(&o.comment, "comment", "", "text to add to the results, such as the commit")
@@ -96,6 +101,8 @@ func (o *options) validate() error {
 		return fmt.Errorf("check -upgrades and -writers: %d and %d: set both to at least 1", o.upgrades, o.writers)
 	case o.batch < 0:
 		return fmt.Errorf("check -batch: %d: set it to at least 0", o.batch)
+	case o.decide && o.batch == 0:
+		return errors.New("check -decide: -batch is not set: decisions are made while a later batch is upgraded")
 	case o.source != "pinned" && o.source != "registry":
 		return fmt.Errorf("check -source: invalid value %q: use pinned or registry", o.source)
 	case o.assets == "":
@@ -110,6 +117,9 @@ func (o *options) validate() error {
 		return errors.New("check -peer-crds: it is not set: use the file or folder with the product's CustomResourceDefinitions")
 	case o.peerRouting != "nginx" && (o.peerRouting != "none" || o.peer == "flagger"):
 		return fmt.Errorf("check -peer-routing: invalid value %q: use \"nginx\" or, with -peer argo-rollouts, \"none\"", o.peerRouting)
+	}
+	if _, err := o.softLimit(); err != nil {
+		return err
 	}
 	if err := validateCheckout(); err != nil {
 		return err
@@ -127,6 +137,18 @@ func (o *options) validate() error {
 		}
 	}
 	return nil
+}
+
+// softLimit returns the manager's GOMEMLIMIT in bytes, or 0 if it has none. The manager cannot read -memory-limit from a container.
+func (o *options) softLimit() (int64, error) {
+	if o.memoryLimit == "" {
+		return 0, nil
+	}
+	limit, err := resource.ParseQuantity(o.memoryLimit)
+	if err != nil || limit.Value() <= 0 {
+		return 0, fmt.Errorf("check -memory-limit: invalid value %q: use a size such as 700Mi", o.memoryLimit)
+	}
+	return limit.Value() / 10 * 9, nil
 }
 
 func main() {

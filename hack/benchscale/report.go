@@ -62,6 +62,10 @@ type phaseResult struct {
 	Peak     int64 `json:"peakBytes"`
 	// PodSeconds are the sorted times from a change to the first pod, for services that were changed one after another.
 	PodSeconds []float64 `json:"podSeconds,omitempty"`
+	// ObservedSeconds and DecidedSeconds are the sorted times from a user's decision during the phase until the status of the service first
+	// reported its effect, and until the decision had taken full effect.
+	ObservedSeconds []float64 `json:"observedSeconds,omitempty"`
+	DecidedSeconds  []float64 `json:"decidedSeconds,omitempty"`
 	// Queues are the work queues by name.
 	Queues map[string]queue `json:"queues"`
 	// Registry is the number of requests to the registry by kind.
@@ -133,6 +137,7 @@ func (r *report) write(out io.Writer, file string) error {
 		r.comparison(&b)
 	}
 	r.podTimes(&b)
+	r.decisions(&b)
 	for i := range r.Products {
 		r.kinds(&b, &r.Products[i])
 		r.queues(&b, &r.Products[i])
@@ -184,6 +189,18 @@ func (r *report) podTimes(b *strings.Builder) {
 			if n := len(x.PodSeconds); n > 0 {
 				fmt.Fprintf(b, "\n%s, %s: from the change to the first pod, %d services one after another: median %.0f ms, 99th percentile %.0f ms, longest %.0f ms.\n",
 					p.Name, x.Name, n, 1000*percentile(x.PodSeconds, 50), 1000*percentile(x.PodSeconds, 99), 1000*x.PodSeconds[n-1])
+			}
+		}
+	}
+}
+
+// decisions prints how soon decisions took effect.
+func (r *report) decisions(b *strings.Builder) {
+	for _, p := range r.Products {
+		for _, x := range p.Phases {
+			if n := len(x.ObservedSeconds); n > 0 {
+				fmt.Fprintf(b, "\n%s, %s: %d decisions about services of the previous batch. From a decision to the first status: median %.0f ms, longest %.0f ms; to its full effect: median %.1f s, longest %.1f s.\n",
+					p.Name, x.Name, n, 1000*percentile(x.ObservedSeconds, 50), 1000*x.ObservedSeconds[n-1], percentile(x.DecidedSeconds, 50), x.DecidedSeconds[n-1])
 			}
 		}
 	}

@@ -47,6 +47,15 @@ type phase struct {
 	single int
 	// goal reports whether an object has reached the goal of the phase.
 	goal func(client.Object) bool
+	// decision is a user's decision that is made during the phase; it may be nil.
+	decision *decision
+}
+
+// decision is a change to one service while other services are changing, such as a pin.
+type decision struct {
+	apply, undo func(ctx context.Context, service int) error
+	// observed reports whether the product has acted, and goal whether the decision has taken full effect.
+	observed, goal func(client.Object) bool
 }
 
 // serviceName returns the name of a service, and of all its objects.
@@ -227,7 +236,7 @@ func (s *story) changeAll(ctx context.Context, p phase, result *phaseResult, beg
 
 // changeTogether changes all services, several at a time. It waits for the services in a batch before it
 // changes the next batch.
-func (s *story) changeTogether(ctx context.Context, p phase, _ *phaseResult) error {
+func (s *story) changeTogether(ctx context.Context, p phase, result *phaseResult) error {
 	s.tracker.aim(func(client.Object) bool { return false })
 	size := s.services
 	if s.batch > 0 {
@@ -246,6 +255,11 @@ func (s *story) changeTogether(ctx context.Context, p phase, _ *phaseResult) err
 		if err := group.Wait(); err != nil {
 			return err
 		}
+		if from > 0 && p.decision != nil {
+			if err := s.decideFor(ctx, p.decision, from-1, result); err != nil {
+				return err
+			}
+		}
 		if to == s.services {
 			break
 		}
@@ -255,6 +269,35 @@ func (s *story) changeTogether(ctx context.Context, p phase, _ *phaseResult) err
 		s.say("%s: %d of %d", p.name, to, s.services)
 	}
 	return nil
+}
+
+// decideFor makes a decision about one service, measures how soon the product acts and the decision takes full effect, and then reverses
+// the decision.
+func (s *story) decideFor(ctx context.Context, d *decision, service int, result *phaseResult) error {
+	name := serviceName(service)
+	generation := s.tracker.generation(name)
+	changed := func(o client.Object) bool { return o.GetGeneration() > generation }
+	observed := s.tracker.when(name, func(o client.Object) bool { return changed(o) && d.observed(o) })
+	reached := s.tracker.when(name, func(o client.Object) bool { return changed(o) && d.goal(o) })
+	began := time.Now()
+	if err := d.apply(ctx, service); err != nil {
+		return err
+	}
+	for _, wait := range []struct {
+		at      <-chan time.Time
+		seconds *[]float64
+	}{{observed, &result.ObservedSeconds}, {reached, &result.DecidedSeconds}} {
+		select {
+		case at := <-wait.at:
+			*wait.seconds = append(*wait.seconds, at.Sub(began).Seconds())
+			slices.Sort(*wait.seconds)
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(s.patience):
+			return fmt.Errorf("wait for the decision about %s: no effect after %s", name, s.patience)
+		}
+	}
+	return d.undo(ctx, service)
 }
 
 // changeSingly changes some services one after another, and measures the time until each service has a new pod.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -56,11 +57,18 @@ type tracker struct {
 	goal    func(client.Object) bool
 	reached map[string]bool
 	last    time.Time // when the last object reached the goal
+	waiting map[string][]condition
+}
+
+// condition is a state of one object that a caller waits for.
+type condition struct {
+	met func(client.Object) bool
+	at  chan<- time.Time
 }
 
 // track follows objects in the background until ctx ends.
 func track(ctx context.Context, c client.WithWatch, list client.ObjectList) *tracker {
-	t := &tracker{objects: map[string]client.Object{}, reached: map[string]bool{}}
+	t := &tracker{objects: map[string]client.Object{}, reached: map[string]bool{}, waiting: map[string][]condition{}}
 	go follow(ctx, c, list, t.changed, t.deleted)
 	return t
 }
@@ -70,6 +78,32 @@ func (t *tracker) changed(o client.Object) {
 	defer t.mu.Unlock()
 	t.objects[o.GetName()] = o
 	t.check(o)
+	t.waiting[o.GetName()] = slices.DeleteFunc(t.waiting[o.GetName()], func(c condition) bool {
+		if !c.met(o) {
+			return false
+		}
+		c.at <- time.Now()
+		return true
+	})
+}
+
+// when returns a channel with the time of the next change after which an object meets a condition.
+func (t *tracker) when(name string, met func(client.Object) bool) <-chan time.Time {
+	at := make(chan time.Time, 1)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.waiting[name] = append(t.waiting[name], condition{met, at})
+	return at
+}
+
+// generation returns the generation of an object, or 0 if it does not exist.
+func (t *tracker) generation(name string) int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if o := t.objects[name]; o != nil {
+		return o.GetGeneration()
+	}
+	return 0
 }
 
 func (t *tracker) deleted(o client.Object) {
