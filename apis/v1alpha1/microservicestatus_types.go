@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strconv"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -588,6 +589,16 @@ func (ms *Microservice) NextOffered(p *ImagePolicy) (next *OfferedRelease, ended
 		}
 	}
 	return next, next != nil
+}
+
+// StartDelayed reports whether the first rollout of a Microservice waits until fewer other rollouts
+// are starting. Such a Microservice has no groups.
+func (ms *Microservice) StartDelayed() bool {
+	if len(ms.Status.ReleaseGroups) > 0 {
+		return false
+	}
+	ready := meta.FindStatusCondition(ms.Status.Conditions, ConditionReady)
+	return ready != nil && ready.Reason == ReasonStartDelayed
 }
 
 // Successor returns the release that is being rolled out in an exclusive group, if the active

@@ -94,7 +94,7 @@ func Silent(f *Observed, now v1alpha1.NetworkPolicyStatus) time.Duration {
 	if f.Now.Before(created) { // The clocks of the API server and the manager differ.
 		return 0
 	}
-	if startDelayed(f.Microservice) {
+	if f.Microservice != nil && f.Microservice.StartDelayed() {
 		return maxSilence // The Microservice shows the wait.
 	}
 	last := started(f.Microservice, created).Add(maxSilence)
@@ -116,15 +116,6 @@ func Silent(f *Observed, now v1alpha1.NetworkPolicyStatus) time.Duration {
 		end = last
 	}
 	return max(0, end.Sub(f.Now))
-}
-
-// startDelayed reports whether the first rollout of a Microservice waits until fewer other rollouts are starting.
-func startDelayed(m *v1alpha1.Microservice) bool {
-	if m == nil || len(m.Status.ReleaseGroups) > 0 {
-		return false
-	}
-	ready := meta.FindStatusCondition(m.Status.Conditions, v1alpha1.ConditionReady)
-	return ready != nil && ready.Reason == v1alpha1.ReasonStartDelayed
 }
 
 // started returns the time at which the first releases of a Microservice started or became active, but at the earliest the time at
