@@ -147,9 +147,9 @@ found but some objects could not be read, for example because you lack permissio
 		case d.result.count(Problem) > 0:
 			return cli.No(nil)
 		case d.refused:
-			return cli.Failed(errors.New("no problem was found, but some checks need permissions that you do not have: ask an administrator of the cluster to run hlnr doctor too"))
+			return cli.Failed(errors.New("no problem was found, but some checks need permissions that you do not have: ask an administrator of the cluster to run this command too"))
 		case d.failed:
-			return cli.Failed(errors.New("no problem was found, but some objects could not be read: run hlnr doctor again"))
+			return cli.Failed(errors.New("no problem was found, but some objects could not be read: run the command again"))
 		}
 		return nil
 	}

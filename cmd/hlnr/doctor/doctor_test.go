@@ -477,8 +477,8 @@ func TestIncompleteChecks(t *testing.T) {
 		want           string
 	}{
 		"credentials": {http.StatusUnauthorized, http.StatusUnauthorized, "the API server rejected your credentials (401)"},
-		"expired":     {http.StatusOK, http.StatusUnauthorized, "no problem was found, but some objects could not be read: run hlnr doctor again"},
-		"unavailable": {http.StatusOK, http.StatusInternalServerError, "no problem was found, but some objects could not be read: run hlnr doctor again"},
+		"expired":     {http.StatusOK, http.StatusUnauthorized, "no problem was found, but some objects could not be read: run the command again"},
+		"unavailable": {http.StatusOK, http.StatusInternalServerError, "no problem was found, but some objects could not be read: run the command again"},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")

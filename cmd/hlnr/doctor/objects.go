@@ -209,8 +209,7 @@ func delayed(in view.Input, o client.Object) bool {
 		return false
 	}
 	return slices.ContainsFunc(in.Microservices, func(ms v1alpha1.Microservice) bool {
-		ready := meta.FindStatusCondition(ms.Status.Conditions, v1alpha1.ConditionReady)
-		return ms.Namespace == p.Namespace && ms.Name == p.MicroserviceName() && ready != nil && ready.Reason == v1alpha1.ReasonStartDelayed
+		return ms.Namespace == p.Namespace && ms.Name == p.MicroserviceName() && ms.StartDelayed()
 	})
 }
 
