@@ -139,7 +139,7 @@ func serves(w *pass) (ok bool, reason, message string) {
 	case o != nil && w.ms.Spec.Paused:
 		return false, string(release.Paused), fmt.Sprintf("%s does not start: spec.paused is set", o.SemVer.Version)
 	case o != nil && w.inLine:
-		return false, v1alpha1.ReasonStartDelayed, fmt.Sprintf("%s starts when fewer other rollouts are starting", o.SemVer.Version)
+		return false, v1alpha1.ReasonStartDelayed, fmt.Sprintf("%s waits to start: --max-starting-rollouts limits how many rollouts start at the same time", o.SemVer.Version)
 	case o != nil && w.facts.SourceStale:
 		return false, reasonSourcePending, sourcePending
 	default:

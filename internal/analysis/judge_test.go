@@ -57,7 +57,7 @@ func TestJudge(t *testing.T) {
 		"NaN that slipped through":           {ranges(nil, ptr(1.0)), answer{value: math.NaN()}, Measurement{Result: "Error", Message: "NotANumber: "}},
 		"+Inf that slipped through":          {ranges(ptr(1.0), nil), answer{value: math.Inf(1)}, Measurement{Result: "Error", Message: "Infinite: "}},
 		"a lower bound, and too high":        {ranges(nil, ptr(1.0)), answer{value: 5, atLeast: true}, Measurement{Result: "Failed", Value: "5", Message: "5 is above 1"}},
-		"a lower bound, and possibly within": {ranges(nil, ptr(9.0)), answer{value: 5, atLeast: true}, Measurement{Result: "Error", Message: "Infinite: the canary is slower than the highest bucket, 5 s: add buckets"}},
+		"a lower bound, and possibly within": {ranges(nil, ptr(9.0)), answer{value: 5, atLeast: true}, Measurement{Result: "Error", Message: "Infinite: the latency of the canary is above the highest bucket, 5 s: add buckets"}},
 		"a lower bound below min":            {ranges(ptr(6.0), ptr(9.0)), answer{value: 5, atLeast: true}, Measurement{Result: "Error", Message: "Infinite: "}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -86,7 +86,7 @@ func TestSampled(t *testing.T) {
 		"too few":                       {sampledMetric("Ratio", slower), around(9)[:7], around(1), v1alpha1.MeasurementNoTraffic, "fewer than 8 samples with requests"},
 		"too few of the active":         {sampledMetric("Ratio", slower), around(9), around(1)[:7], v1alpha1.MeasurementNoTraffic, "fewer than 8 samples with requests for the active release"},
 		"beyond the buckets":            {sampledMetric("Ratio", slower), slices.Repeat([]float64{-10}, 9), around(1), v1alpha1.MeasurementFailed, "above 1.3"},
-		"both beyond the buckets":       {sampledMetric("Ratio", slower), slices.Repeat([]float64{-10}, 9), slices.Repeat([]float64{-10}, 9), v1alpha1.MeasurementError, "slower than the highest bucket"},
+		"both beyond the buckets":       {sampledMetric("Ratio", slower), slices.Repeat([]float64{-10}, 9), slices.Repeat([]float64{-10}, 9), v1alpha1.MeasurementError, "above the highest bucket"},
 	} {
 		canary, active := sampledAnswer(pairs(tc.canary...), true), sampledAnswer(pairs(tc.active...), true)
 		m := judge(tc.metric, canary, &active)

@@ -104,12 +104,12 @@ func lack(metric *v1alpha1.AnalysisMetric) string {
 func (m Measurement) exact(metric *v1alpha1.AnalysisMetric, canary answer, active ...answer) Measurement {
 	for _, a := range active {
 		if a.atLeast {
-			return Measurement{Metric: m.Metric}.failing(errorf(Infinite, "the active release is slower than the highest bucket, %s s: add buckets", text(a.value)))
+			return Measurement{Metric: m.Metric}.failing(errorf(Infinite, "the latency of the active release is above the highest bucket, %s s: add buckets", text(a.value)))
 		}
 	}
 	tooSlow := m.Result == v1alpha1.MeasurementFailed && metric.ThresholdRange.Min == nil
 	if canary.atLeast && !tooSlow {
-		return Measurement{Metric: m.Metric}.failing(errorf(Infinite, "the canary is slower than the highest bucket, %s s: add buckets", text(canary.value)))
+		return Measurement{Metric: m.Metric}.failing(errorf(Infinite, "the latency of the canary is above the highest bucket, %s s: add buckets", text(canary.value)))
 	}
 	return m
 }

@@ -68,7 +68,7 @@ func (b *planner) assignSlots() {
 		slices.SortFunc(live, b.byRight)
 	}
 	for len(live) > most {
-		b.expire(live[len(live)-1], NoSlot, fmt.Sprintf("spec.previews.maxGroups is %d, and the other previews serve, or have more recent pushes", most))
+		b.expire(live[len(live)-1], NoSlot, fmt.Sprintf("spec.previews.maxGroups is %d, and the other previews are serving or have more recent pushes", most))
 		live = live[:len(live)-1]
 	}
 	if b.o.SourceStale || b.missingPin() != nil {

@@ -189,7 +189,7 @@ func recordReferenced(s *scope) {
 			s.g.Releases = append(s.g.Releases, Row{Release: c.Release, Name: c.Name, Version: c.Version, Config: c.Config, Status: Deprecated, Reason: leftover, Since: s.now})
 		}
 		if r := s.g.Row(c.Release); r == nil || r.Reason == leftover {
-			s.state(r, true, OrphanReferenced, fmt.Sprintf("%s was not in the rollout state, but a route points to it: it is retained until no route does", c.Release))
+			s.state(r, true, OrphanReferenced, fmt.Sprintf("%s was not in the rollout state, but a route refers to it: it is retained until no route refers to it", c.Release))
 		}
 	}
 }

@@ -296,7 +296,7 @@ func TestPeers(t *testing.T) {
 	row := func(version string, status v1alpha1.ReleaseStatus, reason string) v1alpha1.Release {
 		return v1alpha1.Release{VersionedMicroservice: "peer-" + version, SemVer: v1alpha1.SemVer{Version: version}, Status: status, Reason: reason}
 	}
-	const late, failed = "waits for peer (rollout together)", "waits for a decision because the version failed in another Microservice: peer ("
+	const late, failed = "waits for peer (rolled out together)", "waits for a decision because the version failed in another Microservice: peer ("
 	for name, c := range map[string]struct {
 		slug string
 		rows []v1alpha1.Release
@@ -304,8 +304,8 @@ func TestPeers(t *testing.T) {
 	}{
 		"no release":                          {"1-x", nil, late},
 		"a lower active version":              {"1-x", []v1alpha1.Release{row("1.0.0", v1alpha1.ReleaseActive, "")}, late},
-		"the version is active":               {"1-x", []v1alpha1.Release{row("1.1.0", v1alpha1.ReleaseActive, "")}, "waits for the services of checkout (rollout together)"},
-		"a higher active version":             {"1-x", []v1alpha1.Release{row("1.2.0", v1alpha1.ReleaseActive, "")}, "waits for the services of checkout (rollout together)"},
+		"the version is active":               {"1-x", []v1alpha1.Release{row("1.1.0", v1alpha1.ReleaseActive, "")}, "waits for the services of checkout (rolled out together)"},
+		"a higher active version":             {"1-x", []v1alpha1.Release{row("1.2.0", v1alpha1.ReleaseActive, "")}, "waits for the services of checkout (rolled out together)"},
 		"a higher version in another group":   {"2-x", []v1alpha1.Release{row("2.0.0", v1alpha1.ReleaseActive, "")}, late},
 		"the version failed":                  {"1-x", []v1alpha1.Release{row("1.1.0", v1alpha1.ReleaseError, "CrashLoopBackOff"), row("1.0.0", v1alpha1.ReleaseActive, "")}, failed + "CrashLoopBackOff)"},
 		"the version failed because of peers": {"1-x", []v1alpha1.Release{row("1.1.0", v1alpha1.ReleaseError, "TogetherFailed"), row("1.0.0", v1alpha1.ReleaseActive, "")}, late},

@@ -169,7 +169,7 @@ var outside = map[string]string{
 	v1alpha1.FailureUnschedulable: "capacity", v1alpha1.FailureQuotaExceeded: "capacity in the quota",
 	v1alpha1.FailureContainerCreating: "a node to create its containers",
 	v1alpha1.FailureImagePullBackOff:  "the registry of its image", v1alpha1.FailureAdmissionUnavailable: "an admission webhook",
-	v1alpha1.FailureOtherReleaseRunning: "the pods of another release to end",
+	v1alpha1.FailureOtherReleaseRunning: "the pods of another release to terminate",
 	v1alpha1.FailureNameConflict:        "its name, which another Deployment uses",
 	"TrafficNotProgrammed":              "the previous change of traffic to be confirmed", "NotCreated": "its object, which cannot be created or changed",
 	"CanaryDomainsNotProgrammed": "the domains of its canary", "HookUnanswered": "an answer from a hook",

@@ -193,11 +193,11 @@ func (s State) waits(now time.Time) string {
 	case WordBlocked:
 		return "waits for " + s.Detail + s.age(", ", now)
 	case WordRetryTime:
-		return "waits until " + s.until("", now) + " for another try"
+		return "waits until " + s.until("", now) + " before the next attempt"
 	case WordGate:
 		return "waits for " + s.Detail + s.since(now)
 	case WordTogether:
-		return "waits for " + s.Detail + " (rollout together)"
+		return "waits for " + s.Detail + " (rolled out together)"
 	case WordTogetherHeld:
 		return "waits for a decision because the version failed in another Microservice"
 	case WordWindow:

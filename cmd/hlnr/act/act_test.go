@@ -123,7 +123,7 @@ func TestDecisions(t *testing.T) {
 	p := shop(t)
 	p.want(cli.ExitNo, "shop has no release to continue: 1.0.0 is active", "continue", "shop")
 	p.want(cli.ExitNo, `Adopt is not possible: shop 1.0.0 is already active`, "adopt", "shop", "1.0.0")
-	p.want(cli.ExitNo, `"`+p.hlnr()+` rollback -n `+p.namespace+` shop" pins the release that was active before`, "deprecate", "shop", "1.0.0")
+	p.want(cli.ExitNo, `to pin the release that was active before, run "`+p.hlnr()+` rollback -n `+p.namespace+` shop"`, "deprecate", "shop", "1.0.0")
 	p.offer("1.1.0", "1.0.0")
 	name := p.await("1.1.0", v1alpha1.ReleaseCanary).Name
 

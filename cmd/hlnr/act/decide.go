@@ -252,7 +252,7 @@ func (d *decision) sensible(t target, command func(namespace, verb string, args 
 	if !fits(t, d.action) {
 		switch {
 		case status == v1alpha1.ReleaseActive && d.action == v1alpha1.DecisionDeprecate:
-			return no("%s is active: %q pins the release that was active before", t, next("rollback"))
+			return no("%s is active: to pin the release that was active before, run %q", t, next("rollback"))
 		case status == v1alpha1.ReleaseActive:
 			return no("%s is already active", t)
 		case status == v1alpha1.ReleaseDeprecated && d.action == v1alpha1.DecisionDeprecate:
@@ -260,7 +260,7 @@ func (d *decision) sensible(t target, command func(namespace, verb string, args 
 		case status == v1alpha1.ReleaseDeprecated && t.group.Level == v1alpha1.LevelPreview:
 			return no("%s was replaced, and is deleted after its drain", t)
 		case status == v1alpha1.ReleaseDeprecated:
-			return no("%s is retained and is not being rolled out: %q brings it back", t, next("rollback", "--to", t.row.SemVer.Version))
+			return no("%s is retained and is not being rolled out: to make it active again, run %q", t, next("rollback", "--to", t.row.SemVer.Version))
 		case status == v1alpha1.ReleaseError && d.action != v1alpha1.DecisionRetry:
 			return no("%s failed (%s): %q starts it again", t, t.row.Reason, next("retry", t.row.SemVer.Version))
 		case d.action == v1alpha1.DecisionContinue && status == v1alpha1.ReleasePending:

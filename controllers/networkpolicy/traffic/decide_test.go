@@ -588,7 +588,7 @@ func TestTooManyPreviews(t *testing.T) {
 	for host, split := range served {
 		want(t, host, now[host], split)
 	}
-	for _, text := range []string{"spec.domains expand to 513 hosts", `"newer.b.example.com" of spec.domains[1]`} {
+	for _, text := range []string{"spec.domains expands to 513 hosts", `"newer.b.example.com" of spec.domains[1]`} {
 		if c := meta.FindStatusCondition(status.Conditions, "Ready"); !strings.Contains(c.Message, text) {
 			t.Errorf("%q is not in %q", text, c.Message)
 		}

@@ -85,7 +85,7 @@ func (d *planner) fit(rows []*Row) []*Row {
 	note := cut[0]
 	note.group, note.pinned, note.kept = nil, "", false
 	note.reason = reasonTooManyDomains
-	note.message = fmt.Sprintf("spec.domains expand to %d hosts, but the status can have at most %d entries, one of which reports the other hosts: %s have no route: remove entries, or name groups", len(rows), maxRows, strings.Join(some, ", "))
+	note.message = fmt.Sprintf("spec.domains expands to %d hosts, but the status can contain at most %d entries, one of which reports the other hosts: %s have no route: remove entries, or list fewer groups in groups.names", len(rows), maxRows, strings.Join(some, ", "))
 	return slices.DeleteFunc(rows, func(r *Row) bool { return gone[r] })
 }
 

@@ -73,7 +73,7 @@ func TestFirstStatusAfterTheLastProgress(t *testing.T) {
 }
 
 // TestFirstStatusBeforeTheFirstRollout checks that the first status is delayed for up to 50 seconds while the Microservice
-// exists but has no status, because its first rollout waits until fewer other rollouts are starting.
+// exists but has no status, because its first rollout waits to start.
 func TestFirstStatusBeforeTheFirstRollout(t *testing.T) {
 	w := newWorld(t)
 	f := w.facts()

@@ -47,7 +47,7 @@ func (p *Proxy) Reader(r *http.Request) (web.Reader, error) {
 		}
 	}
 	if user == "" {
-		return web.Reader{}, unknown("The proxy did not pass a user name. Log in at the proxy.")
+		return web.Reader{}, unknown("The proxy did not send a user name. Log in to the proxy.")
 	}
 	var groups []string
 	for _, h := range p.GroupHeaders {
