@@ -92,11 +92,12 @@ func settled(o *observed, p plan) bool {
 }
 
 // unconfirmed reports whether a policy has not confirmed the traffic of the first release of a group. This release becomes active
-// before that (rule 12), and its Services and routes are still being written.
+// before that (rule 12), and its Services and routes are still being written. Each policy reports all groups, as soon as it has
+// observed them.
 func (o *observed) unconfirmed(g release.Group) bool {
 	active := g.ActiveRow()
 	return active != nil && active.Reason == release.First && g.TrafficRevision > g.SettledRevision && slices.ContainsFunc(o.facts.Policies, func(p release.Policy) bool {
-		return p.Unreported || slices.ContainsFunc(p.Groups, func(r release.Report) bool { return r.Slug == g.Slug && r.Revision < g.TrafficRevision })
+		return p.Unreported || !slices.ContainsFunc(p.Groups, func(r release.Report) bool { return r.Slug == g.Slug && r.Revision >= g.TrafficRevision })
 	})
 }
 
