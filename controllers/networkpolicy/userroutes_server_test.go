@@ -214,7 +214,7 @@ func TestServerRoutesRulesOfAUser(t *testing.T) {
 }
 
 // TestServerReportsTheGatewayOfAUsersRoute checks that a policy reports that the Gateway of its route was deleted and created
-// again, although the status of the route does not change.
+// again, and that its listeners have other hosts, although the status of the route does not change.
 func TestServerReportsTheGatewayOfAUsersRoute(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -232,6 +232,25 @@ func TestServerReportsTheGatewayOfAUsersRoute(t *testing.T) {
 	p.quiet()
 	p.gatewayHere()
 	p.eventually("shop", "Gateway created again", has("Ready", "Programmed"))
+	p.quiet()
+	listeners := func(host gatewayv1.Hostname) {
+		t.Helper()
+		g := &gatewayv1.Gateway{}
+		p.get("public", g)
+		for i := range g.Spec.Listeners {
+			if g.Spec.Listeners[i].Protocol == gatewayv1.HTTPProtocolType {
+				g.Spec.Listeners[i].Hostname = &host
+			}
+		}
+		if err := server.Update(t.Context(), g); err != nil {
+			t.Fatal(err)
+		}
+	}
+	listeners("other.example.com")
+	p.eventually("shop", "listeners for another host", has("Ready", "NoMatchingListener"))
+	p.quiet()
+	listeners("first.example.com")
+	p.eventually("shop", "listeners for the host of the route", has("Ready", "Programmed"))
 }
 
 // TestServerFollowsReleasesDuringDeletion checks that rules follow the releases while the deletion

@@ -74,15 +74,12 @@ func (r *Reconciler) watchKind(mgr ctrl.Manager, c controller.Controller, namesp
 		}
 	}
 	if gvk.Kind == kindGateway {
-		if err := c.Watch(source.Kind(mgr.GetCache(), o, handler.EventHandler(handler.EnqueueRequestsFromMapFunc(r.byGateway)), predicate.Predicate(existenceChanged))); err != nil {
+		if err := c.Watch(source.Kind(mgr.GetCache(), o, handler.EventHandler(handler.EnqueueRequestsFromMapFunc(r.byGateway)), predicate.Predicate(referentChanged))); err != nil {
 			return fmt.Errorf("watch the Gateways of user-managed routes: %w", err)
 		}
 	}
 	return nil
 }
-
-// existenceChanged ignores updates.
-var existenceChanged = predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 
 // lostKinds returns an event source for kinds that the API server no longer serves. These kinds are removed from the cache and
 // from the known kinds, and all policies are reconciled. The source emits no events if the manager's cache was not created by
