@@ -79,7 +79,11 @@ func TestFirstStatusBeforeTheFirstRollout(t *testing.T) {
 	f := w.facts()
 	f.Policy.Status, f.Policy.CreationTimestamp = v1alpha1.NetworkPolicyStatus{}, metav1.NewTime(f.Now.Add(-40*time.Second))
 	f.Microservice.Status = v1alpha1.MicroserviceStatus{}
-	want(t, "without a status of the Microservice, can wait for", Silent(f, v1alpha1.NetworkPolicyStatus{}), 10*time.Second)
+	want(t, "without a status of the Microservice, can wait for", Silent(f, v1alpha1.NetworkPolicyStatus{}), 15*time.Second)
+	f.Policy.CreationTimestamp = metav1.NewTime(f.Now.Add(-50 * time.Second))
+	want(t, "until the Microservice reports that it waits", Silent(f, v1alpha1.NetworkPolicyStatus{}) > 0, true)
+	f.Policy.CreationTimestamp = metav1.NewTime(f.Now.Add(-55 * time.Second))
+	want(t, "if the Microservice reports nothing, can wait for", Silent(f, v1alpha1.NetworkPolicyStatus{}), 0)
 	f.Policy.CreationTimestamp = metav1.NewTime(f.Now.Add(-5 * time.Minute))
 	f.Microservice.Status.ObservedGeneration = 1
 	f.Microservice.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonStartDelayed}}
@@ -88,6 +92,8 @@ func TestFirstStatusBeforeTheFirstRollout(t *testing.T) {
 	g.Rollout = &v1alpha1.Rollout{Release: "a", StartedTime: metav1.NewMicroTime(f.Now.Add(-3 * time.Second))}
 	f.Microservice.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{g}
 	want(t, "after the start, can wait for", Silent(f, v1alpha1.NetworkPolicyStatus{}), 7*time.Second)
+	g.Rollout.StartedTime = metav1.NewMicroTime(f.Now.Add(time.Hour))
+	want(t, "if the clock of another manager was ahead, can wait for", Silent(f, v1alpha1.NetworkPolicyStatus{}), 0)
 	f.Microservice = nil
 	want(t, "without a Microservice, can wait for", Silent(f, v1alpha1.NetworkPolicyStatus{}), 0)
 }

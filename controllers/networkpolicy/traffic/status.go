@@ -68,13 +68,15 @@ func Reserve(f *Observed, out *Decision) (now v1alpha1.NetworkPolicyStatus, more
 // silence is the time for which the first status of a new policy may be delayed after the policy's
 // creation, or after the last progress of its Microservice, while the status reports only progress.
 // maxSilence limits that time, measured from the policy's creation, or from the start or the first
-// activation of a release after that. It is also the time while the Microservice exists, but has no
-// status yet because many other rollouts are starting. It is shorter than the time after which hlnr
-// doctor reports an object without a status. While the Microservice reports that its first rollout
-// is waiting for its turn, the policy has no status either.
+// activation of a release after that. maxSilenceBefore limits it while the Microservice exists, but
+// has no status yet because many other rollouts are starting: the Microservice reports this after 50
+// seconds, and the policy needs no status then. Both limits are shorter than the time after which
+// hlnr doctor reports an object without a status. While the Microservice reports that its first
+// rollout is waiting for its turn, the policy has no status either.
 const (
-	silence    = 10 * time.Second
-	maxSilence = 50 * time.Second
+	silence          = 10 * time.Second
+	maxSilence       = 50 * time.Second
+	maxSilenceBefore = 55 * time.Second
 )
 
 // Silent returns how long the write of a policy's status can be delayed, or 0. The write can be
@@ -97,44 +99,45 @@ func Silent(f *Observed, now v1alpha1.NetworkPolicyStatus) time.Duration {
 	if f.Microservice != nil && f.Microservice.StartDelayed() {
 		return maxSilence // The Microservice shows the wait.
 	}
-	last := started(f.Microservice, created).Add(maxSilence)
-	end := created.Add(silence)
-	if f.Microservice != nil {
-		if s := f.Microservice.Status; s.ObservedGeneration == 0 && len(s.ReleaseGroups) == 0 {
-			end = last
-		}
-		for _, g := range f.Microservice.Status.ReleaseGroups {
-			if g.TrafficTime != nil && g.TrafficTime.Add(silence).After(end) {
-				end = g.TrafficTime.Add(silence)
-			}
-			if g.Rollout != nil && g.Rollout.StartedTime.Add(silence).After(end) {
-				end = g.Rollout.StartedTime.Add(silence)
-			}
-		}
+	if m := f.Microservice; m != nil && m.Status.ObservedGeneration == 0 && len(m.Status.ReleaseGroups) == 0 {
+		return max(0, created.Add(maxSilenceBefore).Sub(f.Now))
 	}
-	if end.After(last) {
+	started, progressed := progress(f.Microservice, created, f.Now)
+	end := progressed.Add(silence)
+	if last := started.Add(maxSilence); end.After(last) {
 		end = last
 	}
 	return max(0, end.Sub(f.Now))
 }
 
-// started returns the time at which the first releases of a Microservice started or became active, but at the earliest the time at
-// which its policy was created.
-func started(m *v1alpha1.Microservice, created time.Time) time.Time {
+// progress returns the last time at which a release of a Microservice started or became active for the first time, and the time of
+// the last progress, which is also the start of a rollout or a change of its traffic. Both times are at the earliest the time at
+// which the policy was created. Times in the future are ignored: the clock of another manager was ahead.
+func progress(m *v1alpha1.Microservice, created, now time.Time) (started, progressed time.Time) {
+	started, progressed = created, created
 	if m == nil {
-		return created
+		return started, progressed
+	}
+	latest := func(known, t time.Time) time.Time {
+		if t.After(known) && !t.After(now) {
+			return t
+		}
+		return known
 	}
 	for _, g := range m.Status.ReleaseGroups {
-		if g.Rollout != nil && g.Rollout.StartedTime.After(created) {
-			created = g.Rollout.StartedTime.Time
+		if g.TrafficTime != nil {
+			progressed = latest(progressed, g.TrafficTime.Time)
+		}
+		if g.Rollout != nil {
+			started, progressed = latest(started, g.Rollout.StartedTime.Time), latest(progressed, g.Rollout.StartedTime.Time)
 		}
 		for _, r := range g.Releases {
-			if r.FirstActiveTime != nil && r.FirstActiveTime.After(created) {
-				created = r.FirstActiveTime.Time
+			if r.FirstActiveTime != nil {
+				started = latest(started, r.FirstActiveTime.Time)
 			}
 		}
 	}
-	return created
+	return started, progressed
 }
 
 // adoptionReport returns the progress of the adoption of a Service.
