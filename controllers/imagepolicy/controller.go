@@ -233,8 +233,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 func (r *Reconciler) ensureScan(ctx context.Context, o *observed) error {
 	key := client.ObjectKeyFromObject(o.policy)
 	known := r.scans.entry(key)
+	immediate := known.stale || o.query.requested != o.policy.Status.LastHandledRequest
 	if !o.paused() {
-		if known.task != nil && known.task.record.query.isSame(o.query) || known.task == nil && !known.stale && known.record.answers(o.query, r.clock.Now()) {
+		if known.task != nil && known.task.record.query.isSame(o.query) {
+			if immediate {
+				r.scans.hurry(key) // Another scan follows.
+			}
+			return nil
+		}
+		if known.task == nil && !known.stale && known.record.answers(o.query, r.clock.Now()) {
 			return nil
 		}
 		if err := r.observeAccess(ctx, o); err != nil {
@@ -245,7 +252,6 @@ func (r *Reconciler) ensureScan(ctx context.Context, o *observed) error {
 		r.scans.stop(key)
 		return nil
 	}
-	immediate := known.stale || o.query.requested != o.policy.Status.LastHandledRequest
 	r.scans.markScanned(key)
 	r.startScan(o, newScanRecord(o.query, o.access, immediate).continueFrom(known.record), known)
 	return nil

@@ -36,7 +36,7 @@ type scanCache struct {
 	ctx      context.Context // nil before run
 	requeue  func(types.NamespacedName)
 	policies map[types.NamespacedName]*cacheEntry
-	waiting  []*scanTask // first in, first out
+	waiting  []*scanTask // urgent scans, then the others; each in the order in which they were queued
 	running  map[slot]int
 }
 
@@ -61,6 +61,9 @@ type scanTask struct {
 	policy types.NamespacedName
 	record *scanRecord
 	slots  []slot
+	// urgent reports whether a user or an event requested the scan. Other scans are due because their interval has ended, or
+	// because the process was restarted.
+	urgent bool
 	work   func(context.Context, *scanRecord)
 	since  time.Time
 	cancel context.CancelFunc // nil while the scan is queued
@@ -147,12 +150,35 @@ func (ls *scanCache) start(policy types.NamespacedName, l *scanRecord, work func
 	m := ls.ensure(policy)
 	previous := m.task
 	ls.cancel(m)
-	m.task = &scanTask{policy: policy, record: l, slots: slotsOf(policy, l), work: work, since: ls.clock.Now(), done: make(chan struct{})}
+	m.task = &scanTask{
+		policy: policy, record: l, slots: slotsOf(policy, l), work: work, since: ls.clock.Now(), done: make(chan struct{}),
+		urgent: l.immediate || m.record != nil && !m.record.query.isSame(l.query),
+	}
 	if previous != nil && previous.cancel != nil {
 		m.task.previous = previous
 	}
-	ls.waiting = append(ls.waiting, m.task)
+	ls.queue(m.task)
 	ls.admit()
+}
+
+// queue inserts a task into the list of waiting tasks.
+func (ls *scanCache) queue(t *scanTask) {
+	at := len(ls.waiting)
+	if first := slices.IndexFunc(ls.waiting, func(x *scanTask) bool { return !x.urgent }); t.urgent && first >= 0 {
+		at = first
+	}
+	ls.waiting = slices.Insert(ls.waiting, at, t)
+}
+
+// hurry makes the queued scan of a policy urgent.
+func (ls *scanCache) hurry(policy types.NamespacedName) {
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	if m := ls.policies[policy]; m != nil && m.task != nil && m.task.cancel == nil && !m.task.urgent {
+		ls.waiting = slices.DeleteFunc(ls.waiting, func(x *scanTask) bool { return x == m.task })
+		m.task.urgent = true
+		ls.queue(m.task)
+	}
 }
 
 // stop cancels the scan of a policy.
@@ -191,7 +217,11 @@ func (ls *scanCache) admit() {
 	if ls.ctx == nil {
 		return
 	}
+	all := slot{share: 1}
 	ls.waiting = slices.DeleteFunc(ls.waiting, func(t *scanTask) bool {
+		if ls.running[all] >= ls.limit {
+			return false
+		}
 		for _, p := range t.slots {
 			if ls.running[p] >= max(1, ls.limit/p.share) {
 				return false

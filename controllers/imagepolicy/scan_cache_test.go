@@ -110,6 +110,36 @@ func TestSharesOfScans(t *testing.T) {
 	}
 }
 
+// TestRequestedScansComeFirst checks that scans that a user or an event requested start before scans whose interval has ended, in the order of
+// the requests, even if they were queued before the request.
+func TestRequestedScansComeFirst(t *testing.T) {
+	t.Parallel()
+	c := newCrowd(t)
+	start := func(name, image string, immediate bool) {
+		policy := types.NamespacedName{Namespace: "shop", Name: name}
+		c.scans.start(policy, newScanRecord(query{origin: origin{repository: image}}, access{}, immediate), func(context.Context, *scanRecord) {
+			c.began <- policy
+			<-c.finish
+		})
+	}
+	for _, name := range []string{"edited", "due-1", "due-2", "due-3", "hurried"} {
+		c.scans.ensure(types.NamespacedName{Namespace: "shop", Name: name}).record = newScanRecord(query{origin: origin{repository: "hub.example/x"}}, access{}, false)
+	}
+	for _, name := range []string{"due-1", "due-2", "hurried", "due-3"} {
+		start(name, "hub.example/x", false)
+	}
+	start("requested", "hub.example/x", true)
+	start("edited", "hub.example/y", false)
+	c.scans.hurry(types.NamespacedName{Namespace: "shop", Name: "hurried"})
+	c.scans.hurry(types.NamespacedName{Namespace: "shop", Name: "unknown"})
+	c.scans.limit = 1
+	c.start()
+	for _, name := range []string{"requested", "edited", "hurried", "due-1", "due-2", "due-3"} {
+		same(t, "begins", await.Receive(t, "the start of the next scan", c.began).Name, name)
+		c.finish <- struct{}{}
+	}
+}
+
 func TestScansAreBounded(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
