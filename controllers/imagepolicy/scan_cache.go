@@ -36,6 +36,7 @@ type scanCache struct {
 	ctx      context.Context // nil before run
 	requeue  func(types.NamespacedName)
 	policies map[types.NamespacedName]*cacheEntry
+	listed   int         // bytes of all lists; a list that several records share counts several times
 	waiting  []*scanTask // urgent scans, then the others; each in the order in which they were queued
 	running  map[slot]int
 }
@@ -195,6 +196,9 @@ func (ls *scanCache) forget(policy types.NamespacedName) {
 	ls.stop(policy)
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
+	if m := ls.policies[policy]; m != nil {
+		ls.replace(m, nil)
+	}
 	delete(ls.policies, policy)
 }
 
@@ -268,9 +272,18 @@ func (ls *scanCache) finish(t *scanTask) bool {
 	if m == nil || m.task != t {
 		return false
 	}
-	m.record, m.task = t.record, nil
-	ls.shed(t.policy)
+	ls.replace(m, t.record)
+	m.task = nil
+	if ls.listed > maxLists {
+		ls.shed(t.policy)
+	}
 	return true
+}
+
+// replace replaces the record of an entry.
+func (ls *scanCache) replace(m *cacheEntry, with *scanRecord) {
+	ls.listed += with.bytes() - m.record.bytes()
+	m.record = with
 }
 
 // shed removes lists while the size of all lists exceeds maxLists. It first removes the oldest list of the
@@ -306,7 +319,7 @@ func (ls *scanCache) shed(keep types.NamespacedName) {
 		}
 		short := *m.record
 		short.tags, short.listBytes = nil, 0
-		m.record = &short
+		ls.replace(m, &short)
 	}
 }
 

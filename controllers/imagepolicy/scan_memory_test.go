@@ -53,6 +53,13 @@ func TestListsAreBounded(t *testing.T) {
 			t.Fatalf("%d bytes of lists after %d scans, want at most %d", bytes, n, maxLists)
 		}
 	}
+	listed := 0
+	for _, m := range ls.policies {
+		listed += m.record.bytes()
+	}
+	if ls.listed != listed {
+		t.Errorf("%d bytes of lists are counted, want %d", ls.listed, listed)
+	}
 	for name, want := range map[types.NamespacedName]bool{
 		{Namespace: "careful", Name: "shop"}: true, {Namespace: "shared", Name: "shop-0"}: true, {Namespace: "shared", Name: "shop-2"}: true,
 		{Namespace: "greedy", Name: "shop-0"}: false, {Namespace: "greedy", Name: "shop-19"}: true, {Namespace: "greedy", Name: "shop-18"}: true,

@@ -161,6 +161,14 @@ func (l *scanRecord) measure() {
 	}
 }
 
+// bytes returns the size of the list, or 0 if there is none.
+func (l *scanRecord) bytes() int {
+	if l == nil {
+		return 0
+	}
+	return l.listBytes
+}
+
 // clone returns a copy to which a scan adds the missing answers.
 func (l *scanRecord) clone() *scanRecord {
 	c := *l
