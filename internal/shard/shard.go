@@ -142,8 +142,8 @@ func (s *Shards) HoldsFirst() bool { return s == nil || s.held[0].runs() }
 // ErrLost is returned by Start if a Lease could not be renewed. Another replica may then hold the shard, so the process must exit.
 var ErrLost = errors.New("the Lease of a shard was lost")
 
-// Start takes shards and holds them until ctx ends. It then waits for the running reconciles to end and releases the Leases, so that other
-// replicas continue immediately.
+// Start takes shards and holds them until ctx ends, or until a shard is lost, which is an error. It then waits for the running reconciles to end
+// and releases the Leases, so that other replicas continue immediately.
 func (s *Shards) Start(ctx context.Context) error {
 	// The Leases are renewed until the last reconcile has ended, which happens after ctx ends.
 	held, release := context.WithCancel(context.WithoutCancel(ctx))
@@ -172,7 +172,18 @@ func (s *Shards) Start(ctx context.Context) error {
 		})
 	}
 	select {
-	case err := <-ended: // The process exits. This ends ctx, which releases the other shards.
+	case err := <-ended: // The process exits. The other shards are released first, unless a reconcile does not end or the API server does not respond.
+		released := make(chan struct{})
+		go func() {
+			defer close(released)
+			s.close()
+			release()
+			electors.Wait()
+		}()
+		select {
+		case <-released:
+		case <-time.After(s.times.renew):
+		}
 		return err
 	case <-ctx.Done():
 		electors.Wait()

@@ -312,7 +312,7 @@ func TestDeletedLease(t *testing.T) {
 }
 
 // TestTakenLease checks that a replica stops reconciling at its next renewal and ends if another replica holds its Lease, as after a manual
-// edit.
+// edit. It releases the Leases of its other shards before it ends.
 func TestTakenLease(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
@@ -331,6 +331,11 @@ func TestTakenLease(t *testing.T) {
 	}
 	if a.Holds(names[1]) {
 		t.Error("it holds the shard of another replica")
+	}
+	for _, i := range []int{0, 2} {
+		if holder := holderOf(t, namespace, i); holder != "" {
+			t.Errorf("shard %d is held by %q after the process has ended, want it released", i, holder)
+		}
 	}
 }
 
