@@ -141,7 +141,9 @@ func (ls *scanCache) markScanned(policy types.NamespacedName) { ls.setStale(poli
 func (ls *scanCache) setStale(policy types.NamespacedName, hinted bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	ls.ensure(policy).stale = hinted
+	if m := ls.policies[policy]; m != nil { // Other policies are scanned anyway, or by another replica.
+		m.stale = hinted
+	}
 }
 
 // start queues a scan, and cancels an earlier scan of the policy.

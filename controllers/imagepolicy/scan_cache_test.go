@@ -110,6 +110,18 @@ func TestSharesOfScans(t *testing.T) {
 	}
 }
 
+// TestHintsForUnknownPolicies checks that a hint for a policy of another replica is not kept.
+func TestHintsForUnknownPolicies(t *testing.T) {
+	t.Parallel()
+	scans := newScanCache(testingclock.NewFakeClock(time.Now()), 1)
+	scans.markStale(types.NamespacedName{Namespace: "shop", Name: "elsewhere"})
+	same(t, "policies", len(scans.policies), 0)
+	here := types.NamespacedName{Namespace: "shop", Name: "here"}
+	scans.entry(here)
+	scans.markStale(here)
+	same(t, "stale", scans.entry(here).stale, true)
+}
+
 // TestRequestedScansComeFirst checks that scans that a user or an event requested start before scans whose interval has ended, in the order of
 // the requests, even if they were queued before the request.
 func TestRequestedScansComeFirst(t *testing.T) {
