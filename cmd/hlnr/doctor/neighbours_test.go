@@ -102,3 +102,33 @@ func TestOutageOfAnExclusiveGroup(t *testing.T) {
 		}
 	}
 }
+
+// TestPolicyOfADelayedStart checks that doctor does not report a NetworkPolicy without a status while the first rollout of its Microservice waits to
+// start. It reports such a policy if no rollout waits.
+func TestPolicyOfADelayedStart(t *testing.T) {
+	t.Parallel()
+	scheme, err := cli.Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	object := metav1.ObjectMeta{Namespace: "shop", Name: "shop", Generation: 1, CreationTimestamp: metav1.NewTime(now.Add(-2 * time.Minute))}
+	for name, tc := range map[string]struct {
+		status v1alpha1.MicroserviceStatus
+		faults int
+	}{
+		"waits":         {v1alpha1.MicroserviceStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonStartDelayed}}}, 0},
+		"does not wait": {v1alpha1.MicroserviceStatus{}, 1},
+	} {
+		ms, policy := &v1alpha1.Microservice{ObjectMeta: object, Status: tc.status}, &v1alpha1.NetworkPolicy{ObjectMeta: object}
+		ms.Status.ObservedGeneration = 1
+		d := &doctor{
+			Factory: cli.New("hlnr", "test", genericiooptions.NewTestIOStreamsDiscard()),
+			client:  fake.NewClientBuilder().WithScheme(scheme).WithObjects(ms, policy).Build(),
+		}
+		d.checkObjects(t.Context())
+		if got := d.result.count(Problem); got != tc.faults {
+			t.Errorf("%s: %d problems, want %d: %+v", name, got, tc.faults, d.result.Findings)
+		}
+	}
+}

@@ -102,6 +102,8 @@ func addTo(in *view.Input, list client.ObjectList) {
 		in.ImagePolicies = l.Items
 	case *v1alpha1.GitHubRepositoryList:
 		in.Repositories = l.Items
+	case *v1alpha1.MicroserviceList:
+		in.Microservices = l.Items
 	case *v1alpha1.VersionedMicroserviceList:
 		in.Releases = l.Items
 	case *v1alpha1.NetworkPolicyList:
