@@ -3,6 +3,7 @@ package v1alpha1
 import (
 	"slices"
 	"strconv"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -599,6 +600,23 @@ func (ms *Microservice) StartDelayed() bool {
 	}
 	ready := meta.FindStatusCondition(ms.Status.Conditions, ConditionReady)
 	return ready != nil && ready.Reason == ReasonStartDelayed
+}
+
+// LastStart returns the last time until now at which a rollout that is in progress started, or at
+// which a release first became active. It returns the zero time if there is no such time. Later
+// times are ignored, because they are from a manager whose clock was ahead.
+func (ms *Microservice) LastStart(now time.Time) (last time.Time) {
+	for _, g := range ms.Status.ReleaseGroups {
+		if g.Rollout != nil && g.Rollout.StartedTime.After(last) && !g.Rollout.StartedTime.After(now) {
+			last = g.Rollout.StartedTime.Time
+		}
+		for _, r := range g.Releases {
+			if r.FirstActiveTime != nil && r.FirstActiveTime.After(last) && !r.FirstActiveTime.After(now) {
+				last = r.FirstActiveTime.Time
+			}
+		}
+	}
+	return last
 }
 
 // Successor returns the release that is being rolled out in an exclusive group, if the active

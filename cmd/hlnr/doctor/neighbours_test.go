@@ -104,7 +104,7 @@ func TestOutageOfAnExclusiveGroup(t *testing.T) {
 }
 
 // TestPolicyOfADelayedStart checks that doctor does not report a NetworkPolicy without a status while the first rollout of its Microservice waits to
-// start. It reports such a policy if no rollout waits.
+// start, and in the first minute after the start or the first activation of a release. After that time, it reports the policy.
 func TestPolicyOfADelayedStart(t *testing.T) {
 	t.Parallel()
 	scheme, err := cli.Scheme()
@@ -113,12 +113,27 @@ func TestPolicyOfADelayedStart(t *testing.T) {
 	}
 	now := time.Now()
 	object := metav1.ObjectMeta{Namespace: "shop", Name: "shop", Generation: 1, CreationTimestamp: metav1.NewTime(now.Add(-2 * time.Minute))}
+	group := v1alpha1.ReleaseGroup{Name: "1.x", Slug: "1-x", Level: v1alpha1.LevelRelease, Phase: v1alpha1.GroupLive}
+	started := func(ago time.Duration) v1alpha1.MicroserviceStatus {
+		g := group
+		g.Rollout = &v1alpha1.Rollout{Release: "shop-1-0-0", StartedTime: metav1.NewMicroTime(now.Add(-ago))}
+		return v1alpha1.MicroserviceStatus{ReleaseGroups: []v1alpha1.ReleaseGroup{g}}
+	}
+	active := func(ago time.Duration) v1alpha1.MicroserviceStatus {
+		g := group
+		g.Releases = []v1alpha1.Release{{VersionedMicroservice: "shop-1-0-0", FirstActiveTime: new(metav1.NewMicroTime(now.Add(-ago)))}}
+		return v1alpha1.MicroserviceStatus{ReleaseGroups: []v1alpha1.ReleaseGroup{g}}
+	}
 	for name, tc := range map[string]struct {
 		status v1alpha1.MicroserviceStatus
 		faults int
 	}{
-		"waits":         {v1alpha1.MicroserviceStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonStartDelayed}}}, 0},
-		"does not wait": {v1alpha1.MicroserviceStatus{}, 1},
+		"waits":                     {v1alpha1.MicroserviceStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonStartDelayed}}}, 0},
+		"does not wait":             {v1alpha1.MicroserviceStatus{}, 1},
+		"started":                   {started(30 * time.Second), 0},
+		"started a while ago":       {started(90 * time.Second), 1},
+		"became active":             {active(30 * time.Second), 0},
+		"became active before that": {active(90 * time.Second), 1},
 	} {
 		ms, policy := &v1alpha1.Microservice{ObjectMeta: object, Status: tc.status}, &v1alpha1.NetworkPolicy{ObjectMeta: object}
 		ms.Status.ObservedGeneration = 1

@@ -58,7 +58,7 @@ func (d *doctor) checkObjects(ctx context.Context) []client.Object {
 			}
 			objects++
 			found := judgeObject(kind, o, d.Now())
-			if delayed(in, o) {
+			if delayed(in, o, d.Now()) {
 				found = nil
 			}
 			if ms, is := o.(*v1alpha1.Microservice); is && ms.DeletionTimestamp == nil {
@@ -204,14 +204,15 @@ func endOf(o client.Object) time.Time {
 	return s.Until.Time
 }
 
-// delayed reports whether a NetworkPolicy has no status because the first rollout of its Microservice waits for its turn.
-func delayed(in view.Input, o client.Object) bool {
+// delayed reports whether a NetworkPolicy has no status because the first rollout of its Microservice waits for its turn, or started a short time
+// ago.
+func delayed(in view.Input, o client.Object, now time.Time) bool {
 	p, is := o.(*v1alpha1.NetworkPolicy)
 	if !is || p.Status.Provider != "" || p.DeletionTimestamp != nil {
 		return false
 	}
 	return slices.ContainsFunc(in.Microservices, func(ms v1alpha1.Microservice) bool {
-		return ms.Namespace == p.Namespace && ms.Name == p.MicroserviceName() && ms.StartDelayed()
+		return ms.Namespace == p.Namespace && ms.Name == p.MicroserviceName() && (ms.StartDelayed() || now.Sub(ms.LastStart(now)) <= settle)
 	})
 }
 

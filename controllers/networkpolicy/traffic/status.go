@@ -102,7 +102,11 @@ func Silent(f *Observed, now v1alpha1.NetworkPolicyStatus) time.Duration {
 	if m := f.Microservice; m != nil && m.Status.ObservedGeneration == 0 && len(m.Status.ReleaseGroups) == 0 {
 		return max(0, created.Add(maxSilenceBefore).Sub(f.Now))
 	}
-	started, progressed := progress(f.Microservice, created, f.Now)
+	started, progressed := created, created
+	if f.Microservice != nil {
+		started = latest(created, f.Microservice.LastStart(f.Now))
+		progressed = latest(created, lastProgress(f.Microservice, f.Now))
+	}
 	end := progressed.Add(silence)
 	if last := started.Add(maxSilence); end.After(last) {
 		end = last
@@ -110,34 +114,26 @@ func Silent(f *Observed, now v1alpha1.NetworkPolicyStatus) time.Duration {
 	return max(0, end.Sub(f.Now))
 }
 
-// progress returns the last time at which a release of a Microservice started or became active for the first time, and the time of
-// the last progress, which is also the start of a rollout or a change of its traffic. Both times are at the earliest the time at
-// which the policy was created. Times in the future are ignored: the clock of another manager was ahead.
-func progress(m *v1alpha1.Microservice, created, now time.Time) (started, progressed time.Time) {
-	started, progressed = created, created
-	if m == nil {
-		return started, progressed
-	}
-	latest := func(known, t time.Time) time.Time {
-		if t.After(known) && !t.After(now) {
-			return t
-		}
-		return known
-	}
+// lastProgress returns the last time until now at which a rollout started or traffic changed. Later times are ignored, because they are
+// from a manager whose clock was ahead.
+func lastProgress(m *v1alpha1.Microservice, now time.Time) (last time.Time) {
 	for _, g := range m.Status.ReleaseGroups {
-		if g.TrafficTime != nil {
-			progressed = latest(progressed, g.TrafficTime.Time)
+		if g.TrafficTime != nil && !g.TrafficTime.After(now) {
+			last = latest(last, g.TrafficTime.Time)
 		}
-		if g.Rollout != nil {
-			started, progressed = latest(started, g.Rollout.StartedTime.Time), latest(progressed, g.Rollout.StartedTime.Time)
-		}
-		for _, r := range g.Releases {
-			if r.FirstActiveTime != nil {
-				started = latest(started, r.FirstActiveTime.Time)
-			}
+		if g.Rollout != nil && !g.Rollout.StartedTime.After(now) {
+			last = latest(last, g.Rollout.StartedTime.Time)
 		}
 	}
-	return started, progressed
+	return last
+}
+
+// latest returns the later of two times.
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // adoptionReport returns the progress of the adoption of a Service.
