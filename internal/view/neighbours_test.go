@@ -290,30 +290,41 @@ func TestProgramOfAPlugin(t *testing.T) {
 }
 
 // TestPeers checks that a rollout waits only for the Microservices for which the planner waits: not for Microservices whose group has a higher active
-// version, and not for Microservices in which the version failed. A failed version needs a decision.
+// version, and not for Microservices in which the version failed. A failed version needs a decision, even if only the Blocked condition shows the
+// failure. A condition about another version has no effect.
 func TestPeers(t *testing.T) {
 	t.Parallel()
 	row := func(version string, status v1alpha1.ReleaseStatus, reason string) v1alpha1.Release {
 		return v1alpha1.Release{VersionedMicroservice: "peer-" + version, SemVer: v1alpha1.SemVer{Version: version}, Status: status, Reason: reason}
 	}
 	const late, failed = "waits for peer (rolled out together)", "waits for a decision because the version failed in another Microservice: peer ("
+	const held, started = "1.1.0 is waiting at 10%: it failed in Microservice peer (Crashed)", "1.3.0 does not start: it failed in Microservice peer (Crashed)"
+	const other = "11.1.0 is waiting at 10%: it failed in Microservice peer (Crashed)"
 	for name, c := range map[string]struct {
-		slug string
-		rows []v1alpha1.Release
-		want string
+		slug    string
+		rows    []v1alpha1.Release
+		blocked string
+		want    string
 	}{
-		"no release":                          {"1-x", nil, late},
-		"a lower active version":              {"1-x", []v1alpha1.Release{row("1.0.0", v1alpha1.ReleaseActive, "")}, late},
-		"the version is active":               {"1-x", []v1alpha1.Release{row("1.1.0", v1alpha1.ReleaseActive, "")}, "waits for the services of checkout (rolled out together)"},
-		"a higher active version":             {"1-x", []v1alpha1.Release{row("1.2.0", v1alpha1.ReleaseActive, "")}, "waits for the services of checkout (rolled out together)"},
-		"a higher version in another group":   {"2-x", []v1alpha1.Release{row("2.0.0", v1alpha1.ReleaseActive, "")}, late},
-		"the version failed":                  {"1-x", []v1alpha1.Release{row("1.1.0", v1alpha1.ReleaseError, "CrashLoopBackOff"), row("1.0.0", v1alpha1.ReleaseActive, "")}, failed + "CrashLoopBackOff)"},
-		"the version failed because of peers": {"1-x", []v1alpha1.Release{row("1.1.0", v1alpha1.ReleaseError, "TogetherFailed"), row("1.0.0", v1alpha1.ReleaseActive, "")}, late},
+		"no release":                          {"1-x", nil, "", late},
+		"a lower active version":              {"1-x", []v1alpha1.Release{row("1.0.0", v1alpha1.ReleaseActive, "")}, "", late},
+		"the version is active":               {"1-x", []v1alpha1.Release{row("1.1.0", v1alpha1.ReleaseActive, "")}, "", "waits for the services of checkout (rolled out together)"},
+		"a higher active version":             {"1-x", []v1alpha1.Release{row("1.2.0", v1alpha1.ReleaseActive, "")}, "", "waits for the services of checkout (rolled out together)"},
+		"a higher version in another group":   {"2-x", []v1alpha1.Release{row("2.0.0", v1alpha1.ReleaseActive, "")}, "", late},
+		"the version failed":                  {"1-x", []v1alpha1.Release{row("1.1.0", v1alpha1.ReleaseError, "CrashLoopBackOff"), row("1.0.0", v1alpha1.ReleaseActive, "")}, "", failed + "CrashLoopBackOff)"},
+		"the version failed because of peers": {"1-x", []v1alpha1.Release{row("1.1.0", v1alpha1.ReleaseError, "TogetherFailed"), row("1.0.0", v1alpha1.ReleaseActive, "")}, "", late},
+		"another group is held":               {"1-x", nil, other, late},
+		"another version is not started":      {"1-x", nil, started, late},
+		"another group is held, and failed":   {"1-x", []v1alpha1.Release{row("1.1.0", v1alpha1.ReleaseError, "CrashLoopBackOff")}, other, failed + "CrashLoopBackOff)"},
+		"the version is held":                 {"1-x", nil, held, "waits for a decision because the version failed in another Microservice: " + held},
 	} {
 		s, ms := played(t, "pause")
 		ms.Spec.UpdateStrategy.Canary.Together = &v1alpha1.TogetherStrategy{Name: "checkout"}
 		run := ms.Status.ReleaseGroups[0].Rollout
 		run.Continued, run.Gate = run.Step, v1alpha1.GateTogether
+		if c.blocked != "" {
+			ms.Status.Conditions = append(ms.Status.Conditions, metav1.Condition{Type: v1alpha1.ConditionBlocked, Status: metav1.ConditionTrue, Reason: "TogetherHeld", Message: c.blocked})
+		}
 		peer := v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: ms.Namespace, Name: "peer"}}
 		peer.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Together: &v1alpha1.TogetherStrategy{Name: "checkout"}}
 		peer.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{{Name: c.slug, Slug: c.slug, Level: v1alpha1.LevelRelease, Phase: v1alpha1.GroupLive, Releases: c.rows}}

@@ -570,12 +570,10 @@ func hookMessage(hooks []v1alpha1.HookStatus) string {
 	return ""
 }
 
-// peers returns the state of a rollout that is waiting for other Microservices.
+// peers returns the state of a rollout that is waiting for other Microservices. The Blocked condition also shows failures in Microservices
+// that were not read, but it can be about another version.
 func (r *rollout) peers() *State {
 	wanted := r.row.SemVer.Version
-	if c := meta.FindStatusCondition(r.ms.Status.Conditions, v1alpha1.ConditionBlocked); c != nil && c.Reason == "TogetherHeld" {
-		return &State{Word: WordTogetherHeld, Class: Waiting, Reason: c.Reason, Since: timeOf(c.LastTransitionTime.Time), Detail: c.Message, Next: r.skipOrAbort()}
-	}
 	name := togetherOf(r.ms)
 	var failed, late []string
 	for _, peer := range r.together[key(r.ms.Namespace, name)] {
@@ -592,6 +590,9 @@ func (r *rollout) peers() *State {
 	slices.Sort(late)
 	if len(failed) > 0 {
 		return &State{Word: WordTogetherHeld, Class: Waiting, Reason: "TogetherHeld", Since: timeOf(r.gateTime), Detail: join(failed), Next: r.skipOrAbort()}
+	}
+	if c := meta.FindStatusCondition(r.ms.Status.Conditions, v1alpha1.ConditionBlocked); c != nil && c.Reason == "TogetherHeld" && strings.HasPrefix(c.Message, wanted+" is waiting at ") {
+		return &State{Word: WordTogetherHeld, Class: Waiting, Reason: c.Reason, Since: timeOf(c.LastTransitionTime.Time), Detail: c.Message, Next: r.skipOrAbort()}
 	}
 	s := &State{Word: WordTogether, Since: timeOf(r.gateTime), Detail: "the services of " + name}
 	if len(late) > 0 {
