@@ -577,3 +577,37 @@ func TestExchangeInAFreeze(t *testing.T) {
 		}
 	}
 }
+
+// TestWindowBeforeAnExchange checks that a release of an exclusive group that waits for the window of its first step, before its pods may start, is
+// shown as waiting for the window and not for hooks. The window applies only when the ConfirmRollout hooks have approved.
+func TestWindowBeforeAnExchange(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		hook bool
+		as   v1alpha1.HookPhase
+		want view.Word
+	}{
+		"no hook":             {want: view.WordWindow},
+		"a hook, not called":  {hook: true, want: view.WordGate},
+		"a hook that waits":   {hook: true, as: v1alpha1.HookWaiting, want: view.WordGate},
+		"a hook that is open": {hook: true, as: v1alpha1.HookOpen, want: view.WordWindow},
+	} {
+		s, ms := played(t, "exclusive window before")
+		run := ms.Status.ReleaseGroups[0].Rollout
+		if run == nil || run.Gate != v1alpha1.GateConfirmRollout {
+			t.Fatalf("the rollout is %+v", run)
+		}
+		if c.hook {
+			ms.Spec.UpdateStrategy.Canary.Hooks = []v1alpha1.Hook{{Name: "ticket", Type: v1alpha1.HookConfirmRollout}}
+		}
+		for i := range s.Input.Releases {
+			if o := &s.Input.Releases[i]; o.Name == run.Release && c.as != "" {
+				o.Status.Hooks = []v1alpha1.HookStatus{{Name: "ticket", Type: v1alpha1.HookConfirmRollout, Run: run.Sequence, Phase: c.as}}
+			}
+		}
+		svc, _ := view.NewService(s.Input, ms.Namespace, ms.Name, s.Now)
+		if st := svc.Groups[0].State; st.Word != c.want {
+			t.Errorf("%s: %s, %q, want %s", name, st.Word, st.Sentence, c.want)
+		}
+	}
+}

@@ -469,7 +469,7 @@ func (r *rollout) unusable() string {
 // window returns the state of a rollout that is waiting for its time window.
 func (r *rollout) window() *State {
 	exchanged := r.step == 0 && r.successor(r.group) != nil // The planner completes an exchange of pods even outside the window.
-	if len(r.steps) == 0 || r.gate == v1alpha1.GateConfirmRollout || exchanged || !r.takesSteps() {
+	if len(r.steps) == 0 || r.gate == v1alpha1.GateConfirmRollout && !r.awaitsExchange() || exchanged || !r.takesSteps() {
 		return nil
 	}
 	w := r.steps[min(int(r.step), len(r.steps)-1)].Window
@@ -482,6 +482,19 @@ func (r *rollout) window() *State {
 		s.Class = Failed
 	}
 	return s
+}
+
+// awaitsExchange reports whether only the exchange of pods in an exclusive group must begin before the release may have pods, because the
+// ConfirmRollout hooks, if any, have approved.
+func (r *rollout) awaitsExchange() bool {
+	if !r.ms.Spec.Availability.Exclusive || activeOf(r.group) == nil {
+		return false
+	}
+	return !slices.ContainsFunc(r.ms.Spec.UpdateStrategy.Canary.Hooks, func(h v1alpha1.Hook) bool {
+		return h.Type == v1alpha1.HookConfirmRollout && (r.object == nil || !slices.ContainsFunc(r.object.Status.Hooks, func(s v1alpha1.HookStatus) bool {
+			return s.Name == h.Name && s.Type == h.Type && s.Run == r.sequence && s.Phase == v1alpha1.HookOpen
+		}))
+	})
 }
 
 // gated returns the state of a rollout that is waiting for hooks or other Microservices.

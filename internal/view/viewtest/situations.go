@@ -464,6 +464,13 @@ var situations = map[string]func(w *world){
 		delete(w.broken, "1.1.0")
 		w.wait(10 * time.Hour)
 	},
+	"exclusive window before": func(w *world) {
+		w.spec.Exclusive = true
+		live(w)
+		w.spec.Steps = []release.Step{{Name: "all", Weight: 100, Window: &release.Window{Next: time.Date(2030, 2, 4, 8, 0, 0, 0, time.UTC)}}}
+		w.push("1.1.0")
+		w.wait(5 * time.Minute)
+	},
 	"exclusive older": func(w *world) {
 		w.spec.Exclusive = true
 		live(w)
