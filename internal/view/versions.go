@@ -123,7 +123,7 @@ func Denied(p *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup, version string) b
 }
 
 // OldestAbove returns the oldest live group if the group of an offered version does not exist and does not start, because all its versions are below that
-// group. Otherwise, it returns nil. Previews are not ordered relative to other groups.
+// group. Otherwise, it returns nil. Groups in spec.endedGroups are about to close. Previews are not ordered relative to other groups.
 func OldestAbove(ms *v1alpha1.Microservice, p *v1alpha1.ImagePolicy, o *v1alpha1.OfferedRelease) (oldest *v1alpha1.ReleaseGroup) {
 	if o.Level == v1alpha1.LevelPreview || o.PullRequest > 0 {
 		return nil
@@ -134,7 +134,7 @@ func OldestAbove(ms *v1alpha1.Microservice, p *v1alpha1.ImagePolicy, o *v1alpha1
 		if g.Slug == o.Group {
 			return nil
 		}
-		if g.Phase != v1alpha1.GroupLive || isPreview(g) {
+		if g.Phase != v1alpha1.GroupLive || isPreview(g) || ms.EndsGroup(g.Name, g.Slug, g.PullRequest) {
 			continue
 		}
 		v := newestOffered(p, g.Slug)

@@ -45,12 +45,18 @@ func TestOlderVersionOfAnExclusiveGroup(t *testing.T) {
 	}
 }
 
-// TestVersionOfAnOlderGroup checks that the wait ends for a version whose group does not start, because it is older than the oldest live group.
+// TestVersionOfAnOlderGroup checks that the wait ends for a version whose group does not start, because it is older than the oldest live group. It
+// does not end while a user ends that live group, because the version starts then.
 func TestVersionOfAnOlderGroup(t *testing.T) {
 	t.Parallel()
 	a, _ := judged(t, "older group", "1.5.0")
 	if want := "1.5.0 does not start: its group 1.x is older than 2.x, the oldest live group; push a version of group 2.x or of a newer group"; a == nil || a.code != cli.ExitNo || a.text != want {
 		t.Errorf("%+v, want %q", a, want)
+	}
+	s, _ := viewtest.Play("older group", "shop")
+	s.Input.Microservices[0].Spec.EndedGroups = []string{"2.x"}
+	if _, a := (question{version: "1.5.0", state: forActive, command: command}).judge(snapshot{ms: &s.Input.Microservices[0], policy: &s.Input.ImagePolicies[0], now: s.Now}); a != nil {
+		t.Errorf("while the live group is being ended: %+v", a)
 	}
 }
 
