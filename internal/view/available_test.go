@@ -611,3 +611,25 @@ func TestWindowBeforeAnExchange(t *testing.T) {
 		}
 	}
 }
+
+// TestCanaryBeforeARaisedStep checks that a canary with traffic that waits for its raised first step is shown as a canary: it is interrupted while it
+// lacks pods, and its analysis is shown.
+func TestCanaryBeforeARaisedStep(t *testing.T) {
+	t.Parallel()
+	s, ms := played(t, "raised step crash")
+	if run := ms.Status.ReleaseGroups[0].Rollout; run == nil || run.Step != 0 {
+		t.Fatalf("the rollout is %+v", run)
+	}
+	svc, _ := view.NewService(s.Input, ms.Namespace, ms.Name, s.Now)
+	for _, r := range svc.Groups[0].Releases {
+		if r.Version != "1.1.0" {
+			continue
+		}
+		if r.Status != string(v1alpha1.ReleaseCanary) || r.State.Word != view.WordInterrupted {
+			t.Errorf("%s is shown as %s: %q", r.Status, r.State.Word, r.State.Sentence)
+		}
+		if r.Rollout == nil || !slices.ContainsFunc(r.Rollout.Checks, func(c view.Check) bool { return c.Name == "analysis" && c.Message != "no round yet" }) {
+			t.Errorf("no result of the analysis in %+v", r.Rollout)
+		}
+	}
+}

@@ -228,7 +228,7 @@ func (r *rollout) unhealthy() *State {
 		return nil
 	}
 	s := &State{Word: WordStarting, Since: timeOf(r.started), Until: r.deadline(), Reason: r.object.Status.Failure, Detail: r.object.Status.Message}
-	if r.step > 0 {
+	if !r.beforeTraffic() {
 		s.Word = WordInterrupted
 	}
 	if s.Detail == "" {
@@ -403,9 +403,13 @@ func (r *rollout) healthySince() time.Time {
 	return at
 }
 
-// measures reports whether the outcome of the current step depends on measurements.
+// measures reports whether the outcome of the current step depends on measurements. A canary that waits for its first step after an edit is
+// measured with its present traffic.
 func (r *rollout) measures() bool {
 	c, st := r.ms.Spec.UpdateStrategy.Canary, r.present()
+	if r.step == 0 && !r.beforeTraffic() {
+		st = &v1alpha1.CanaryStep{Weight: r.row.Weight, Match: r.row.Match, MirrorPercent: r.row.MirrorPercent}
+	}
 	if c == nil || st == nil || st.Weight == 0 && !st.Match && st.MirrorPercent == 0 {
 		return false
 	}

@@ -184,14 +184,10 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 
 // judgeRollout returns the answer for a release whose rollout is in progress.
 func (q question) judgeRollout(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, run *v1alpha1.Rollout) *answer {
-	approval := false
-	if run != nil && run.Step > 0 {
-		number := int(run.Step)
-		if row.Status == v1alpha1.ReleaseCanary && (q.state == forCanary || q.reached(s.ms, number)) {
-			return &answer{cli.ExitYes, ""}
-		}
-		approval = waitsForApproval(s.ms, row, run)
+	if run != nil && row.Status == v1alpha1.ReleaseCanary && (q.state == forCanary || q.reached(s.ms, int(run.Step))) {
+		return &answer{cli.ExitYes, ""}
 	}
+	approval := run != nil && waitsForApproval(s.ms, row, run)
 	if approval && q.state == forApproval {
 		return &answer{cli.ExitYes, ""}
 	}

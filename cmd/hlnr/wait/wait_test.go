@@ -229,6 +229,8 @@ func TestJudge(t *testing.T) {
 		"active, without an approval":            {"1.2.0", forApproval, false, func(*snapshot) {}, cli.ExitNo, "1.2.0 is active, and does not wait for approval"},
 		"pending":                                {"1.3.0", forCanary, false, row(v1alpha1.ReleasePending, 0), none, ""},
 		"canary":                                 {"1.3.0", forCanary, false, row(v1alpha1.ReleaseCanary, 1), cli.ExitYes, ""},
+		"canary before a raised step":            {"1.3.0", forCanary, false, row(v1alpha1.ReleaseCanary, 0), cli.ExitYes, ""},
+		"canary before its step":                 {"1.3.0", "step=1", false, row(v1alpha1.ReleaseCanary, 0), none, ""},
 		"its step":                               {"1.3.0", "step=1", false, row(v1alpha1.ReleaseCanary, 1), cli.ExitYes, ""},
 		"approval":                               {"1.3.0", forActive, false, row(v1alpha1.ReleaseCanary, 1), cli.ExitWaits, "1.3.0 waits for approval: hlnr continue shop 1.3.0"},
 		"waits for approval":                     {"1.3.0", forApproval, false, row(v1alpha1.ReleaseCanary, 1), cli.ExitYes, ""},

@@ -3,6 +3,7 @@ package viewtest
 import (
 	"time"
 
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/release"
 )
 
@@ -470,6 +471,17 @@ var situations = map[string]func(w *world){
 		w.spec.Steps = []release.Step{{Name: "all", Weight: 100, Window: &release.Window{Next: time.Date(2030, 2, 4, 8, 0, 0, 0, time.UTC)}}}
 		w.push("1.1.0")
 		w.wait(5 * time.Minute)
+	},
+	"raised step crash": func(w *world) {
+		live(w)
+		w.spec.Steps = []release.Step{{Name: "tenth", Weight: 10, Pause: time.Hour}, {Name: "half", Weight: 50}}
+		measured(w, "1.1.0", v1alpha1.AnalysisRunning, "0.2", v1alpha1.MeasurementPassed)
+		w.push("1.1.0")
+		w.wait(25 * time.Minute)
+		w.spec.Steps = []release.Step{{Name: "fifth", Weight: 20, Pause: time.Hour, Window: &release.Window{Next: time.Date(2030, 2, 4, 8, 0, 0, 0, time.UTC)}}, {Name: "half", Weight: 50}}
+		w.wait(10 * time.Minute)
+		crashes(w, "1.1.0")
+		w.wait(2 * time.Minute)
 	},
 	"exclusive older": func(w *world) {
 		w.spec.Exclusive = true
