@@ -44,9 +44,10 @@ func Due(r *v1alpha1.NotificationReceiver, known *v1alpha1.NotificationDelivery,
 	return nil
 }
 
-// completes reports whether a fact is the only one that still shows the outcome of a reported rollout.
+// completes reports whether a fact is the only one that still shows the outcome of a reported rollout. An older fact is about an earlier rollout
+// of the release, and shows that its return was canceled.
 func completes(r *v1alpha1.NotificationReceiver, known *v1alpha1.NotificationDelivery, f *Fact) bool {
-	return f.Event == v1alpha1.NotifyDeprecated && known != nil && !Ended(known.Event) && Wants(r, v1alpha1.NotifyPromoted)
+	return f.Event == v1alpha1.NotifyDeprecated && known != nil && !Ended(known.Event) && f.Time.After(known.Time.Time) && Wants(r, v1alpha1.NotifyPromoted)
 }
 
 // isNew reports whether a fact has not been reported to a receiver yet.

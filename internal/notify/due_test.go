@@ -10,13 +10,17 @@ import (
 )
 
 // TestReplacedBeforeItsPromotionWasReported checks that a receiver that wants promotions is notified of the replacement of a release whose
-// promotion could not be reported, so that the report about the rollout does not end with its start.
+// promotion could not be reported, so that the report about the rollout does not end with its start. A replacement before
+// the reported start did not end this rollout: the return to the release was canceled.
 func TestReplacedBeforeItsPromotionWasReported(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	replaced := []Fact{{Event: v1alpha1.NotifyDeprecated, Time: now}}
 	last := func(e v1alpha1.NotificationEvent) *v1alpha1.NotificationDelivery {
 		return &v1alpha1.NotificationDelivery{Event: e, Time: metav1.NewMicroTime(now.Add(-time.Hour))}
+	}
+	later := func(e v1alpha1.NotificationEvent) *v1alpha1.NotificationDelivery {
+		return &v1alpha1.NotificationDelivery{Event: e, Time: metav1.NewMicroTime(now.Add(time.Hour))}
 	}
 	for name, test := range map[string]struct {
 		events []v1alpha1.NotificationEvent
@@ -25,6 +29,7 @@ func TestReplacedBeforeItsPromotionWasReported(t *testing.T) {
 	}{
 		"its start was reported":             {nil, last(v1alpha1.NotifyStarted), true},
 		"a wait was reported":                {nil, last(v1alpha1.NotifyWaiting), true},
+		"its return was reported later":      {nil, later(v1alpha1.NotifyStarted), false},
 		"its promotion was reported":         {nil, last(v1alpha1.NotifyPromoted), false},
 		"nothing was reported":               {nil, nil, false},
 		"promotions are not wanted":          {[]v1alpha1.NotificationEvent{v1alpha1.NotifyWaiting}, last(v1alpha1.NotifyWaiting), false},
