@@ -110,7 +110,7 @@ func (r *Reconciler) apply(ctx context.Context, ghr *v1alpha1.GitHubRepository, 
 	for _, w := range writes {
 		k := kind{w.otherRepository, w.comment != nil}
 		// The search for an existing comment may be permitted even if comments cannot be written.
-		searches := w.editsOnly() && visited[w.otherRepository] != nil
+		searches := w.searches() && visited[w.otherRepository] != nil
 		if refused[k] != nil && !searches {
 			out.results = append(out.results, w.failedWith(refused[k]))
 			continue
@@ -133,7 +133,7 @@ func (r *Reconciler) apply(ctx context.Context, ghr *v1alpha1.GitHubRepository, 
 			}
 			break
 		}
-		if github.KindOf(res.err) == github.Forbidden && !w.editsOnly() {
+		if github.KindOf(res.err) == github.Forbidden && !w.searches() {
 			refused[k] = res.err
 		}
 	}

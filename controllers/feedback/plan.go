@@ -97,8 +97,11 @@ type write struct {
 // editsOnly reports whether a write edits the comment if it exists, but does not create it. No comment is created only
 // to contain its final text.
 func (w *write) editsOnly() bool {
-	return w.comment != nil && w.comment.CommentID == 0 && (w.text == textClosed || w.text == textNotReported)
+	return w.comment != nil && (w.text == textClosed || w.text == textNotReported)
 }
+
+// searches reports whether a write must find a comment before it can edit it.
+func (w *write) searches() bool { return w.editsOnly() && w.comment.CommentID == 0 }
 
 // target is the identity of a Deployment. otherRepository has the same meaning as in write.
 type target struct{ otherRepository, environment, ref string }

@@ -134,6 +134,52 @@ func TestCommentThatWasNeverWritten(t *testing.T) {
 	}
 }
 
+// TestDeletedCommentHasNoFinalText checks that a comment that a user deleted is not created again only for its final text, and that its record does
+// not remain.
+func TestDeletedCommentHasNoFinalText(t *testing.T) {
+	for name, end := range map[string]func(*story){
+		"comments are turned off": func(s *story) {
+			s.edit(func(g *v1alpha1.GitHubRepository) { g.Spec.Feedback.Comment = ptr.To(false) })
+		},
+		"no feedback": func(s *story) { s.edit(func(g *v1alpha1.GitHubRepository) { g.Spec.Feedback = nil }) },
+		"closed":      func(s *story) { s.repo.Close(1, false); s.poll() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t)
+			s.open(feature())
+			s.settle()
+			s.repo.DeleteComment(s.repo.Comments(1)[0].ID)
+			end(s)
+			s.settle()
+			if all, records := s.repo.Comments(1), s.get().Status.Comments; len(all)+len(records) != 0 {
+				t.Errorf("comments %+v, records %+v", all, records)
+			}
+		})
+	}
+}
+
+// TestCommentThatWasDeletedTwice checks that a comment that a user deleted twice, the second time before its pull request was closed, is not
+// written again if the pull request is reopened.
+func TestCommentThatWasDeletedTwice(t *testing.T) {
+	s := begin(t)
+	sha := s.open(feature())
+	s.settle()
+	s.repo.DeleteComment(s.repo.Comments(1)[0].ID)
+	s.rolloutState(1, groupName, sha+" pending")
+	s.settle()
+	s.repo.DeleteComment(s.repo.Comments(1)[0].ID)
+	s.repo.Close(1, false)
+	s.poll()
+	s.settle()
+	s.repo.Reopen(1)
+	s.rolloutState(1, groupName, sha+" +active")
+	s.poll()
+	s.settle()
+	if all := s.repo.Comments(1); len(all) != 0 {
+		t.Errorf("comments %+v", all)
+	}
+}
+
 // TestClosedDuringAPause checks that a pull request that is opened and closed during a pause gets no comment.
 func TestClosedDuringAPause(t *testing.T) {
 	s := begin(t)

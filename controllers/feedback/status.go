@@ -86,9 +86,10 @@ func recordComment(ghr *v1alpha1.GitHubRepository, res *result) {
 }
 
 // hasNoComment reports whether there is no comment to edit: none was found, or the search for it is rejected. In the
-// latter case, a comment was probably never written.
+// latter case, a comment was probably never written. The record of a comment that was deleted twice remains, so that the
+// comment is not written again.
 func (r *result) hasNoComment() bool {
-	if !r.editsOnly() || r.kept.ID != 0 {
+	if !r.editsOnly() || r.kept.ID != 0 || r.kept.Dismissed {
 		return false
 	}
 	switch github.KindOf(r.err) {
