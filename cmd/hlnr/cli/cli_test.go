@@ -200,7 +200,10 @@ func TestArguments(t *testing.T) {
 // the namespace of the selected context.
 func TestCommandToCopy(t *testing.T) {
 	t.Parallel()
-	config := filepath.Join(t.TempDir(), "kubeconfig")
+	config, ca := filepath.Join(t.TempDir(), "kubeconfig"), filepath.Join(t.TempDir(), "the ca.crt")
+	if err := os.WriteFile(ca, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	text := `apiVersion: v1
 kind: Config
 clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}, {name: d, cluster: {server: "http://127.0.0.1:2"}}]
@@ -222,6 +225,8 @@ current-context: production
 		{[]string{"--context", "the test", "-n", "shop"}, "--context 'the test' why -n shop web"},
 		{[]string{"--cluster", "d", "--user", "u"}, "--cluster d --user u why web"},
 		{[]string{"--server", "http://127.0.0.1:3", "--token", "hunter2", "--as", "ana"}, "--server http://127.0.0.1:3 why web"},
+		{[]string{"--server", "https://127.0.0.1:3", "--certificate-authority", ca, "--tls-server-name", "kubernetes"}, "--server https://127.0.0.1:3 --certificate-authority '" + ca + "' --tls-server-name kubernetes why web"},
+		{[]string{"--server", "https://127.0.0.1:3", "--insecure-skip-tls-verify"}, "--server https://127.0.0.1:3 --insecure-skip-tls-verify why web"},
 	} {
 		var got string
 		ask := func(f *Factory) *cobra.Command {

@@ -75,10 +75,14 @@ func (f *Factory) Program() string {
 	}{
 		{"--kubeconfig", f.flags.KubeConfig}, {"--context", f.flags.Context}, {"--cluster", f.flags.ClusterName},
 		{"--user", f.flags.AuthInfoName}, {"--server", f.flags.APIServer},
+		{"--certificate-authority", f.flags.CAFile}, {"--tls-server-name", f.flags.TLSServerName},
 	} {
 		if value := ptr.Deref(flag.value, ""); value != "" {
 			words = append(words, flag.name, Quote(value))
 		}
+	}
+	if ptr.Deref(f.flags.Insecure, false) {
+		words = append(words, "--insecure-skip-tls-verify")
 	}
 	return strings.Join(words, " ")
 }
