@@ -27,6 +27,7 @@ const indexRelease = "versionedmicroservice.release"
 
 // indexes are the indexes of the cache that this controller reads.
 var indexes = []index.Index{
+	index.NetworkPoliciesByMicroservice,
 	{Object: &corev1.Pod{}, Field: indexRelease, Values: releaseOf},
 	{Object: &batchv1.Job{}, Field: indexRelease, Values: releaseOf},
 	{Object: &corev1.Service{}, Field: indexRelease, Values: releaseOf},

@@ -21,6 +21,7 @@ import (
 	"github.com/heighliner/heighliner/internal/analysis"
 	"github.com/heighliner/heighliner/internal/analysistemplate"
 	"github.com/heighliner/heighliner/internal/hook"
+	"github.com/heighliner/heighliner/internal/index"
 )
 
 // observed contains the objects that a reconcile reads before it plans.
@@ -276,10 +277,9 @@ func (r *reconciler) observeAddresses(ctx context.Context, place *hook.Rollout) 
 		return err
 	}
 	var policies v1alpha1.NetworkPolicyList
-	if err := r.client.List(ctx, &policies, client.InNamespace(ms.Namespace)); err != nil {
+	if err := r.client.List(ctx, &policies, client.InNamespace(ms.Namespace), client.MatchingFields{index.NetworkPoliciesByMicroservice.Field: ms.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list networkpolicies.hlnr.io: %w", err)
 	}
-	policies.Items = slices.DeleteFunc(policies.Items, func(p v1alpha1.NetworkPolicy) bool { return p.MicroserviceName() != ms.Name })
 	place.Services, place.URL = target.Services, urlOf(policies.Items, place.Row.VersionedMicroservice)
 	return nil
 }

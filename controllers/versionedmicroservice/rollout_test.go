@@ -1,6 +1,7 @@
 package versionedmicroservice
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
@@ -10,8 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/hook"
 )
 
 // TestURLOfARelease checks that the URL in the body of a hook call is a URL at which only the release answers.
@@ -93,4 +96,37 @@ func TestHooksKnowWhereTheReleaseIs(t *testing.T) {
 		last := calls[len(calls)-1]
 		return cmp.Diff(fmt.Sprint([]string{"first", "second"}, " https://ours.example.com"), fmt.Sprint(last.Services, " ", last.URL))
 	})
+}
+
+// TestPoliciesOfOtherMicroservicesAreNotRead checks that a reconcile of a release with hooks reads only the NetworkPolicies of its
+// Microservice. Otherwise, each reconcile would copy all policies of the namespace.
+func TestPoliciesOfOtherMicroservicesAreNotRead(t *testing.T) {
+	t.Parallel()
+	policy := func(name, ms string) *v1alpha1.NetworkPolicy {
+		return &v1alpha1.NetworkPolicy{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+			Spec:       v1alpha1.NetworkPolicySpec{MicroserviceRef: &v1alpha1.Reference{Name: ms}},
+			Status: v1alpha1.NetworkPolicyStatus{Domains: []v1alpha1.DomainStatus{{
+				Domain: name, URL: "https://" + name, Programmed: true, Backends: []v1alpha1.DomainBackend{{Release: releaseName, Weight: 100}},
+			}}},
+		}
+	}
+	read := 0
+	r := serve(t, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		err := c.List(ctx, list, opts...)
+		if policies, ok := list.(*v1alpha1.NetworkPolicyList); ok {
+			read += len(policies.Items)
+		}
+		return err
+	}}, policy("another", "cart"), policy("shop", "shop"), policy("third", "mail"))
+	ms := inRollout(v1alpha1.Release{Status: v1alpha1.ReleaseCanary, Weight: 10}, nil)
+	ms.Namespace, ms.Name = "default", "shop"
+	ms.Spec.UpdateStrategy.Canary.Hooks = []v1alpha1.Hook{{Name: "smoke", Type: v1alpha1.HookConfirmPromotion, URL: "https://example.com"}}
+	place := hook.RolloutOf(ms, newRelease("default", 1))
+	if err := r.observeAddresses(t.Context(), place); err != nil {
+		t.Fatal(err)
+	}
+	if read != 1 || place.URL != "https://shop" {
+		t.Errorf("%d policies were read, and the URL is %q; want 1 and https://shop", read, place.URL)
+	}
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/freeze"
 	"github.com/heighliner/heighliner/controllers/microservice"
 	"github.com/heighliner/heighliner/controllers/versionedmicroservice"
+	"github.com/heighliner/heighliner/internal/index"
 	"github.com/heighliner/heighliner/test/apiserver"
 	"github.com/heighliner/heighliner/test/await"
 )
@@ -87,6 +88,7 @@ func start(ctx context.Context, env *apiserver.Env, ended chan<- struct{}) (*Clu
 	if err != nil {
 		return nil, fmt.Errorf("create manager: %w", err)
 	}
+	mgr = index.Once(mgr)
 	registry := prometheus.NewRegistry()
 	if err := microservice.SetupWithManager(mgr, microservice.Options{Metrics: registry}); err != nil {
 		return nil, err
