@@ -2,6 +2,7 @@ package status
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -14,12 +15,28 @@ import (
 const MaxBackoff = 20 * time.Second
 
 // RateLimiter limits how often an object is retried, with a back-off of up to MaxBackoff, and the total
-// rate of a controller's retries.
+// rate of a controller's retries, unless an object would have to wait for longer than MaxBackoff.
 func RateLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
-	return workqueue.NewTypedMaxOfRateLimiter(
+	return workqueue.NewTypedMaxOfRateLimiter[reconcile.Request](
 		workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, MaxBackoff),
-		&workqueue.TypedBucketRateLimiter[reconcile.Request]{Limiter: rate.NewLimiter(10, 100)},
+		bucket{&workqueue.TypedBucketRateLimiter[reconcile.Request]{Limiter: rate.NewLimiter(10, 100)}},
 	)
+}
+
+// bucket limits the rate of retries. If the retries of many objects use up the rate for longer than MaxBackoff, other
+// objects are retried regardless of the rate, distributed over the last quarter of MaxBackoff.
+type bucket struct {
+	*workqueue.TypedBucketRateLimiter[reconcile.Request]
+}
+
+// When returns the time until a retry.
+func (b bucket) When(reconcile.Request) time.Duration {
+	r := b.Reserve()
+	if wait := r.Delay(); wait <= MaxBackoff {
+		return wait
+	}
+	r.Cancel()
+	return MaxBackoff - rand.N(MaxBackoff/4)
 }
 
 // Requeues keeps the time at which an object must be reconciled again when a reconcile ends in an error. A

@@ -3,6 +3,7 @@ package status_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -68,5 +69,22 @@ func TestRateLimiterIsBounded(t *testing.T) {
 		if wait := limiter.When(req); wait > status.MaxBackoff {
 			t.Fatalf("an object waits %v for its next attempt", wait)
 		}
+	}
+}
+
+// TestManyFailuresDelayNoRetry checks that the failures of many objects do not delay the retry of any object beyond the maximum.
+// They are retried at different times.
+func TestManyFailuresDelayNoRetry(t *testing.T) {
+	t.Parallel()
+	limiter, times := status.RateLimiter(), map[time.Duration]bool{}
+	for i := range 5000 {
+		wait := limiter.When(ctrl.Request{NamespacedName: types.NamespacedName{Name: fmt.Sprint("shop-", i)}})
+		if wait > status.MaxBackoff {
+			t.Fatalf("object %d waits %v for its next attempt", i, wait)
+		}
+		times[wait.Truncate(time.Second)] = true
+	}
+	if len(times) < 10 {
+		t.Errorf("all objects are retried within %d seconds", len(times))
 	}
 }
