@@ -75,24 +75,29 @@ func (r *Reconciler) byMicroservice(ctx context.Context, m client.Object) []reco
 	return r.requests(ctx, client.InNamespace(m.GetNamespace()), client.MatchingFields{index.NetworkPoliciesByMicroservice.Field: m.GetName()})
 }
 
-// rolledBack reports whether a canary failed or was aborted, or whether a release is active again.
+// rolledBack reports whether a canary failed or no longer gets requests, or whether a release is active again.
 func rolledBack(before, now client.Object) bool {
-	was := map[string]v1alpha1.Release{}
-	for _, g := range before.(*v1alpha1.Microservice).Status.ReleaseGroups {
-		for _, r := range g.Releases {
-			was[r.VersionedMicroservice] = r
-		}
-	}
+	is := map[string]v1alpha1.Release{}
 	for _, g := range now.(*v1alpha1.Microservice).Status.ReleaseGroups {
 		for _, r := range g.Releases {
-			switch old := was[r.VersionedMicroservice]; {
-			case old.Status == v1alpha1.ReleaseCanary && r.Status == v1alpha1.ReleaseError,
+			is[r.VersionedMicroservice] = r
+		}
+	}
+	for _, g := range before.(*v1alpha1.Microservice).Status.ReleaseGroups {
+		for _, old := range g.Releases {
+			switch r := is[old.VersionedMicroservice]; {
+			case old.Status == v1alpha1.ReleaseCanary && (r.Status == v1alpha1.ReleaseError || requested(old) && !requested(r)),
 				old.Status == v1alpha1.ReleaseDeprecated && r.Status == v1alpha1.ReleaseActive:
 				return true
 			}
 		}
 	}
 	return false
+}
+
+// requested reports whether a release gets requests.
+func requested(r v1alpha1.Release) bool {
+	return r.Weight > 0 || r.Match || r.MirrorPercent > 0
 }
 
 // byReferent returns a function that enqueues the policies that refer to an object of a kind.

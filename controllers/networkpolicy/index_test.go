@@ -39,6 +39,9 @@ func TestRollbacksAreUrgent(t *testing.T) {
 	}{
 		"aborted or failed":                  {group("1-x", 3, "b 1.1.0 error 0", "a 1.0.0 active 100", "c 0.9.0 deprecated 0"), true},
 		"a retained release is active again": {group("1-x", 3, "c 0.9.0 active 100", "b 1.1.0 deprecated 0", "a 1.0.0 deprecated 0"), true},
+		"superseded, or aborted by a pin":    {group("1-x", 3, "b 1.1.0 deprecated 0", "a 1.0.0 active 100", "c 0.9.0 deprecated 0"), true},
+		"a canary that is not available":     {group("1-x", 3, "b 1.1.0 canary 0", "a 1.0.0 active 100", "c 0.9.0 deprecated 0"), true},
+		"a deleted canary":                   {group("1-x", 3, "a 1.0.0 active 100", "c 0.9.0 deprecated 0"), true},
 		"the next step":                      {group("1-x", 3, "b 1.1.0 canary 80", "a 1.0.0 active 20", "c 0.9.0 deprecated 0"), false},
 		"promoted":                           {group("1-x", 3, "b 1.1.0 active 100", "a 1.0.0 deprecated 0", "c 0.9.0 deprecated 0"), false},
 		"a new release":                      {group("1-x", 2, "d 1.2.0 pending 0", "b 1.1.0 canary 50", "a 1.0.0 active 50", "c 0.9.0 deprecated 0"), false},
@@ -48,4 +51,13 @@ func TestRollbacksAreUrgent(t *testing.T) {
 		}
 		want(t, name, rolledBack(of(before), of(test.now)), test.want)
 	}
+	of := func(r v1alpha1.Release) *v1alpha1.Microservice {
+		return &v1alpha1.Microservice{Status: v1alpha1.MicroserviceStatus{ReleaseGroups: []v1alpha1.ReleaseGroup{{Releases: []v1alpha1.Release{r}}}}}
+	}
+	matched, mirrored := v1alpha1.Release{Status: v1alpha1.ReleaseCanary, Match: true}, v1alpha1.Release{Status: v1alpha1.ReleaseCanary, MirrorPercent: 5}
+	ended := v1alpha1.Release{Status: v1alpha1.ReleaseDeprecated}
+	want(t, "without matched requests", rolledBack(of(matched), of(ended)), true)
+	want(t, "without mirrored requests", rolledBack(of(mirrored), of(ended)), true)
+	want(t, "from matched to mirrored requests", rolledBack(of(matched), of(mirrored)), false)
+	want(t, "a canary without requests", rolledBack(of(v1alpha1.Release{Status: v1alpha1.ReleaseCanary}), of(ended)), false)
 }
