@@ -19,6 +19,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/microservice/resources"
 	"github.com/heighliner/heighliner/internal/analysistemplate"
+	"github.com/heighliner/heighliner/internal/hook"
 	"github.com/heighliner/heighliner/internal/index"
 )
 
@@ -127,13 +128,18 @@ func specChanged(before, now client.Object) bool {
 }
 
 // decidedOrFailed reports whether a user made a decision about a release, or whether the release's status
-// contains a new failure that can cause a rollback of the release.
+// contains a new failure, or a new answer of a hook, that can cause a rollback of the release.
 func decidedOrFailed(before, now client.Object) bool {
 	old, release := before.(*v1alpha1.VersionedMicroservice), now.(*v1alpha1.VersionedMicroservice)
 	failed := func(v *v1alpha1.VersionedMicroservice) bool {
 		return v.Status.Failure != "" || v.Status.Analysis != nil && v.Status.Analysis.Phase == v1alpha1.AnalysisFailed
 	}
-	return !equality.Semantic.DeepEqual(old.Spec.Decision, release.Spec.Decision) || !failed(old) && failed(release)
+	rejected := func(v *v1alpha1.VersionedMicroservice) bool {
+		return slices.ContainsFunc(v.Status.Hooks, func(h v1alpha1.HookStatus) bool {
+			return h.Type == v1alpha1.HookRollback && h.Phase == v1alpha1.HookOpen || hook.IsGate(h.Type) && h.Phase == v1alpha1.HookFailed
+		})
+	}
+	return !equality.Semantic.DeepEqual(old.Spec.Decision, release.Spec.Decision) || !failed(old) && failed(release) || !rejected(old) && rejected(release)
 }
 
 // forPeers enqueues the Microservices that may be waiting for a changed Microservice.

@@ -17,6 +17,12 @@ func TestDecisionsAndFailuresAreUrgent(t *testing.T) {
 		return v
 	}
 	failed := func(v *v1alpha1.VersionedMicroservice) { v.Status.Failure = v1alpha1.FailureUnschedulable }
+	hook := func(t v1alpha1.HookType, phase v1alpha1.HookPhase) func(*v1alpha1.VersionedMicroservice) {
+		return func(v *v1alpha1.VersionedMicroservice) {
+			v.Status.Hooks = []v1alpha1.HookStatus{{Type: t, Phase: phase}}
+		}
+	}
+	asked, answered := hook(v1alpha1.HookRollback, v1alpha1.HookWaiting), hook(v1alpha1.HookRollback, v1alpha1.HookOpen)
 	for name, test := range map[string]struct {
 		before, now func(*v1alpha1.VersionedMicroservice)
 		want        bool
@@ -28,10 +34,19 @@ func TestDecisionsAndFailuresAreUrgent(t *testing.T) {
 		"a failed analysis": {nil, func(v *v1alpha1.VersionedMicroservice) {
 			v.Status.Analysis = &v1alpha1.ReleaseAnalysis{Phase: v1alpha1.AnalysisFailed}
 		}, true},
-		"still failed":      {failed, failed, false},
-		"available":         {nil, func(v *v1alpha1.VersionedMicroservice) { v.Status.Available = 2 }, false},
-		"another size":      {nil, func(v *v1alpha1.VersionedMicroservice) { v.Spec.Replicas = 2 }, false},
-		"no longer failing": {failed, nil, false},
+		"a request for a rollback": {asked, answered, true},
+		"a gate that responded with a no": {
+			hook(v1alpha1.HookConfirmPromotion, v1alpha1.HookWaiting), hook(v1alpha1.HookConfirmPromotion, v1alpha1.HookFailed), true,
+		},
+		"the same request": {answered, answered, false},
+		"a gate that opened": {
+			hook(v1alpha1.HookConfirmPromotion, v1alpha1.HookWaiting), hook(v1alpha1.HookConfirmPromotion, v1alpha1.HookOpen), false,
+		},
+		"an event that was not delivered": {nil, hook(v1alpha1.HookEvent, v1alpha1.HookFailed), false},
+		"still failed":                    {failed, failed, false},
+		"available":                       {nil, func(v *v1alpha1.VersionedMicroservice) { v.Status.Available = 2 }, false},
+		"another size":                    {nil, func(v *v1alpha1.VersionedMicroservice) { v.Spec.Replicas = 2 }, false},
+		"no longer failing":               {failed, nil, false},
 	} {
 		if got := decidedOrFailed(plain(test.before), plain(test.now)); got != test.want {
 			t.Errorf("%s: %t, want %t", name, got, test.want)
