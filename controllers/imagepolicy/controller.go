@@ -47,6 +47,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/cosign"
 	"github.com/heighliner/heighliner/internal/index"
+	"github.com/heighliner/heighliner/internal/queue"
 	"github.com/heighliner/heighliner/internal/registry"
 	"github.com/heighliner/heighliner/internal/shard"
 	"github.com/heighliner/heighliner/internal/status"
@@ -178,6 +179,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("imagepolicy").
 		For(&v1alpha1.ImagePolicy{}, requestChanged()).
+		Watches(&v1alpha1.ImagePolicy{}, queue.Prefer(queue.Edited, queue.Itself)).
 		Watches(&v1alpha1.Microservice{}, handler.EnqueueRequestsFromMapFunc(forMicroservice), usageChanged()).
 		Watches(&v1alpha1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(r.forNetworkPolicy), pinsChanged()).
 		Watches(&v1alpha1.GitHubRepository{}, handler.EnqueueRequestsFromMapFunc(r.forRepository), repositoryStatusChanged()).
@@ -226,7 +228,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return status.Again(ctx, err)
 		}
 	}
-	return ctrl.Result{RequeueAfter: requeueAfter(o, s, known, now)}, nil
+	return ctrl.Result{RequeueAfter: requeueAfter(o, s, known, now), Priority: new(0)}, nil // The next scan does not keep the priority of an edit.
 }
 
 // ensureScan starts a scan if no scan for the current query is up to date or running.

@@ -172,9 +172,10 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		For(&v1alpha1.Microservice{}).
 		Owns(&v1alpha1.VersionedMicroservice{}).
 		Watches(&v1alpha1.Microservice{}, handler.EnqueueRequestsFromMapFunc(r.forPeers), builder.WithPredicates(stateChanged())).
-		Watches(&v1alpha1.Microservice{}, queue.Prefer(specChanged, queue.Itself)).
+		Watches(&v1alpha1.Microservice{}, queue.Prefer(queue.Edited, queue.Itself)).
 		Watches(&v1alpha1.VersionedMicroservice{}, queue.Prefer(decidedOrFailed, forRelease)).
 		Watches(&v1alpha1.ImagePolicy{}, handler.EnqueueRequestsFromMapFunc(r.forImagePolicy)).
+		Watches(&v1alpha1.ImagePolicy{}, queue.Prefer(withdrew, r.forImagePolicy)).
 		Watches(&v1alpha1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(forNetworkPolicy)).
 		Watches(&corev1.ConfigMap{}, handler.EnqueueRequestsFromMapFunc(r.forConfigMap), builder.WithPredicates(configMapChanged())).
 		Watches(&v1alpha1.AnalysisTemplate{}, handler.EnqueueRequestsFromMapFunc(r.forTemplate)).

@@ -122,11 +122,6 @@ func forRelease(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: o.(*v1alpha1.VersionedMicroservice).Spec.MicroserviceName}}}
 }
 
-// specChanged reports whether a user edited the specification of an object, for example to set a pin.
-func specChanged(before, now client.Object) bool {
-	return before.GetGeneration() != now.GetGeneration()
-}
-
 // decidedOrFailed reports whether a user made a decision about a release, or whether the release's status
 // contains a new failure, or a new answer of a hook, that can cause a rollback of the release.
 func decidedOrFailed(before, now client.Object) bool {
@@ -140,6 +135,16 @@ func decidedOrFailed(before, now client.Object) bool {
 		})
 	}
 	return !equality.Semantic.DeepEqual(old.Spec.Decision, release.Spec.Decision) || !failed(old) && failed(release) || !rejected(old) && rejected(release)
+}
+
+// withdrew reports whether an edit of an ImagePolicy withdrew a version or group that a Microservice uses.
+func withdrew(before, now client.Object) bool {
+	old := before.(*v1alpha1.ImagePolicy).Status.Withdrawn
+	return slices.ContainsFunc(now.(*v1alpha1.ImagePolicy).Status.Withdrawn, func(w v1alpha1.Withdrawal) bool {
+		return (w.Reason == v1alpha1.WithdrawnDenied || w.Reason == v1alpha1.WithdrawnExcluded) && !slices.ContainsFunc(old, func(o v1alpha1.Withdrawal) bool {
+			return o.Group == w.Group && o.Version == w.Version && o.Reason == w.Reason
+		})
+	})
 }
 
 // forPeers enqueues the Microservices that may be waiting for a changed Microservice.

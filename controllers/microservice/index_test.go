@@ -53,3 +53,31 @@ func TestDecisionsAndFailuresAreUrgent(t *testing.T) {
 		}
 	}
 }
+
+// TestWithdrawalsAreUrgent checks that a version that a user denies or excludes has priority over new versions.
+func TestWithdrawalsAreUrgent(t *testing.T) {
+	withdrawn := func(reasons ...v1alpha1.WithdrawReason) *v1alpha1.ImagePolicy {
+		p := &v1alpha1.ImagePolicy{}
+		for _, reason := range reasons {
+			p.Status.Withdrawn = append(p.Status.Withdrawn, v1alpha1.Withdrawal{Group: "1-x", Version: "1.1.0", Reason: reason})
+		}
+		return p
+	}
+	offers := withdrawn(v1alpha1.WithdrawnDenied)
+	offers.Status.Releases = []v1alpha1.OfferedRelease{{}}
+	for name, test := range map[string]struct {
+		before, now *v1alpha1.ImagePolicy
+		want        bool
+	}{
+		"a denied version":             {withdrawn(), withdrawn(v1alpha1.WithdrawnDenied), true},
+		"an excluded version":          {withdrawn(v1alpha1.WithdrawnGone), withdrawn(v1alpha1.WithdrawnGone, v1alpha1.WithdrawnExcluded), true},
+		"an image that does not exist": {withdrawn(), withdrawn(v1alpha1.WithdrawnGone), false},
+		"a closed pull request":        {withdrawn(), withdrawn(v1alpha1.WithdrawnClosed), false},
+		"a new version":                {withdrawn(v1alpha1.WithdrawnDenied), offers, false},
+		"admitted again":               {withdrawn(v1alpha1.WithdrawnDenied), withdrawn(), false},
+	} {
+		if got := withdrew(test.before, test.now); got != test.want {
+			t.Errorf("%s: %t, want %t", name, got, test.want)
+		}
+	}
+}

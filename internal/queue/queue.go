@@ -51,6 +51,11 @@ func prefer(priority int, when func(before, now client.Object) bool, requests ha
 	}
 }
 
+// Edited reports whether a user edited the specification of an object, for example to set a pin or to deny a version.
+func Edited(before, now client.Object) bool {
+	return before.GetGeneration() != now.GetGeneration()
+}
+
 // Itself returns a request for the object.
 func Itself(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKeyFromObject(o)}}

@@ -70,3 +70,12 @@ func TestContinue(t *testing.T) {
 		}
 	}
 }
+
+// TestEdited checks that an edit of the specification counts as a user decision, and a write to the status does not.
+func TestEdited(t *testing.T) {
+	before, written, edited := object("shop", "1"), object("shop", "2"), object("shop", "2")
+	before.Generation, written.Generation, edited.Generation = 3, 3, 4
+	if Edited(before, written) || !Edited(before, edited) {
+		t.Error("an edit does not differ from a write to the status")
+	}
+}
