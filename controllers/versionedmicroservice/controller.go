@@ -44,6 +44,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/apply"
@@ -152,7 +153,8 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(budgetChanged())).
 		Owns(&autoscalingv2.HorizontalPodAutoscaler{}, builder.WithPredicates(autoscalerChanged())).
 		Owns(&batchv1.Job{}, builder.WithPredicates(changed())).
-		Watches(&corev1.Pod{}, podToRelease(), builder.WithPredicates(podChanged())).
+		Watches(&batchv1.Job{}, queue.Continue(labeledRelease)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(labeledRelease), builder.WithPredicates(podChanged())).
 		Watches(&v1alpha1.VersionedMicroservice{}, r.othersToWaiting()).
 		Watches(&appsv1.Deployment{}, r.othersToWaiting()).
 		Watches(&corev1.Pod{}, r.othersToWaiting()).

@@ -85,15 +85,13 @@ func podChanged() predicate.Predicate {
 	}
 }
 
-// podToRelease enqueues the release in the label of a pod.
-func podToRelease() handler.EventHandler {
-	return handler.EnqueueRequestsFromMapFunc(func(_ context.Context, obj client.Object) []ctrl.Request {
-		release := obj.GetLabels()[v1alpha1.LabelRelease]
-		if release == "" {
-			return nil
-		}
-		return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: obj.GetNamespace(), Name: release}}}
-	})
+// labeledRelease enqueues the release in the label of a pod or Job.
+func labeledRelease(_ context.Context, obj client.Object) []ctrl.Request {
+	release := obj.GetLabels()[v1alpha1.LabelRelease]
+	if release == "" {
+		return nil
+	}
+	return []ctrl.Request{{NamespacedName: types.NamespacedName{Namespace: obj.GetNamespace(), Name: release}}}
 }
 
 // statesToReleases enqueues those releases of a Microservice whose rollout state changed.

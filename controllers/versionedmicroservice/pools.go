@@ -16,6 +16,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/analysis"
 	"github.com/heighliner/heighliner/internal/hook"
+	"github.com/heighliner/heighliner/internal/queue"
 )
 
 // pools run analyses and hooks in the background, and enqueue releases with new results.
@@ -75,7 +76,7 @@ func (a *pools) requeue(release types.NamespacedName) {
 	q := a.queue
 	a.mu.Unlock()
 	if q != nil {
-		q.Add(ctrl.Request{NamespacedName: release})
+		queue.Add(q, queue.Progress, ctrl.Request{NamespacedName: release})
 	}
 }
 

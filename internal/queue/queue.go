@@ -36,18 +36,21 @@ func Continue(requests handler.MapFunc) handler.EventHandler {
 func prefer(priority int, when func(before, now client.Object) bool, requests handler.MapFunc) handler.EventHandler {
 	return handler.Funcs{
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			if !when(e.ObjectOld, e.ObjectNew) {
-				return
-			}
-			of := requests(ctx, e.ObjectNew)
-			if prioritized, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
-				prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, of...)
-				return
-			}
-			for _, request := range of {
-				q.Add(request)
+			if when(e.ObjectOld, e.ObjectNew) {
+				Add(q, priority, requests(ctx, e.ObjectNew)...)
 			}
 		},
+	}
+}
+
+// Add adds requests with a priority. A queue without priorities ignores it.
+func Add(q workqueue.TypedRateLimitingInterface[reconcile.Request], priority int, requests ...reconcile.Request) {
+	if prioritized, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
+		prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, requests...)
+		return
+	}
+	for _, request := range requests {
+		q.Add(request)
 	}
 }
 

@@ -12,12 +12,11 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-)
 
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	"github.com/heighliner/heighliner/internal/queue"
+)
 
 // Gate restricts a controller to the namespaces of this replica. It drops requests for other namespaces. When this replica takes a shard, the
 // gate enqueues all objects of the shard. It is a source of the controller.
@@ -27,7 +26,7 @@ type Gate struct {
 	objects client.ObjectList
 
 	mu    sync.Mutex
-	queue queue // nil before the controller starts
+	queue workqueue.TypedRateLimitingInterface[reconcile.Request] // nil before the controller starts
 }
 
 // Gate returns the gate of a controller. objects is an empty list of the kind that the controller reconciles; reader lists this kind from the
@@ -44,7 +43,7 @@ func (s *Shards) Gate(reader client.Reader, objects client.ObjectList) *Gate {
 }
 
 // Start implements source.Source.
-func (g *Gate) Start(_ context.Context, q queue) error {
+func (g *Gate) Start(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.queue = q
@@ -101,12 +100,6 @@ func (g *Gate) enqueue(ctx context.Context, shard int) error {
 	if err != nil {
 		return fmt.Errorf("read the objects of shard %d: %w", shard, err)
 	}
-	if prioritized, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
-		prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: new(handler.LowPriority)}, requests...)
-		return nil
-	}
-	for _, r := range requests {
-		q.Add(r)
-	}
+	queue.Add(q, handler.LowPriority, requests...)
 	return nil
 }

@@ -1,0 +1,35 @@
+package versionedmicroservice
+
+import (
+	"testing"
+
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/queue"
+)
+
+// TestResultsContinueRollouts checks that results of analyses, hook calls and hook Jobs come before new releases.
+func TestResultsContinueRollouts(t *testing.T) {
+	t.Parallel()
+	q := priorityqueue.New[ctrl.Request]("results")
+	defer q.ShutDown()
+	at := func(name string) types.NamespacedName { return types.NamespacedName{Namespace: "default", Name: name} }
+	q.Add(ctrl.Request{NamespacedName: at("new")})
+	(&pools{queue: q}).requeue(at("measured"))
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Labels: map[string]string{v1alpha1.LabelRelease: "migrated"}}}
+	queue.Continue(labeledRelease).Update(t.Context(), event.UpdateEvent{ObjectOld: job, ObjectNew: job}, q)
+	for _, want := range []struct {
+		name     string
+		priority int
+	}{{"measured", queue.Progress}, {"migrated", queue.Progress}, {"new", 0}} {
+		if got, priority, _ := q.GetWithPriority(); got.Name != want.name || priority != want.priority {
+			t.Errorf("got %s with priority %d, want %s with %d", got.Name, priority, want.name, want.priority)
+		}
+	}
+}
