@@ -43,6 +43,7 @@ import (
 	"github.com/heighliner/heighliner/internal/apply"
 	"github.com/heighliner/heighliner/internal/github"
 	"github.com/heighliner/heighliner/internal/index"
+	"github.com/heighliner/heighliner/internal/queue"
 	"github.com/heighliner/heighliner/internal/shard"
 	"github.com/heighliner/heighliner/internal/status"
 )
@@ -130,7 +131,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 			return nil
 		})).
 		WatchesRawSource(gate).
-		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers, NewQueue: queue.New}).
 		Complete(gate.Reconciler(r))
 }
 

@@ -33,6 +33,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/apply"
+	"github.com/heighliner/heighliner/internal/queue"
 	"github.com/heighliner/heighliner/internal/shard"
 	"github.com/heighliner/heighliner/internal/status"
 )
@@ -96,7 +97,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		// deletes its copies.
 		Watches(&v1alpha1.VersionedMicroservice{}, handler.EnqueueRequestsFromMapFunc(r.ofRelease), builder.WithPredicates(createdOrDeleted())).
 		WatchesRawSource(gate).
-		WithOptions(controller.Options{MaxConcurrentReconciles: max(1, o.Workers), RateLimiter: status.RateLimiter()}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: max(1, o.Workers), RateLimiter: status.RateLimiter(), NewQueue: queue.New}).
 		Complete(gate.Reconciler(r))
 }
 

@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/queue"
 	"github.com/heighliner/heighliner/internal/shard"
 	"github.com/heighliner/heighliner/internal/status"
 )
@@ -79,7 +80,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 			For(of.object, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 			Watches(&v1alpha1.Microservice{}, handler.EnqueueRequestsFromMapFunc(r.forMicroservice), builder.WithPredicates(labelsChanged())).
 			WatchesRawSource(gate).
-			WithOptions(controller.Options{RateLimiter: status.RateLimiter()})
+			WithOptions(controller.Options{RateLimiter: status.RateLimiter(), NewQueue: queue.New})
 		if of.cluster {
 			b = b.WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.forMicroservice), builder.WithPredicates(labelsChanged()))
 		}

@@ -47,6 +47,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/github"
 	"github.com/heighliner/heighliner/internal/index"
+	"github.com/heighliner/heighliner/internal/queue"
 	"github.com/heighliner/heighliner/internal/shard"
 	"github.com/heighliner/heighliner/internal/status"
 )
@@ -148,7 +149,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 			return nil
 		})).
 		WatchesRawSource(gate).
-		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers, NewQueue: queue.New}).
 		Complete(gate.Reconciler(r))
 }
 

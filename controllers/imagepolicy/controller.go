@@ -189,7 +189,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 			return nil
 		})).
 		WatchesRawSource(gate).
-		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers, NewQueue: queue.New}).
 		Complete(gate.Reconciler(r))
 }
 

@@ -183,7 +183,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		WatchesRawSource(&r.requeues).
 		WatchesRawSource(r.starts).
 		WatchesRawSource(gate).
-		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers, RateLimiter: status.RateLimiter()}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: o.Workers, RateLimiter: status.RateLimiter(), NewQueue: queue.New}).
 		Complete(gate.Reconciler(r))
 }
 

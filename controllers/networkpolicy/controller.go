@@ -140,7 +140,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		WatchesRawSource(r.lostKinds(mgr.GetCache())).
 		WatchesRawSource(&r.requeues).
 		WatchesRawSource(gate).
-		WithOptions(controller.Options{MaxConcurrentReconciles: cmp.Or(opts.Concurrency, 2), RateLimiter: status.RateLimiter()})
+		WithOptions(controller.Options{MaxConcurrentReconciles: cmp.Or(opts.Concurrency, 2), RateLimiter: status.RateLimiter(), NewQueue: queue.New})
 	if opts.Namespace != "" {
 		if r.list, err = newDomainList(mgr, opts.Namespace, cmp.Or(opts.pollInterval, pollInterval)); err != nil {
 			return err

@@ -41,6 +41,7 @@ import (
 	"github.com/heighliner/heighliner/internal/github"
 	"github.com/heighliner/heighliner/internal/notify"
 	"github.com/heighliner/heighliner/internal/outbound"
+	"github.com/heighliner/heighliner/internal/queue"
 	"github.com/heighliner/heighliner/internal/shard"
 	"github.com/heighliner/heighliner/internal/status"
 )
@@ -128,7 +129,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 			return nil
 		})).
 		WatchesRawSource(gate).
-		WithOptions(controller.Options{RateLimiter: status.RateLimiter()}).
+		WithOptions(controller.Options{RateLimiter: status.RateLimiter(), NewQueue: queue.New}).
 		Complete(gate.Reconciler(r))
 }
 

@@ -165,7 +165,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		WatchesRawSource(pools.source()).
 		WatchesRawSource(&r.requeues).
 		WatchesRawSource(gate).
-		WithOptions(controller.Options{MaxConcurrentReconciles: opts.Workers, RateLimiter: status.RateLimiter()}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: opts.Workers, RateLimiter: status.RateLimiter(), NewQueue: queue.New}).
 		Complete(gate.Reconciler(r))
 	if err != nil {
 		return fmt.Errorf("set up controller %s: %w", name, err)

@@ -13,7 +13,7 @@ import (
 )
 
 // These are the priorities of requests. All other requests have priority 0, except requests for the objects that a new process lists,
-// which have a priority below 0.
+// which have a priority below 0 until they are reconciled for the first time.
 const (
 	// Urgent is the priority of user decisions and rollbacks.
 	Urgent = 100
@@ -21,6 +21,25 @@ const (
 	// started do not wait behind those that start.
 	Progress = 10
 )
+
+// New returns the work queue of a controller.
+func New(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+	return timed{priorityqueue.New(name, func(o *priorityqueue.Opts[reconcile.Request]) { o.RateLimiter = limiter })}
+}
+
+// timed is a queue in which timers and retries have at least priority 0. controller-runtime adds them with the priority of the request
+// that was reconciled, so the end of each pause would have a low priority after a restart.
+type timed struct {
+	priorityqueue.PriorityQueue[reconcile.Request]
+}
+
+// AddWithOpts adds requests.
+func (q timed) AddWithOpts(o priorityqueue.AddOpts, requests ...reconcile.Request) {
+	if (o.After > 0 || o.RateLimited) && o.Priority != nil {
+		o.Priority = new(max(*o.Priority, 0))
+	}
+	q.PriorityQueue.AddWithOpts(o, requests...)
+}
 
 // Prefer returns a handler that enqueues the requests for an updated object with the Urgent priority if urgent returns true for the update.
 // Use it in an additional watch: if a request is enqueued several times, the highest priority applies.

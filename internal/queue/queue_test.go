@@ -3,9 +3,12 @@ package queue
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -78,4 +81,34 @@ func TestEdited(t *testing.T) {
 	if Edited(before, written) || !Edited(before, edited) {
 		t.Error("an edit does not differ from a write to the status")
 	}
+}
+
+// TestTimersOfListedObjects checks that an object that a new process lists has a low priority only in its first reconcile. The end of a
+// pause and a retry after an error do not wait behind all other requests.
+func TestTimersOfListedObjects(t *testing.T) {
+	ended, retried, listed := request("ended"), request("retried"), request("listed")
+	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Millisecond, time.Millisecond)
+	q := New("test", limiter).(priorityqueue.PriorityQueue[reconcile.Request])
+	defer q.ShutDown()
+	low := handler.LowPriority
+	for _, test := range []struct {
+		opts priorityqueue.AddOpts
+		name reconcile.Request
+		want int
+	}{
+		{priorityqueue.AddOpts{Priority: &low, After: time.Millisecond}, ended, 0},
+		{priorityqueue.AddOpts{Priority: &low, RateLimited: true}, retried, 0},
+		{priorityqueue.AddOpts{Priority: &low}, listed, low},
+		{priorityqueue.AddOpts{Priority: new(Urgent), After: time.Millisecond}, ended, Urgent},
+	} {
+		q.AddWithOpts(test.opts, test.name)
+		if got, priority, _ := q.GetWithPriority(); got != test.name || priority != test.want {
+			t.Errorf("got %s with priority %d, want %s with %d", got.Name, priority, test.name.Name, test.want)
+		}
+		q.Done(test.name)
+	}
+}
+
+func request(name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "prod", Name: name}}
 }
