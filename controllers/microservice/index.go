@@ -122,6 +122,11 @@ func forRelease(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: o.(*v1alpha1.VersionedMicroservice).Spec.MicroserviceName}}}
 }
 
+// rollsOut reports whether a release of a Microservice is being rolled out.
+func rollsOut(o client.Object) bool {
+	return slices.ContainsFunc(o.(*v1alpha1.Microservice).Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool { return g.Rollout != nil })
+}
+
 // decidedOrFailed reports whether a user made a decision about a release, or whether the release's status
 // contains a new failure, or a new answer of a hook, that can cause a rollback of the release.
 func decidedOrFailed(before, now client.Object) bool {

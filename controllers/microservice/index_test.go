@@ -81,3 +81,13 @@ func TestWithdrawalsAreUrgent(t *testing.T) {
 		}
 	}
 }
+
+// TestRolloutsAreResumed checks that, after a restart, the Microservices with a rollout come first.
+func TestRolloutsAreResumed(t *testing.T) {
+	ms := &v1alpha1.Microservice{Status: v1alpha1.MicroserviceStatus{ReleaseGroups: []v1alpha1.ReleaseGroup{{}, {}}}}
+	stable := rollsOut(ms)
+	ms.Status.ReleaseGroups[1].Rollout = &v1alpha1.Rollout{}
+	if stable || !rollsOut(ms) {
+		t.Error("a Microservice with a rollout does not differ from others")
+	}
+}

@@ -129,6 +129,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	gate := opts.Shards.Gate(mgr.GetCache(), &v1alpha1.NetworkPolicyList{})
 	b := ctrl.NewControllerManagedBy(mgr).Named("networkpolicy").
 		For(&v1alpha1.NetworkPolicy{}).
+		Watches(&v1alpha1.NetworkPolicy{}, gate.Resume(splits)).
 		Owns(&corev1.Service{}).
 		Watches(&corev1.Service{}, handler.EnqueueRequestsFromMapFunc(r.byLabel)). // Adopted Services have no owner.
 		Watches(&discoveryv1.EndpointSlice{}, handler.EnqueueRequestsFromMapFunc(r.byLabel)).

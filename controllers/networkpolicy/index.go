@@ -2,6 +2,7 @@ package networkpolicy
 
 import (
 	"context"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -73,6 +74,11 @@ func labelledPolicy(o client.Object) []string {
 // byMicroservice enqueues the policies that refer to a Microservice.
 func (r *Reconciler) byMicroservice(ctx context.Context, m client.Object) []reconcile.Request {
 	return r.requests(ctx, client.InNamespace(m.GetNamespace()), client.MatchingFields{index.NetworkPoliciesByMicroservice.Field: m.GetName()})
+}
+
+// splits reports whether a policy routes requests of a host to several releases.
+func splits(o client.Object) bool {
+	return slices.ContainsFunc(o.(*v1alpha1.NetworkPolicy).Status.Domains, func(d v1alpha1.DomainStatus) bool { return len(d.Backends) > 1 })
 }
 
 // rolledBack reports whether a canary failed or no longer gets requests, or whether a release is active again.

@@ -61,3 +61,17 @@ func TestRollbacksAreUrgent(t *testing.T) {
 	want(t, "from matched to mirrored requests", rolledBack(of(matched), of(mirrored)), false)
 	want(t, "a canary without requests", rolledBack(of(v1alpha1.Release{Status: v1alpha1.ReleaseCanary}), of(ended)), false)
 }
+
+// TestSplitsAreResumed checks that, after a restart, the policies that split traffic come first.
+func TestSplitsAreResumed(t *testing.T) {
+	of := func(releases ...string) *v1alpha1.NetworkPolicy {
+		d := v1alpha1.DomainStatus{Domain: "shop.example.com"}
+		for _, r := range releases {
+			d.Backends = append(d.Backends, v1alpha1.DomainBackend{Release: r})
+		}
+		return &v1alpha1.NetworkPolicy{Status: v1alpha1.NetworkPolicyStatus{Domains: []v1alpha1.DomainStatus{{Domain: "all.example.com"}, d}}}
+	}
+	want(t, "no release", splits(of()), false)
+	want(t, "one release", splits(of("a")), false)
+	want(t, "two releases", splits(of("a", "b")), true)
+}

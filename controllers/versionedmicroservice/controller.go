@@ -148,6 +148,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	err = ctrl.NewControllerManagedBy(mgr).
 		Named(name).
 		For(&v1alpha1.VersionedMicroservice{}, builder.WithPredicates(changed())).
+		Watches(&v1alpha1.VersionedMicroservice{}, gate.Resume(rollsOut)).
 		Watches(&v1alpha1.VersionedMicroservice{}, queue.Prefer(revived, queue.Itself)).
 		Owns(&appsv1.Deployment{}, builder.WithPredicates(changed())).
 		Owns(&policyv1.PodDisruptionBudget{}, builder.WithPredicates(budgetChanged())).

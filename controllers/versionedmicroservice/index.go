@@ -47,6 +47,12 @@ type workQueue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 // because a reconcile with a stale cache waits for them.
 func changed() predicate.Predicate { return predicate.ResourceVersionChangedPredicate{} }
 
+// rollsOut reports whether a release is being rolled out.
+func rollsOut(o client.Object) bool {
+	state := o.(*v1alpha1.VersionedMicroservice).Status.Release
+	return state == v1alpha1.ReleasePending || state == v1alpha1.ReleaseCanary
+}
+
 // revived reports whether an existing release gets more pods, for example for a rollback.
 func revived(before, now client.Object) bool {
 	return before.(*v1alpha1.VersionedMicroservice).Spec.Replicas < now.(*v1alpha1.VersionedMicroservice).Spec.Replicas

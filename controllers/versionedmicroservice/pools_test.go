@@ -33,3 +33,17 @@ func TestResultsContinueRollouts(t *testing.T) {
 		}
 	}
 }
+
+// TestRolloutsAreResumed checks that, after a restart, the releases that are being rolled out come first.
+func TestRolloutsAreResumed(t *testing.T) {
+	t.Parallel()
+	for state, want := range map[v1alpha1.ReleaseStatus]bool{
+		"": false, v1alpha1.ReleasePending: true, v1alpha1.ReleaseCanary: true,
+		v1alpha1.ReleaseActive: false, v1alpha1.ReleaseDeprecated: false, v1alpha1.ReleaseError: false,
+	} {
+		release := &v1alpha1.VersionedMicroservice{Status: v1alpha1.VersionedMicroserviceStatus{Release: state}}
+		if got := rollsOut(release); got != want {
+			t.Errorf("%q: %t, want %t", state, got, want)
+		}
+	}
+}

@@ -13,7 +13,7 @@ import (
 )
 
 // These are the priorities of requests. All other requests have priority 0, except requests for the objects that a new process lists,
-// which have a priority below 0 until they are reconciled for the first time.
+// which have a priority below 0 until they are reconciled for the first time, unless there is work in progress.
 const (
 	// Urgent is the priority of user decisions and rollbacks.
 	Urgent = 100

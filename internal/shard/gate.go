@@ -8,10 +8,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -24,6 +24,8 @@ type Gate struct {
 	shards  *Shards
 	reader  client.Reader
 	objects client.ObjectList
+	// inProgress reports whether there is work in progress for an object; nil means that it is not known.
+	inProgress func(client.Object) bool
 
 	mu    sync.Mutex
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request] // nil before the controller starts
@@ -50,6 +52,17 @@ func (g *Gate) Start(_ context.Context, q workqueue.TypedRateLimitingInterface[r
 	return nil
 }
 
+// Resume returns a handler that enqueues the listed objects for which there is work in progress before others. Use it in an additional
+// watch of the kind that the controller reconciles. If this replica takes a shard, the gate uses the same order.
+func (g *Gate) Resume(inProgress func(client.Object) bool) handler.EventHandler {
+	g.inProgress = inProgress
+	return handler.Funcs{CreateFunc: func(_ context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		if inProgress(e.Object) {
+			queue.Add(q, queue.Progress, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(e.Object)})
+		}
+	}}
+}
+
 // Reconciler returns a reconciler that ignores the namespaces of other replicas. If a shard is lost during a reconcile, the context of the
 // reconcile ends with the cause ErrLost. A reconcile that is interrupted because a shard is lost or the manager stops does not count as an
 // error.
@@ -71,7 +84,7 @@ func (g *Gate) Reconciler(r reconcile.Reconciler) reconcile.Reconciler {
 	})
 }
 
-// enqueue adds all objects of a shard to the queue, with a lower priority than changes. Before the controller starts, enqueue adds nothing,
+// enqueue adds all objects of a shard to the queue, with a lower priority than changes, unless there is work in progress. Before the controller starts, enqueue adds nothing,
 // because the watches of the controller add the objects later.
 func (g *Gate) enqueue(ctx context.Context, shard int) error {
 	g.mu.Lock()
@@ -89,17 +102,23 @@ func (g *Gate) enqueue(ctx context.Context, shard int) error {
 	if err != nil {
 		return fmt.Errorf("list the objects of shard %d: %w", shard, err)
 	}
-	var requests []reconcile.Request
+	var resumed, requests []reconcile.Request
 	err = meta.EachListItem(list, func(o runtime.Object) error {
 		object := o.(client.Object)
-		if Of(object.GetNamespace(), g.shards.Count) == shard {
-			requests = append(requests, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: object.GetName()}})
+		request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(object)}
+		switch {
+		case Of(object.GetNamespace(), g.shards.Count) != shard:
+		case g.inProgress != nil && g.inProgress(object):
+			resumed = append(resumed, request)
+		default:
+			requests = append(requests, request)
 		}
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("read the objects of shard %d: %w", shard, err)
 	}
+	queue.Add(q, queue.Progress, resumed...)
 	queue.Add(q, handler.LowPriority, requests...)
 	return nil
 }

@@ -21,8 +21,12 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/heighliner/heighliner/internal/queue"
 	"github.com/heighliner/heighliner/test/apiserver"
 	"github.com/heighliner/heighliner/test/await"
 )
@@ -622,4 +626,40 @@ func TestGate(t *testing.T) {
 	if want := []string{names[0], names[2]}; !slices.Equal(reconciled, want) {
 		t.Errorf("it reconciled %v, want %v", reconciled, want)
 	}
+}
+
+// TestResume checks that a new process, and a replica that takes a shard, continue work in progress before they reconcile other objects.
+func TestResume(t *testing.T) {
+	s, err := New(Options{Count: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var objects []coordination.Lease
+	for _, name := range []string{"stable", "canary"} {
+		objects = append(objects, coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: name}})
+	}
+	q := priorityqueue.New[reconcile.Request]("test")
+	defer q.ShutDown()
+	next := func(after, name string, want int) {
+		t.Helper()
+		got, priority, _ := q.GetWithPriority()
+		if got.Name != name || priority != want {
+			t.Errorf("%s: got %s with priority %d, want %s with %d", after, got.Name, priority, name, want)
+		}
+		q.Done(got)
+	}
+	gate := s.Gate(listed{leases: objects}, &coordination.LeaseList{})
+	resumed := gate.Resume(func(o client.Object) bool { return o.GetName() == "canary" })
+	for i := range objects {
+		e := event.CreateEvent{Object: &objects[i], IsInInitialList: true}
+		(&handler.EnqueueRequestForObject{}).Create(t.Context(), e, q)
+		resumed.Create(t.Context(), e, q)
+	}
+	next("listed", "canary", queue.Progress)
+	next("listed", "stable", handler.LowPriority)
+	if err := errors.Join(gate.Start(t.Context(), q), s.open(t.Context(), 0)); err != nil {
+		t.Fatal(err)
+	}
+	next("taken", "canary", queue.Progress)
+	next("taken", "stable", handler.LowPriority)
 }
