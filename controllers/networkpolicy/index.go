@@ -162,7 +162,7 @@ func (r *Reconciler) byLabel(_ context.Context, o client.Object) []reconcile.Req
 
 func (r *Reconciler) requests(ctx context.Context, options ...client.ListOption) []reconcile.Request {
 	var list v1alpha1.NetworkPolicyList
-	if err := r.Client.List(ctx, &list, options...); err != nil {
+	if err := r.Client.List(ctx, &list, append(options, client.UnsafeDisableDeepCopy)...); err != nil {
 		return nil // List fails only if the cache has not started. When it starts, all policies are enqueued.
 	}
 	out := make([]reconcile.Request, 0, len(list.Items))
@@ -180,7 +180,7 @@ func referenceKey(ref providers.Reference) string {
 // byList enqueues the policies to which the list of domains applies.
 func (r *Reconciler) byList(ctx context.Context, _ client.Object) []reconcile.Request {
 	var list v1alpha1.NetworkPolicyList
-	if err := r.Client.List(ctx, &list); err != nil {
+	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil // List fails only if the cache has not started. When it starts, all policies are enqueued.
 	}
 	var out []reconcile.Request

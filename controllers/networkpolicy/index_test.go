@@ -1,12 +1,15 @@
 package networkpolicy
 
 import (
+	"context"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 	"github.com/heighliner/heighliner/internal/index"
 )
 
@@ -74,4 +77,38 @@ func TestSplitsAreResumed(t *testing.T) {
 	want(t, "no release", splits(of()), false)
 	want(t, "one release", splits(of("a")), false)
 	want(t, "two releases", splits(of("a", "b")), true)
+}
+
+// copied counts the lists in which a cache would copy each object.
+type copied struct {
+	client.Client
+	lists, copies int
+}
+
+func (c *copied) List(_ context.Context, _ client.ObjectList, opts ...client.ListOption) error {
+	c.lists++
+	if o := (&client.ListOptions{}).ApplyOptions(opts); o.UnsafeDisableDeepCopy == nil || !*o.UnsafeDisableDeepCopy {
+		c.copies++
+	}
+	return nil
+}
+
+// TestPoliciesAreNotCopied checks that policies of which only names and claims are read are not copied from the cache.
+func TestPoliciesAreNotCopied(t *testing.T) {
+	c := &copied{}
+	r, policy := &Reconciler{Client: c}, &v1alpha1.NetworkPolicy{}
+	policy.Status.Domains = []v1alpha1.DomainStatus{{Domain: "a.example.com"}}
+	r.byHosts(t.Context(), policy)
+	r.byMicroservice(t.Context(), &v1alpha1.Microservice{})
+	r.byGateway(t.Context(), nil)
+	r.byList(t.Context(), nil)
+	policy.Spec.Provider = &v1alpha1.NetworkProvider{Gateway: &v1alpha1.GatewayProvider{ParentRefs: []v1alpha1.ParentReference{{Name: "public"}}}}
+	f := &traffic.Observed{Policy: policy, Microservice: &v1alpha1.Microservice{}}
+	policy.Spec.Domains = []v1alpha1.Domain{{Domain: "a.example.com"}}
+	if err := r.readClaims(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	if c.lists != 5 || c.copies > 0 {
+		t.Errorf("%d of %d lists copy policies, want 0 of 5", c.copies, c.lists)
+	}
 }

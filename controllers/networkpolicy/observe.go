@@ -97,7 +97,7 @@ func (r *Reconciler) readClaims(ctx context.Context, f *traffic.Observed) error 
 	var others []v1alpha1.NetworkPolicy
 	for _, host := range traffic.Hosts(f) {
 		var list v1alpha1.NetworkPolicyList
-		if err := r.Client.List(ctx, &list, client.MatchingFields{indexHost: host}); err != nil {
+		if err := r.Client.List(ctx, &list, client.MatchingFields{indexHost: host}, client.UnsafeDisableDeepCopy); err != nil {
 			return fmt.Errorf("list networkpolicies.hlnr.io: %w", err)
 		}
 		others = append(others, list.Items...)
