@@ -95,9 +95,10 @@ func (c *Matches) note(live client.Object, intent [sha256.Size]byte) {
 	}
 }
 
-// forget drops the record of a deleted object.
+// forget drops the records of a deleted object.
 func (c *Matches) forget(uid types.UID) {
 	if c != nil {
 		c.cache().Remove(uid)
+		c.replaced.Remove(uid)
 	}
 }

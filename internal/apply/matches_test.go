@@ -127,6 +127,10 @@ func TestReplaced(t *testing.T) {
 	if c.noteReplaced("web", "7"); c.haveReplaced("web", "6") {
 		t.Error("an older state is also remembered")
 	}
+	if c.forget("web"); c.replaced.Len() > 0 {
+		t.Error("a state of a deleted object is remembered")
+	}
+	c.noteReplaced("web", "7")
 	refused := 0
 	for c.haveReplaced("web", "7") {
 		refused++
