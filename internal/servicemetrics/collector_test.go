@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -301,5 +302,19 @@ func BenchmarkScrape(b *testing.B) {
 				b.ReportMetric(float64(series), "series")
 			})
 		}
+	}
+}
+
+// TestSortAllocatesLittle checks that sorting policies allocates memory for each policy, and not for each comparison.
+func TestSortAllocatesLittle(t *testing.T) {
+	const n = 500
+	in := view.Input{}
+	for i := range n {
+		named := metav1.ObjectMeta{Namespace: "prod", Name: fmt.Sprint("shop-", i*7919%n)}
+		in.ImagePolicies = append(in.ImagePolicies, v1alpha1.ImagePolicy{ObjectMeta: named})
+		in.NetworkPolicies = append(in.NetworkPolicies, v1alpha1.NetworkPolicy{ObjectMeta: named})
+	}
+	if allocated := testing.AllocsPerRun(5, func() { namedPolicies(in, n) }); allocated > n {
+		t.Errorf("%g allocations for %d policies", allocated, 2*n)
 	}
 }

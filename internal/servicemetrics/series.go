@@ -208,18 +208,18 @@ func namedPolicies(in view.Input, limit int) (out view.Input) {
 		routes[types.NamespacedName{Namespace: ms.Namespace, Name: ms.Name}] = maxPolicies
 	}
 	left := limit
-	for _, p := range slices.SortedFunc(slices.Values(in.ImagePolicies), func(x, y v1alpha1.ImagePolicy) int {
-		return failingFirst(&x, x.Status.Conditions, &y, y.Status.Conditions)
+	for _, p := range sorted(in.ImagePolicies, func(x, y *v1alpha1.ImagePolicy) int {
+		return failingFirst(x, x.Status.Conditions, y, y.Status.Conditions)
 	}) {
 		if used := images[types.NamespacedName{Namespace: p.Namespace, Name: p.Name}]; used || left > 0 {
-			if out.ImagePolicies = append(out.ImagePolicies, p); !used {
+			if out.ImagePolicies = append(out.ImagePolicies, *p); !used {
 				left--
 			}
 		}
 	}
 	left = limit
-	for _, p := range slices.SortedFunc(slices.Values(in.NetworkPolicies), func(x, y v1alpha1.NetworkPolicy) int {
-		return failingFirst(&x, x.Status.Conditions, &y, y.Status.Conditions)
+	for _, p := range sorted(in.NetworkPolicies, func(x, y *v1alpha1.NetworkPolicy) int {
+		return failingFirst(x, x.Status.Conditions, y, y.Status.Conditions)
 	}) {
 		k := types.NamespacedName{Namespace: p.Namespace, Name: p.MicroserviceName()}
 		switch {
@@ -230,8 +230,18 @@ func namedPolicies(in view.Input, limit int) (out view.Input) {
 		default:
 			continue
 		}
-		out.NetworkPolicies = append(out.NetworkPolicies, p)
+		out.NetworkPolicies = append(out.NetworkPolicies, *p)
 	}
+	return out
+}
+
+// sorted returns pointers to items in order, because each comparison would copy both items.
+func sorted[T any](items []T, order func(x, y *T) int) []*T {
+	out := make([]*T, len(items))
+	for i := range items {
+		out[i] = &items[i]
+	}
+	slices.SortFunc(out, order)
 	return out
 }
 
