@@ -53,13 +53,23 @@ type seenGroup struct {
 	word     view.Word
 	since    time.Time // start of the state, if known
 	promoted int64
-	rows     map[string]seenRow // by release
+	rows     []seenRow
+}
+
+// row returns the state of a release. ok is false if the release did not exist.
+func (g seenGroup) row(release string) (row seenRow, ok bool) {
+	i := slices.IndexFunc(g.rows, func(r seenRow) bool { return r.release == release })
+	if i < 0 {
+		return seenRow{}, false
+	}
+	return g.rows[i], true
 }
 
 // seenRow is the state of a release at the last scrape.
 type seenRow struct {
-	status v1alpha1.ReleaseStatus
-	since  time.Time
+	release string
+	status  v1alpha1.ReleaseStatus
+	since   time.Time
 }
 
 // totals contains the counts of a service since the process started.
@@ -117,7 +127,7 @@ func keyOf(g view.GroupState) groupKey {
 // see records the state of a group. If the start of the state is unknown, the start is the time at which the state is
 // first seen.
 func see(g view.GroupState, was seenGroup, known bool, now time.Time) seenGroup {
-	out := seenGroup{word: g.State.Word, since: now, rows: make(map[string]seenRow, len(g.Group.Releases))}
+	out := seenGroup{word: g.State.Word, since: now, rows: make([]seenRow, len(g.Group.Releases))}
 	switch {
 	case g.State.Since != nil && g.State.Word != view.WordUnavailable: // For WordUnavailable, Since is the start of the active release.
 		out.since = g.State.Since.Time
@@ -127,7 +137,7 @@ func see(g view.GroupState, was seenGroup, known bool, now time.Time) seenGroup 
 	for i := range g.Group.Releases {
 		r := &g.Group.Releases[i]
 		out.promoted = max(out.promoted, r.Promoted)
-		out.rows[r.VersionedMicroservice] = seenRow{r.Status, r.LastTransitionTime.Time}
+		out.rows[i] = seenRow{r.VersionedMicroservice, r.Status, r.LastTransitionTime.Time}
 	}
 	return out
 }
@@ -168,7 +178,8 @@ func (t *totals) promotions(g view.GroupState, was seenGroup, starts starts) {
 	active := &g.Group.Releases[at]
 	before := slices.IndexFunc(g.Group.Releases, func(r v1alpha1.Release) bool { return r.Promoted > 0 && r.Promoted == active.Promoted-1 })
 	if before >= 0 && starts.later(g, before, at) {
-		t.rolledBack(was.rows[g.Group.Releases[before].VersionedMicroservice], active)
+		from, _ := was.row(g.Group.Releases[before].VersionedMicroservice)
+		t.rolledBack(from, active)
 		return
 	}
 	if again(active) {
@@ -198,7 +209,7 @@ func again(r *v1alpha1.Release) bool {
 func (t *totals) failures(g view.GroupState, was seenGroup) {
 	for i := range g.Group.Releases {
 		r := &g.Group.Releases[i]
-		old, ok := was.rows[r.VersionedMicroservice]
+		old, ok := was.row(r.VersionedMicroservice)
 		if r.Status != v1alpha1.ReleaseError || ok && old.status == v1alpha1.ReleaseError && old.since.Equal(r.LastTransitionTime.Time) {
 			continue
 		}
