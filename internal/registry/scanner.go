@@ -130,8 +130,10 @@ const DefaultPerSecond = 50
 
 // These are the maximum sizes of the caches.
 const (
-	maxListed  = 64 << 20 // bytes of all lists
-	maxDigests = 16_384
+	maxListed = 64 << 20 // bytes of all lists
+	// maxDigests exceeds the number of tags of 10,000 policies. Policies are scanned in turns, so a smaller cache would have evicted each tag before
+	// its next scan, and the tag would be read with GET, which Docker Hub counts as a pull. An entry needs about 300 bytes.
+	maxDigests = 1 << 17
 	maxImages  = 32 << 20 // bytes
 )
 

@@ -760,6 +760,26 @@ func TestResolveSeesMovedTags(t *testing.T) {
 	}
 }
 
+// TestTagsOfManyPoliciesAreReadWithHead checks that a tag is not read with GET again after 100,000 other tags. Docker Hub counts a GET
+// as a pull.
+func TestTagsOfManyPoliciesAreReadWithHead(t *testing.T) {
+	t.Parallel()
+	server := registrytest.New(t)
+	server.PushImage(t, "acme/web", "1.0.0", registrytest.Image(t, "web", "linux/amd64", time.Time{}))
+	scanner := scannerAt(newClock())
+	for range 2 {
+		if _, err := scanner.Resolve(t.Context(), Request{Repository: server.Repository("acme/web")}, "1.0.0"); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 100_000 {
+			scanner.digests.Add(fmt.Sprint("other ", i), digestAt{})
+		}
+	}
+	if got := server.Requests(registrytest.Head); got != 1 {
+		t.Errorf("%d HEAD requests, want 1", got)
+	}
+}
+
 func TestResolveFallsBackToGet(t *testing.T) {
 	for name, answer := range map[string]http.HandlerFunc{
 		"no headers": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) },
