@@ -228,7 +228,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			return status.Again(ctx, err)
 		}
 	}
-	return ctrl.Result{RequeueAfter: requeueAfter(o, s, known, now), Priority: new(0)}, nil // The next scan does not keep the priority of an edit.
+	return ctrl.Result{RequeueAfter: requeueAfter(o, s, known, now)}, nil
 }
 
 // ensureScan starts a scan if no scan for the current query is up to date or running.

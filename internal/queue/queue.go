@@ -27,15 +27,19 @@ func New(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) wor
 	return timed{priorityqueue.New(name, func(o *priorityqueue.Opts[reconcile.Request]) { o.RateLimiter = limiter })}
 }
 
-// timed is a queue in which timers and retries have at least priority 0. controller-runtime adds them with the priority of the request
-// that was reconciled, so the end of each pause would have a low priority after a restart.
+// timed is a queue in which timers have priority 0, and retries at least priority 0. controller-runtime adds both with the priority of the
+// request that was reconciled: after a restart, the end of each pause would have a low priority, and an object with a timer would keep the
+// priority of its last decision or rollback.
 type timed struct {
 	priorityqueue.PriorityQueue[reconcile.Request]
 }
 
 // AddWithOpts adds requests.
 func (q timed) AddWithOpts(o priorityqueue.AddOpts, requests ...reconcile.Request) {
-	if (o.After > 0 || o.RateLimited) && o.Priority != nil {
+	switch {
+	case o.After > 0:
+		o.Priority = nil
+	case o.RateLimited && o.Priority != nil:
 		o.Priority = new(max(*o.Priority, 0))
 	}
 	q.PriorityQueue.AddWithOpts(o, requests...)
@@ -55,7 +59,7 @@ func Continue(requests handler.MapFunc) handler.EventHandler {
 func prefer(priority int, when func(before, now client.Object) bool, requests handler.MapFunc) handler.EventHandler {
 	return handler.Funcs{
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			if when(e.ObjectOld, e.ObjectNew) {
+			if e.ObjectOld.GetResourceVersion() != e.ObjectNew.GetResourceVersion() && when(e.ObjectOld, e.ObjectNew) { // A resync changes nothing.
 				Add(q, priority, requests(ctx, e.ObjectNew)...)
 			}
 		},

@@ -74,6 +74,16 @@ func TestContinue(t *testing.T) {
 	}
 }
 
+// TestResync checks that an update without a change, such as a resync, does not raise a priority.
+func TestResync(t *testing.T) {
+	q := priorityqueue.New[reconcile.Request]("test")
+	defer q.ShutDown()
+	Continue(Itself).Update(t.Context(), event.UpdateEvent{ObjectOld: object("shop", "1"), ObjectNew: object("shop", "1")}, q)
+	if n := q.Len(); n > 0 {
+		t.Errorf("%d requests, want none", n)
+	}
+}
+
 // TestEdited checks that an edit of the specification counts as a user decision, and a write to the status does not.
 func TestEdited(t *testing.T) {
 	before, written, edited := object("shop", "1"), object("shop", "2"), object("shop", "2")
@@ -83,9 +93,9 @@ func TestEdited(t *testing.T) {
 	}
 }
 
-// TestTimersOfListedObjects checks that an object that a new process lists has a low priority only in its first reconcile. The end of a
-// pause and a retry after an error do not wait behind all other requests.
-func TestTimersOfListedObjects(t *testing.T) {
+// TestTimers checks that an object that a new process lists has a low priority only in its first reconcile, and that an urgent request is
+// urgent until it succeeds. The end of a pause does not wait behind all other requests, nor do other requests wait behind it.
+func TestTimers(t *testing.T) {
 	ended, retried, listed := request("ended"), request("retried"), request("listed")
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Millisecond, time.Millisecond)
 	q := New("test", limiter).(priorityqueue.PriorityQueue[reconcile.Request])
@@ -99,7 +109,8 @@ func TestTimersOfListedObjects(t *testing.T) {
 		{priorityqueue.AddOpts{Priority: &low, After: time.Millisecond}, ended, 0},
 		{priorityqueue.AddOpts{Priority: &low, RateLimited: true}, retried, 0},
 		{priorityqueue.AddOpts{Priority: &low}, listed, low},
-		{priorityqueue.AddOpts{Priority: new(Urgent), After: time.Millisecond}, ended, Urgent},
+		{priorityqueue.AddOpts{Priority: new(Urgent), After: time.Millisecond}, ended, 0},
+		{priorityqueue.AddOpts{Priority: new(Urgent), RateLimited: true}, retried, Urgent},
 	} {
 		q.AddWithOpts(test.opts, test.name)
 		if got, priority, _ := q.GetWithPriority(); got != test.name || priority != test.want {
