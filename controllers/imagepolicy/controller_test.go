@@ -12,7 +12,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/registry"
@@ -57,18 +56,6 @@ func TestOffersVersionsWithDigests(t *testing.T) {
 	same(t, "events", s.reported(), []string(nil))
 	if next < 54*time.Second || next > time.Minute {
 		t.Errorf("next scan in %s, want at most an interval, and at least nine tenths of it", next)
-	}
-}
-
-// TestScansAreNotUrgent checks that the scans of a policy that a user edited do not keep the priority of the edit.
-func TestScansAreNotUrgent(t *testing.T) {
-	s := begin(t)
-	s.push("1.0.0")
-	s.policy("shop")
-	s.pass("shop")
-	result, err := s.reconciler.Reconcile(t.Context(), ctrl.Request{NamespacedName: s.key("shop")})
-	if err != nil || result.RequeueAfter == 0 || result.Priority == nil || *result.Priority != 0 {
-		t.Errorf("%+v, %v: want the time of the next scan with priority 0", result, err)
 	}
 }
 
