@@ -3,6 +3,7 @@ package queue
 
 import (
 	"context"
+	"time"
 
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,6 +28,9 @@ func New(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) wor
 	return timed{priorityqueue.New(name, func(o *priorityqueue.Opts[reconcile.Request]) { o.RateLimiter = limiter })}
 }
 
+// maxRetry is the maximum delay of a retry. A longer delay is a timer, such as the end of a pause.
+const maxRetry = time.Second
+
 // timed is a queue in which timers have priority 0, and retries at least priority 0. controller-runtime adds both with the priority of the
 // request that was reconciled: after a restart, the end of each pause would have a low priority, and an object with a timer would keep the
 // priority of its last decision or rollback.
@@ -37,9 +41,9 @@ type timed struct {
 // AddWithOpts adds requests.
 func (q timed) AddWithOpts(o priorityqueue.AddOpts, requests ...reconcile.Request) {
 	switch {
-	case o.After > 0:
+	case o.After > maxRetry:
 		o.Priority = nil
-	case o.RateLimited && o.Priority != nil:
+	case (o.After > 0 || o.RateLimited) && o.Priority != nil:
 		o.Priority = new(max(*o.Priority, 0))
 	}
 	q.PriorityQueue.AddWithOpts(o, requests...)

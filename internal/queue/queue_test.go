@@ -109,7 +109,8 @@ func TestTimers(t *testing.T) {
 		{priorityqueue.AddOpts{Priority: &low, After: time.Millisecond}, ended, 0},
 		{priorityqueue.AddOpts{Priority: &low, RateLimited: true}, retried, 0},
 		{priorityqueue.AddOpts{Priority: &low}, listed, low},
-		{priorityqueue.AddOpts{Priority: new(Urgent), After: time.Millisecond}, ended, 0},
+		{priorityqueue.AddOpts{Priority: new(Urgent), After: maxRetry + time.Millisecond}, ended, 0},
+		{priorityqueue.AddOpts{Priority: new(Urgent), After: 200 * time.Millisecond}, retried, Urgent}, // after a conflict
 		{priorityqueue.AddOpts{Priority: new(Urgent), RateLimited: true}, retried, Urgent},
 	} {
 		q.AddWithOpts(test.opts, test.name)
