@@ -142,11 +142,12 @@ func decidedOrFailed(before, now client.Object) bool {
 	return !equality.Semantic.DeepEqual(old.Spec.Decision, release.Spec.Decision) || !failed(old) && failed(release) || !rejected(old) && rejected(release)
 }
 
-// withdrew reports whether an edit of an ImagePolicy withdrew a version or group that a Microservice uses.
+// withdrew reports whether an ImagePolicy now denies a version or group that a Microservice uses. Other edits also exclude versions in use, such
+// as a new list of versions, but are usual upgrades.
 func withdrew(before, now client.Object) bool {
 	old := before.(*v1alpha1.ImagePolicy).Status.Withdrawn
 	return slices.ContainsFunc(now.(*v1alpha1.ImagePolicy).Status.Withdrawn, func(w v1alpha1.Withdrawal) bool {
-		return (w.Reason == v1alpha1.WithdrawnDenied || w.Reason == v1alpha1.WithdrawnExcluded) && !slices.ContainsFunc(old, func(o v1alpha1.Withdrawal) bool {
+		return w.Reason == v1alpha1.WithdrawnDenied && !slices.ContainsFunc(old, func(o v1alpha1.Withdrawal) bool {
 			return o.Group == w.Group && o.Version == w.Version && o.Reason == w.Reason
 		})
 	})

@@ -70,7 +70,8 @@ func TestWithdrawalsAreUrgent(t *testing.T) {
 		want        bool
 	}{
 		"a denied version":             {withdrawn(), withdrawn(v1alpha1.WithdrawnDenied), true},
-		"an excluded version":          {withdrawn(v1alpha1.WithdrawnGone), withdrawn(v1alpha1.WithdrawnGone, v1alpha1.WithdrawnExcluded), true},
+		"another denied version":       {withdrawn(v1alpha1.WithdrawnGone), withdrawn(v1alpha1.WithdrawnGone, v1alpha1.WithdrawnDenied), true},
+		"a list without the version":   {withdrawn(), withdrawn(v1alpha1.WithdrawnExcluded), false},
 		"an image that does not exist": {withdrawn(), withdrawn(v1alpha1.WithdrawnGone), false},
 		"a closed pull request":        {withdrawn(), withdrawn(v1alpha1.WithdrawnClosed), false},
 		"a new version":                {withdrawn(v1alpha1.WithdrawnDenied), offers, false},
