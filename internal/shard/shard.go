@@ -172,7 +172,7 @@ func (s *Shards) Start(ctx context.Context) error {
 		})
 	}
 	select {
-	case err := <-ended: // The process exits. The other shards are released first, unless a reconcile does not end or the API server does not respond.
+	case err := <-ended: // The process exits before other replicas take the lost shard. Until then, it releases the other shards.
 		released := make(chan struct{})
 		go func() {
 			defer close(released)
@@ -182,7 +182,7 @@ func (s *Shards) Start(ctx context.Context) error {
 		}()
 		select {
 		case <-released:
-		case <-time.After(s.times.renew):
+		case <-time.After((s.times.lease - s.times.renew - s.times.retry) / 2):
 		}
 		return err
 	case <-ctx.Done():

@@ -365,6 +365,9 @@ func TestSlowServer(t *testing.T) {
 			if took++; a.Holds(name) {
 				t.Fatalf("both hold %s", name)
 			}
+			if len(a.done) == 0 {
+				t.Fatalf("b holds %s while a is still running", name)
+			}
 		}
 	}
 	if err := a.ends(); !errors.Is(err, ErrLost) {
