@@ -36,6 +36,9 @@ func Wants(r *v1alpha1.NotificationReceiver, e v1alpha1.NotificationEvent) bool 
 // rollouts that ended before the since time are not reported. A receiver that wants promotions is notified of a replacement if the
 // release was replaced before its promotion was reported.
 func Due(r *v1alpha1.NotificationReceiver, known *v1alpha1.NotificationDelivery, facts []Fact, since time.Time) *Fact {
+	if f := canceled(known, facts); f != nil {
+		facts = []Fact{*f}
+	}
 	for i := len(facts) - 1; i >= 0; i-- {
 		if f := &facts[i]; (Wants(r, f.Event) || completes(r, known, f)) && isNew(known, f, since) {
 			return f
@@ -44,10 +47,21 @@ func Due(r *v1alpha1.NotificationReceiver, known *v1alpha1.NotificationDelivery,
 	return nil
 }
 
-// completes reports whether a fact is the only one that still shows the outcome of a reported rollout. An older fact is about an earlier rollout
-// of the release, and shows that its return was canceled.
+// canceled returns the end of a reported return to a retained release if the return was canceled, or nil. The release is still in the state in
+// which it was before the return, so no fact shows the end.
+func canceled(known *v1alpha1.NotificationDelivery, facts []Fact) *Fact {
+	if len(facts) == 0 || known == nil || Ended(known.Event) {
+		return nil
+	}
+	if f := facts[len(facts)-1]; f.Event != v1alpha1.NotifyDeprecated || f.Time.After(known.Time.Time) {
+		return nil
+	}
+	return &Fact{Event: v1alpha1.NotifySuperseded, Time: known.Time.Time}
+}
+
+// completes reports whether a fact is the only one that still shows the outcome of a reported rollout.
 func completes(r *v1alpha1.NotificationReceiver, known *v1alpha1.NotificationDelivery, f *Fact) bool {
-	return f.Event == v1alpha1.NotifyDeprecated && known != nil && !Ended(known.Event) && f.Time.After(known.Time.Time) && Wants(r, v1alpha1.NotifyPromoted)
+	return f.Event == v1alpha1.NotifyDeprecated && known != nil && !Ended(known.Event) && Wants(r, v1alpha1.NotifyPromoted)
 }
 
 // isNew reports whether a fact has not been reported to a receiver yet.
