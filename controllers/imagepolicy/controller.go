@@ -238,8 +238,8 @@ func (r *Reconciler) ensureScan(ctx context.Context, o *observed) error {
 	immediate := known.stale || o.query.requested != o.policy.Status.LastHandledRequest
 	if !o.paused() {
 		if known.task != nil && known.task.record.query.isSame(o.query) {
-			if immediate {
-				r.scans.hurry(key) // Another scan follows.
+			if urgent(o, known) {
+				r.scans.hurry(key) // If its answers are not sufficient, another scan follows.
 			}
 			return nil
 		}
@@ -281,13 +281,19 @@ func (r *Reconciler) rescan(ctx context.Context, repository types.NamespacedName
 	}
 }
 
+// urgent reports whether a user or an event requested a scan, or whether the policy or its list from GitHub has changed.
+func urgent(o *observed, known cacheEntry) bool {
+	return known.stale || o.query.requested != o.policy.Status.LastHandledRequest || o.policy.Status.ObservedGeneration != o.policy.Generation ||
+		known.record != nil && known.record.query.listed != o.query.listed
+}
+
 // startScan starts a scan. The scan sends all requests that are necessary to select releases based on the
 // current state. After the scan, a reconcile repeats the selection with the results of the scan and the state
 // at that time.
 func (r *Reconciler) startScan(o *observed, l *scanRecord, known cacheEntry) {
 	current, absent := *o, maps.Clone(known.absentSince)
 	current.policy = o.policy.DeepCopy() // the reconcile continues to write the status
-	r.scans.start(client.ObjectKeyFromObject(o.policy), l, func(ctx context.Context, l *scanRecord) {
+	r.scans.start(client.ObjectKeyFromObject(o.policy), l, urgent(o, known), func(ctx context.Context, l *scanRecord) {
 		started := r.clock.Now()
 		s := selectReleases(&current, &recordReader{scanRecord: l, clock: r.clock, scanner: r.scanner, verifier: r.verifier, ctx: ctx, counts: current.selector.Chooses, timesLeft: maxTimes}, absent, known.firstSeen)
 		l.finish(s.err, r.clock.Now())

@@ -62,8 +62,8 @@ type scanTask struct {
 	policy types.NamespacedName
 	record *scanRecord
 	slots  []slot
-	// urgent reports whether a user or an event requested the scan. Other scans are due because their interval has ended, or
-	// because the process was restarted.
+	// urgent reports whether a user or an event requested the scan, or whether the policy was changed. Other scans are due because their
+	// interval has ended, or because the process was restarted.
 	urgent bool
 	work   func(context.Context, *scanRecord)
 	since  time.Time
@@ -146,8 +146,8 @@ func (ls *scanCache) setStale(policy types.NamespacedName, hinted bool) {
 	}
 }
 
-// start queues a scan, and cancels an earlier scan of the policy.
-func (ls *scanCache) start(policy types.NamespacedName, l *scanRecord, work func(context.Context, *scanRecord)) {
+// start queues a scan, and cancels an earlier scan of the policy. The scan is also urgent if it replaces a queued scan that is urgent.
+func (ls *scanCache) start(policy types.NamespacedName, l *scanRecord, urgent bool, work func(context.Context, *scanRecord)) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	m := ls.ensure(policy)
@@ -155,7 +155,7 @@ func (ls *scanCache) start(policy types.NamespacedName, l *scanRecord, work func
 	ls.cancel(m)
 	m.task = &scanTask{
 		policy: policy, record: l, slots: slotsOf(policy, l), work: work, since: ls.clock.Now(), done: make(chan struct{}),
-		urgent: l.immediate || m.record != nil && !m.record.query.isSame(l.query),
+		urgent: urgent || previous != nil && previous.cancel == nil && previous.urgent,
 	}
 	if previous != nil && previous.cancel != nil {
 		m.task.previous = previous

@@ -39,7 +39,7 @@ func (c *crowd) start() {
 func (c *crowd) begin(namespace, name, image, user string) {
 	l := newScanRecord(query{origin: origin{repository: image}}, access{auths: []registry.Credential{{Username: user}}}, false)
 	policy := types.NamespacedName{Namespace: namespace, Name: name}
-	c.scans.start(policy, l, func(ctx context.Context, l *scanRecord) {
+	c.scans.start(policy, l, false, func(ctx context.Context, l *scanRecord) {
 		c.began <- policy
 		select {
 		case <-c.finish:
@@ -127,21 +127,19 @@ func TestHintsForUnknownPolicies(t *testing.T) {
 func TestRequestedScansComeFirst(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)
-	start := func(name, image string, immediate bool) {
+	start := func(name, image string, urgent bool) {
 		policy := types.NamespacedName{Namespace: "shop", Name: name}
-		c.scans.start(policy, newScanRecord(query{origin: origin{repository: image}}, access{}, immediate), func(context.Context, *scanRecord) {
+		c.scans.start(policy, newScanRecord(query{origin: origin{repository: image}}, access{}, false), urgent, func(context.Context, *scanRecord) {
 			c.began <- policy
 			<-c.finish
 		})
-	}
-	for _, name := range []string{"edited", "due-1", "due-2", "due-3", "hurried"} {
-		c.scans.ensure(types.NamespacedName{Namespace: "shop", Name: name}).record = newScanRecord(query{origin: origin{repository: "hub.example/x"}}, access{}, false)
 	}
 	for _, name := range []string{"due-1", "due-2", "hurried", "due-3"} {
 		start(name, "hub.example/x", false)
 	}
 	start("requested", "hub.example/x", true)
-	start("edited", "hub.example/y", false)
+	start("edited", "hub.example/x", true)
+	start("edited", "hub.example/y", false) // replaces an urgent scan
 	c.scans.hurry(types.NamespacedName{Namespace: "shop", Name: "hurried"})
 	c.scans.hurry(types.NamespacedName{Namespace: "shop", Name: "unknown"})
 	c.scans.limit = 1

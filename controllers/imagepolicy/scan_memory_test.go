@@ -25,7 +25,7 @@ func TestListsAreBounded(t *testing.T) {
 	scan := func(namespace, name string, tags ...string) {
 		t.Helper()
 		q := query{origin: origin{repository: "registry.example.com/" + name}}
-		ls.start(types.NamespacedName{Namespace: namespace, Name: name}, newScanRecord(q, access{}, false), func(_ context.Context, l *scanRecord) {
+		ls.start(types.NamespacedName{Namespace: namespace, Name: name}, newScanRecord(q, access{}, false), false, func(_ context.Context, l *scanRecord) {
 			l.time = clock.Now()
 			l.tags = &answer[registry.Scan]{value: registry.Scan{Tags: tags}}
 			l.due = clock.Now().Add(time.Hour)
