@@ -306,17 +306,18 @@ func TestPeers(t *testing.T) {
 		blocked string
 		want    string
 	}{
-		"no release":                          {"1-x", nil, "", late},
-		"a lower active version":              {"1-x", []v1alpha1.Release{row("1.0.0", v1alpha1.ReleaseActive, "")}, "", late},
-		"the version is active":               {"1-x", []v1alpha1.Release{row("1.1.0", v1alpha1.ReleaseActive, "")}, "", "waits for the services of checkout (rolled out together)"},
-		"a higher active version":             {"1-x", []v1alpha1.Release{row("1.2.0", v1alpha1.ReleaseActive, "")}, "", "waits for the services of checkout (rolled out together)"},
-		"a higher version in another group":   {"2-x", []v1alpha1.Release{row("2.0.0", v1alpha1.ReleaseActive, "")}, "", late},
-		"the version failed":                  {"1-x", []v1alpha1.Release{row("1.1.0", v1alpha1.ReleaseError, "CrashLoopBackOff"), row("1.0.0", v1alpha1.ReleaseActive, "")}, "", failed + "CrashLoopBackOff)"},
-		"the version failed because of peers": {"1-x", []v1alpha1.Release{row("1.1.0", v1alpha1.ReleaseError, "TogetherFailed"), row("1.0.0", v1alpha1.ReleaseActive, "")}, "", late},
-		"another group is held":               {"1-x", nil, other, late},
-		"another version is not started":      {"1-x", nil, started, late},
-		"another group is held, and failed":   {"1-x", []v1alpha1.Release{row("1.1.0", v1alpha1.ReleaseError, "CrashLoopBackOff")}, other, failed + "CrashLoopBackOff)"},
-		"the version is held":                 {"1-x", nil, held, "waits for a decision because the version failed in another Microservice: " + held},
+		"no release":                           {"1-x", nil, "", late},
+		"a lower active version":               {"1-x", []v1alpha1.Release{row("1.0.0", v1alpha1.ReleaseActive, "")}, "", late},
+		"the version is active":                {"1-x", []v1alpha1.Release{row("1.1.0", v1alpha1.ReleaseActive, "")}, "", "waits for the services of checkout (rolled out together)"},
+		"a higher active version":              {"1-x", []v1alpha1.Release{row("1.2.0", v1alpha1.ReleaseActive, "")}, "", "waits for the services of checkout (rolled out together)"},
+		"a higher version in another group":    {"2-x", []v1alpha1.Release{row("2.0.0", v1alpha1.ReleaseActive, "")}, "", late},
+		"the version failed":                   {"1-x", []v1alpha1.Release{row("1.1.0", v1alpha1.ReleaseError, "CrashLoopBackOff"), row("1.0.0", v1alpha1.ReleaseActive, "")}, "", failed + "CrashLoopBackOff)"},
+		"the version failed because of peers":  {"1-x", []v1alpha1.Release{row("1.1.0", v1alpha1.ReleaseError, "TogetherFailed"), row("1.0.0", v1alpha1.ReleaseActive, "")}, "", late},
+		"another group is held":                {"1-x", nil, other, late},
+		"another version is not started":       {"1-x", nil, started, late},
+		"another group is held, and failed":    {"1-x", []v1alpha1.Release{row("1.1.0", v1alpha1.ReleaseError, "CrashLoopBackOff")}, other, failed + "CrashLoopBackOff)"},
+		"the version is held, and another one": {"1-x", nil, started + "; " + held, "waits for a decision because the version failed in another Microservice: " + started},
+		"the version is held":                  {"1-x", nil, held, "waits for a decision because the version failed in another Microservice: " + held},
 	} {
 		s, ms := played(t, "pause")
 		ms.Spec.UpdateStrategy.Canary.Together = &v1alpha1.TogetherStrategy{Name: "checkout"}

@@ -608,7 +608,7 @@ func (r *rollout) peers() *State {
 	if len(failed) > 0 {
 		return &State{Word: WordTogetherHeld, Class: Waiting, Reason: "TogetherHeld", Since: timeOf(r.gateTime), Detail: join(failed), Next: r.skipOrAbort()}
 	}
-	if c := meta.FindStatusCondition(r.ms.Status.Conditions, v1alpha1.ConditionBlocked); c != nil && c.Reason == "TogetherHeld" && strings.HasPrefix(c.Message, wanted+" is waiting at ") {
+	if c := meta.FindStatusCondition(r.ms.Status.Conditions, v1alpha1.ConditionBlocked); c != nil && c.Reason == "TogetherHeld" && strings.Contains("; "+c.Message, "; "+wanted+" is waiting at ") {
 		return &State{Word: WordTogetherHeld, Class: Waiting, Reason: c.Reason, Since: timeOf(c.LastTransitionTime.Time), Detail: c.Message, Next: r.skipOrAbort()}
 	}
 	s := &State{Word: WordTogether, Since: timeOf(r.gateTime), Detail: "the services of " + name}
