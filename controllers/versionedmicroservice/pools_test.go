@@ -22,8 +22,10 @@ func TestResultsContinueRollouts(t *testing.T) {
 	at := func(name string) types.NamespacedName { return types.NamespacedName{Namespace: "default", Name: name} }
 	q.Add(ctrl.Request{NamespacedName: at("new")})
 	(&pools{queue: q}).requeue(at("measured"))
-	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Labels: map[string]string{v1alpha1.LabelRelease: "migrated"}}}
-	queue.Continue(labeledRelease).Update(t.Context(), event.UpdateEvent{ObjectOld: job, ObjectNew: job}, q)
+	job := func(version string) *batchv1.Job {
+		return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "default", ResourceVersion: version, Labels: map[string]string{v1alpha1.LabelRelease: "migrated"}}}
+	}
+	queue.Continue(labeledRelease).Update(t.Context(), event.UpdateEvent{ObjectOld: job("1"), ObjectNew: job("2")}, q)
 	for _, want := range []struct {
 		name     string
 		priority int
