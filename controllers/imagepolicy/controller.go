@@ -235,7 +235,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 func (r *Reconciler) ensureScan(ctx context.Context, o *observed) error {
 	key := client.ObjectKeyFromObject(o.policy)
 	known := r.scans.entry(key)
-	immediate := known.stale || o.query.requested != o.policy.Status.LastHandledRequest
 	if !o.paused() {
 		if known.task != nil && known.task.record.query.isSame(o.query) {
 			if urgent(o, known) {
@@ -255,7 +254,7 @@ func (r *Reconciler) ensureScan(ctx context.Context, o *observed) error {
 		return nil
 	}
 	r.scans.markScanned(key)
-	r.startScan(o, newScanRecord(o.query, o.access, immediate).continueFrom(known.record), known)
+	r.startScan(o, newScanRecord(o.query, o.access, immediate(o, known)).continueFrom(known.record), known)
 	return nil
 }
 
@@ -281,9 +280,14 @@ func (r *Reconciler) rescan(ctx context.Context, repository types.NamespacedName
 	}
 }
 
-// urgent reports whether a user or an event requested a scan, or whether the policy or its list from GitHub has changed.
+// immediate reports whether a user or an event requested a scan.
+func immediate(o *observed, known cacheEntry) bool {
+	return known.stale || o.query.requested != o.policy.Status.LastHandledRequest
+}
+
+// urgent reports whether a scan was requested, or whether the policy or its list from GitHub has changed.
 func urgent(o *observed, known cacheEntry) bool {
-	return known.stale || o.query.requested != o.policy.Status.LastHandledRequest || o.policy.Status.ObservedGeneration != o.policy.Generation ||
+	return immediate(o, known) || o.policy.Status.ObservedGeneration != o.policy.Generation ||
 		known.record != nil && known.record.query.listed != o.query.listed
 }
 
