@@ -11,7 +11,7 @@ unformatted=$(git ls-files -co --exclude-standard '*.go' | while read -r f; do [
 [ -z "$unformatted" ] || { echo "run gofmt -w on:" $unformatted >&2; exit 1; }
 
 folders=$({ git diff --name-only --diff-filter=d "$base" -- '*.go'; git ls-files -o --exclude-standard -- '*.go'; } |
-	{ grep -vE '(^|/)testdata/|^hack/(localcluster|sampleapp|site)/' || true; } | xargs -r -n1 dirname | sort -u | sed 's|^|./|')
+	{ grep -vE '(^|/)testdata/|^hack/(boardtest|gitops|helm|localcluster|sampleapp|site)/' || true; } | xargs -r -n1 dirname | sort -u | sed 's|^|./|')
 if [ -n "$folders" ]; then
 	echo "linting" $folders
 	"$linter" run $folders
