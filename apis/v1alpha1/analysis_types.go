@@ -262,7 +262,7 @@ type LatencyMetric struct {
 type PrometheusMetric struct {
 	// query returns one number: a scalar, or a vector with one series. An empty vector means no
 	// traffic. The fields {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}},
-	// {{.Version}}, {{.Interval}} (as in 1m) and {{.Service}} are replaced; {{.Service}} is a
+	// {{.Version}}, {{.Interval}} (such as 1m) and {{.Service}} are replaced; {{.Service}} is a
 	// pattern for =~ that matches the Services of the release. In an AnalysisTemplate,
 	// {{.Args.NAME}} is replaced too.
 	// +required

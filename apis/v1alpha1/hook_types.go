@@ -34,7 +34,7 @@ const (
 	// expired) and its pods are gone. The preview's last release remains until the hook has responded, and
 	// the preview does not start again before then.
 	HookPostPreview HookType = "PostPreview"
-	// HookRollback is called periodically during the rollout. A yes rolls the release back.
+	// HookRollback is called periodically during the rollout. A response that means yes rolls the release back.
 	HookRollback HookType = "Rollback"
 	// HookEvent is notified of each transition of the release.
 	HookEvent HookType = "Event"
@@ -43,7 +43,7 @@ const (
 // Hook is an HTTP endpoint that is called during the rollout of a release, or a Job that runs
 // instead of the call. A response with a status code from 200 to 204 means yes. The status codes
 // 429, 502, 503 and 504, a timeout, and a failed connection count as no response, and the call is
-// repeated. All other responses mean no. Gates are called again after a no. However, 412 is a final no,
+// repeated. All other responses mean no. Gates are called again after such a response. However, 412 is final,
 // and the release fails. A Job runs once for each call: its success means yes, and its failure means no.
 // For a gate and for PreRollout, the failure of a Job is final, and the release fails.
 // +kubebuilder:validation:XValidation:rule="has(self.url) != has(self.job)",message="spec.updateStrategy.canary.hooks: set exactly one of url and job"
@@ -65,7 +65,7 @@ type Hook struct {
 	// Rollout is a check in each round of the analysis. ConfirmTrafficIncrease is a gate before each
 	// step that increases the traffic. ConfirmPromotion is a gate after the last step. PostRollout
 	// is notified when the release becomes active or fails. PostPreview is notified when a preview
-	// has ended. Rollback is called periodically, and a yes rolls the release back. Event is
+	// has ended. Rollback is called periodically, and a response that means yes rolls the release back. Event is
 	// notified of each transition.
 	// +required
 	Type HookType `json:"type"`
@@ -251,14 +251,14 @@ type HookPhase string
 
 const (
 	// HookWaiting means that the hook is being called, or will be called again because it responded
-	// with a no or not at all.
+	// no, or did not respond.
 	HookWaiting HookPhase = "Waiting"
-	// HookOpen means that a gate responded with a yes, that a PreRollout hook passed, or that a
+	// HookOpen means that a gate responded yes, that a PreRollout hook passed, or that a
 	// Rollback hook requested a rollback.
 	HookOpen HookPhase = "Open"
 	// HookDelivered means that a Rollout hook passed, or that a notification was delivered.
 	HookDelivered HookPhase = "Delivered"
-	// HookFailed means that, after all retries, a check responded with a no or a notification could
+	// HookFailed means that, after all retries, a check responded no or a notification could
 	// not be delivered, or that a gate responded with 412.
 	HookFailed HookPhase = "Failed"
 )
@@ -291,10 +291,10 @@ type HookStatus struct {
 	ID string `json:"id"`
 
 	// phase of the hook. Waiting means that the hook is being called, or will be called again. Open
-	// means that a gate responded with a yes, that a PreRollout hook passed, or that a Rollback hook
+	// means that a gate responded yes, that a PreRollout hook passed, or that a Rollback hook
 	// requested a rollback. Delivered means that a Rollout hook passed, or that a notification was
 	// delivered. Failed means that
-	// a check responded with a no, that a gate responded with 412, or that a notification could not
+	// a check responded no, that a gate responded with 412, or that a notification could not
 	// be delivered.
 	Phase HookPhase `json:"phase"`
 

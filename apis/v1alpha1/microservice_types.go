@@ -225,7 +225,7 @@ type UpdateStrategy struct {
 	ProgressDeadlineSeconds int32 `json:"progressDeadlineSeconds,omitempty"`
 
 	// drainDelay is the time between the removal of a release from the last route and the termination
-	// of its pods. It is at least the value of the manager's --min-drain-delay flag (5s). Defaults to
+	// of its pods. It is at least the value of the manager's --min-drain-delay flag (5s by default). Defaults to
 	// 30s.
 	// +optional
 	// +kubebuilder:default="30s"

@@ -62,8 +62,8 @@ type Rollout struct {
 	// and is extended by the time that the step has waited.
 	StartedTime metav1.MicroTime `json:"startedTime"`
 
-	// waitingSince is when the current wait of a healthy or blocked rollout began. It is often the time at
-	// which the weight was confirmed. It is not set during a short pause without an analysis.
+	// waitingSince is when the current wait of a healthy or blocked rollout began, for example when the
+	// weight was confirmed. It is not set during the first seconds of a pause without an analysis.
 	// +optional
 	WaitingSince *metav1.MicroTime `json:"waitingSince,omitempty"`
 

@@ -132,7 +132,7 @@ type NotificationReceiver struct {
 	Context string `json:"context,omitempty"`
 
 	// template of the body, in the syntax of Go's text/template, with fields such as
-	// {{.title}} and the functions json, eq, ne, and, or and not. Encode values with json:
+	// {{.title}} and the functions "json", "eq", "ne", "and", "or" and "not". Encode values with json:
 	// {"text": {{json .title}}}. Loops and definitions are not allowed. Defaults to all fields as
 	// a JSON object.
 	// +optional

@@ -129,7 +129,7 @@ func renewed(ctx context.Context, clients kubernetes.Interface, namespace, name 
 	}
 	lease, err := clients.CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return "", "", fmt.Errorf("get Lease %q: %w; no manager is running in namespace %q", name, err, namespace)
+		return "", "", fmt.Errorf("get Lease %q in namespace %q: %w; check that a manager is running there", name, namespace, err)
 	}
 	if lease.Spec.HolderIdentity == nil || lease.Spec.RenewTime == nil || *lease.Spec.HolderIdentity == "" {
 		return "", "", fmt.Errorf("the Lease %s/%s has no holder; see the log of Deployment heighliner", namespace, name)
@@ -142,7 +142,7 @@ func renewed(ctx context.Context, clients kubernetes.Interface, namespace, name 
 func servedKinds(clients kubernetes.Interface) error {
 	served, err := clients.Discovery().ServerResourcesForGroupVersion(v1alpha1.GroupVersion.String())
 	if err != nil {
-		return fmt.Errorf("find the kinds of %s: %w; install the CRDs", v1alpha1.GroupVersion, err)
+		return fmt.Errorf("find the kinds of %s: %w; check that the CRDs are installed", v1alpha1.GroupVersion, err)
 	}
 	var missing []string
 	known := newScheme().KnownTypes(v1alpha1.GroupVersion)

@@ -33,7 +33,7 @@ func TestCheck(t *testing.T) {
 			return nil
 		})
 	}
-	fails("no manager is running in namespace")
+	fails("check that a manager is running there")
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: leaseName}}
 	create(t, lease)
 	fails("has no holder")

@@ -121,8 +121,8 @@ heighliner connects to the cluster that KUBECONFIG, --kubeconfig or the pod's se
 	f.StringSliceVar(&o.identityClouds, "registry-workload-identity", nil, "clouds whose registries the manager accesses with its workload identity, for ImagePolicies without imagePullSecrets: aws, azure, google")
 	f.StringSliceVar(&o.identityNamespaces, "registry-workload-identity-namespaces", nil, "namespaces whose ImagePolicies may use --registry-workload-identity; defaults to all")
 	f.IntVar(&o.serviceMetrics, "service-metrics-limit", servicemetrics.DefaultLimit, "maximum number of Microservices for which metrics by namespace, Microservice and group are reported. If there are more Microservices, the manager exports only counts; 0 disables these metrics")
-	f.IntVar(&o.maxStarting, "max-starting-rollouts", 100, "number of rollouts that start at the same time in this manager; others wait for their turn; 0 means no limit")
-	f.IntVar(&o.workers, "workers", 8, "number of objects of each kind that are reconciled concurrently")
+	f.IntVar(&o.maxStarting, "max-starting-rollouts", 100, "maximum number of rollouts that start at the same time in this manager; others wait for their turn; 0 means no limit")
+	f.IntVar(&o.workers, "workers", 8, "maximum number of objects of each kind that are reconciled concurrently")
 	std := flag.NewFlagSet("", flag.ContinueOnError)
 	zapOptions.BindFlags(std)
 	if k := flag.Lookup("kubeconfig"); k != nil {

@@ -249,7 +249,7 @@ var failureMessages = map[string]string{
 	v1alpha1.FailureAdmissionUnavailable:       "admission of the pods is unavailable.",
 	v1alpha1.FailurePodRejected:                "the cluster rejects the pods.",
 	v1alpha1.FailureUnschedulable:              "no node can run a pod.",
-	v1alpha1.FailureContainerCreating:          "a node has not created a container.",
+	v1alpha1.FailureContainerCreating:          "a node has not set up the network, the volumes or a container of a pod.",
 	v1alpha1.FailureOtherReleaseRunning:        "pods of another release are still running.",
 	v1alpha1.FailureReadinessFailing:           "a container runs but does not become ready.",
 	v1alpha1.FailureNameConflict:               "a Deployment with that name already exists.",

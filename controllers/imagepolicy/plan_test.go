@@ -139,12 +139,12 @@ func TestConditions(t *testing.T) {
 		}, conditions{"False NoVersions: the source has no tags or releases yet", "", "True NoVersions: the source has no tags or releases yet", answers, quiet, complete}},
 		"nothing admitted": {func(_ *observed, s *selection, out *plan) {
 			*s, *out = selection{scanned: true, tags: 2}, plan{decided: true, rejected: []v1alpha1.RejectedCount{{Verdict: "Parse", Count: 2}}, candidates: []v1alpha1.RefusedCandidate{{Version: "latest", Verdict: "Parse", Reason: "no version"}}}
-		}, conditions{`False NoVersions: none of 2 tags is offered: Parse rejected 2; for example "latest": no version`, "", `True NoVersions: none of 2 tags is offered: Parse rejected 2; for example "latest": no version`, answers, quiet, complete}},
+		}, conditions{`False NoVersions: none of the 2 tags is offered: Parse rejected 2; for example "latest": no version`, "", `True NoVersions: none of the 2 tags is offered: Parse rejected 2; for example "latest": no version`, answers, quiet, complete}},
 		"nothing admitted, by several filters": {func(_ *observed, s *selection, out *plan) {
 			*s, *out = selection{scanned: true, tags: 3}, plan{decided: true,
 				rejected:   []v1alpha1.RejectedCount{{Verdict: "Parse", Count: 1}, {Verdict: "Platform", Count: 1}, {Verdict: "Verify", Count: 5}},
 				candidates: []v1alpha1.RefusedCandidate{{Version: "latest", Verdict: "Parse", Reason: "no version"}, {Version: "1.0.0", Verdict: "Platform", Reason: "build it"}}}
-		}, conditions{`False NoVersions: none of 3 tags is offered: Parse rejected 1, Platform rejected 1, Verify rejected 5; for example "1.0.0": build it`, "", `True NoVersions: none of 3 tags is offered: Parse rejected 1, Platform rejected 1, Verify rejected 5; for example "1.0.0": build it`, answers, quiet, complete}},
+		}, conditions{`False NoVersions: none of the 3 tags is offered: Parse rejected 1, Platform rejected 1, Verify rejected 5; for example "1.0.0": build it`, "", `True NoVersions: none of the 3 tags is offered: Parse rejected 1, Platform rejected 1, Verify rejected 5; for example "1.0.0": build it`, answers, quiet, complete}},
 		"too many tags": {func(_ *observed, s *selection, _ *plan) {
 			s.truncated = true
 		}, conditions{"True Succeeded: offers 1 in 1 group", "", "", answers, quiet, "True TooManyTags: not all tags were read, only 1: increase spec.limits.tags, select tags with spec.tagFilter, or delete old ones"}},

@@ -81,7 +81,7 @@ func TestLifeOfAPullRequest(t *testing.T) {
 	same(t, "offered before its image exists", previews(p), []string(nil))
 	same(t, "refused", p.Status.Candidates, []v1alpha1.RefusedCandidate{{Version: sha("a"), Verdict: "Exists",
 		Reason: "pull request 12 (feature-cart): no image yet: the registry has none of the tags pr-12-aaaaaaa, sha-aaaaaaa, " + sha("a") + ", pr-12"}})
-	same(t, "Ready", strings.HasPrefix(condition(p, "Ready"), "True NoPullRequests: none of 1 pull requests is offered"), true)
+	same(t, "Ready", strings.HasPrefix(condition(p, "Ready"), "True NoPullRequests: the only pull request is not offered"), true)
 	same(t, "source", p.Status.Source, "github pull requests")
 	if next > 10*time.Second {
 		t.Errorf("requeue for the image after %s", next)

@@ -79,10 +79,10 @@ func untaggedNote(s selection) string {
 // noVersions explains why nothing is offered. It returns the number of tags that each filter rejected,
 // with an example for the last filter.
 func noVersions(s selection, out plan) string {
-	what := "tags"
+	what := "tag"
 	switch {
 	case s.pulled != nil:
-		what = "pull requests"
+		what = "pull request"
 		if s.tags == 0 {
 			return "no pull request is open"
 		}
@@ -93,7 +93,10 @@ func noVersions(s selection, out plan) string {
 	for _, c := range out.rejected {
 		parts = append(parts, fmt.Sprintf("%s rejected %d", c.Verdict, c.Count))
 	}
-	message := fmt.Sprintf("none of %d %s is offered: %s", s.tags, what, strings.Join(parts, ", "))
+	message := fmt.Sprintf("none of the %d %ss is offered: %s", s.tags, what, strings.Join(parts, ", "))
+	if s.tags == 1 {
+		message = fmt.Sprintf("the only %s is not offered: %s", what, strings.Join(parts, ", "))
+	}
 	if c, ok := lastRefused(out); ok {
 		message += fmt.Sprintf("; for example %q: %s", c.Version, c.Reason)
 	}

@@ -6,8 +6,10 @@
 //	2.0.0 is waiting at 20%: frozen until 2026-12-27T00:00:00Z by ClusterFreeze "christmas" ("code freeze")
 //
 // The manager and hlnr may have different versions. Therefore, only the following parts are parsed, and these parts must not change: a clause about a
-// release begins with its version; if the release has a rollout, the clause ends with "%" or "without pods"; and the freeze begins with "frozen". The
-// planner also uses the clauses for spec.paused. internal/view/states.go has its own sentences for the board.
+// release begins with its version and " is waiting"; if the release has a rollout, the clause ends with "%" or "without pods"; the clause of a rollback
+// is compared as a whole; and the freeze begins with "frozen", names its object after " by ", and ends with the quoted reason in parentheses. The
+// planner also uses the clauses for spec.paused and for services that are rolled out together. internal/view/states.go has its own sentences for the
+// board.
 package frozen
 
 import (
@@ -45,6 +47,11 @@ func Release(version string) string { return version + waits }
 // first step, and for a previously active release.
 func AtWeight(version string, weight int) string {
 	return fmt.Sprintf("%s%s at %d%s", version, waits, weight, percent)
+}
+
+// IsAtWeight reports whether a message contains the result of AtWeight for a version.
+func IsAtWeight(message, version string) bool {
+	return strings.Contains(next+message, next+version+waits+" at ")
 }
 
 // WithoutPods returns the clause for a rollout whose release has no pods yet.

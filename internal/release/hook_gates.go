@@ -278,10 +278,10 @@ func (s *scope) peersWait(run *Rollout, r *Row) *wait {
 	slices.Sort(failed)
 	slices.Sort(late)
 	if len(failed) > 0 {
-		return newWait(r, true, TogetherHeld, "%s is waiting at %d%%: it failed in Microservice %s; retry the version where it failed, %s, or push another version", r.Version, r.Weight, strings.Join(failed, ", "), set(r.Release, Adopt, Deprecate))
+		return newWait(r, true, TogetherHeld, "%s: it failed in Microservice %s; retry the version where it failed, %s, or push another version", frozen.AtWeight(r.Version, r.Weight), strings.Join(failed, ", "), set(r.Release, Adopt, Deprecate))
 	}
 	if len(late) > 0 {
-		return newWait(r, false, AwaitingTogether, "%s is waiting at %d%% for Microservice %s", r.Version, r.Weight, strings.Join(late, ", "))
+		return newWait(r, false, AwaitingTogether, "%s for Microservice %s", frozen.AtWeight(r.Version, r.Weight), strings.Join(late, ", "))
 	}
 	return nil
 }

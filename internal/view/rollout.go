@@ -334,12 +334,12 @@ func (r *rollout) approved(a *v1alpha1.CanaryApproval) string {
 	out := ""
 	if a.Count > 1 {
 		out = fmt.Sprintf("%d of %d", len(by), a.Count)
-		if len(by) > 0 {
-			out += ": " + strings.Join(by, ", ")
-		}
 	}
 	if len(a.From) > 0 {
-		out = strings.TrimPrefix(out+", by members of "+strings.Join(a.From, " or "), ", ")
+		out = strings.TrimPrefix(out+" by members of "+strings.Join(a.From, " or "), " ")
+	}
+	if a.Count > 1 && len(by) > 0 {
+		out += ": " + strings.Join(by, ", ")
 	}
 	return out
 }
@@ -608,7 +608,7 @@ func (r *rollout) peers() *State {
 	if len(failed) > 0 {
 		return &State{Word: WordTogetherHeld, Class: Waiting, Reason: "TogetherHeld", Since: timeOf(r.gateTime), Detail: join(failed), Next: r.skipOrAbort()}
 	}
-	if c := meta.FindStatusCondition(r.ms.Status.Conditions, v1alpha1.ConditionBlocked); c != nil && c.Reason == "TogetherHeld" && strings.Contains("; "+c.Message, "; "+wanted+" is waiting at ") {
+	if c := meta.FindStatusCondition(r.ms.Status.Conditions, v1alpha1.ConditionBlocked); c != nil && c.Reason == "TogetherHeld" && frozen.IsAtWeight(c.Message, wanted) {
 		return &State{Word: WordTogetherHeld, Class: Waiting, Reason: c.Reason, Since: timeOf(c.LastTransitionTime.Time), Detail: c.Message, Next: r.skipOrAbort()}
 	}
 	s := &State{Word: WordTogether, Since: timeOf(r.gateTime), Detail: "the services of " + name}

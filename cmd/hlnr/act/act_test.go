@@ -240,7 +240,7 @@ func TestRefused(t *testing.T) {
 func TestPins(t *testing.T) {
 	t.Parallel()
 	p := shop(t)
-	p.want(cli.ExitNo, "no other release of shop was active before: 1.0.0 is active; name a version with --to", "rollback", "shop")
+	p.want(cli.ExitNo, "shop has no earlier release to return to (1.0.0 is active): name a version with --to", "rollback", "shop")
 	p.want(cli.ExitNo, "shop is not pinned", "unpin", "shop")
 	p.offer("1.1.0", "1.0.0")
 	p.await("1.1.0", v1alpha1.ReleaseCanary)
@@ -269,7 +269,7 @@ func TestPins(t *testing.T) {
 		t.Fatalf("pins %+v", m)
 	}
 	p.await("1.0.0", v1alpha1.ReleaseActive)
-	p.want(cli.ExitNo, "no other release of shop was active before", "rollback", "shop") // 1.1.0 is retained too, but is a higher version.
+	p.want(cli.ExitNo, "shop has no earlier release to return to", "rollback", "shop") // 1.1.0 is retained too, but is a higher version.
 
 	p.want(cli.ExitYes, `shop 1.x: pinned to 1.1.0; this replaces the pin to 1.0.0 by ana ("sessions lost"); the release is retained`, "pin", "shop", "1.1.0", "--dry-run")
 	p.want(cli.ExitYes, `shop 1.x: the pin to 1.0.0 by ana ("sessions lost") is removed`, "unpin", "shop", "--dry-run")

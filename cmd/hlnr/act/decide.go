@@ -258,7 +258,7 @@ func (d *decision) sensible(t target, command func(namespace, verb string, args 
 		case status == v1alpha1.ReleaseDeprecated && d.action == v1alpha1.DecisionDeprecate:
 			return no("%s is already deprecated", t)
 		case status == v1alpha1.ReleaseDeprecated && t.group.Level == v1alpha1.LevelPreview:
-			return no("%s was replaced, and is deleted after its drain", t)
+			return no("%s was replaced, and will be deleted after it is drained", t)
 		case status == v1alpha1.ReleaseDeprecated:
 			return no("%s is retained and is not being rolled out: to make it active again, run %q", t, next("rollback", "--to", t.row.SemVer.Version))
 		case status == v1alpha1.ReleaseError && d.action != v1alpha1.DecisionRetry:

@@ -237,7 +237,7 @@ func (o *pinOptions) before(ctx context.Context, s *scope, ms *v1alpha1.Microser
 			where = "group " + o.group + " of " + ms.Name
 			all = slices.DeleteFunc(all, func(t target) bool { return !names(o.group, t.group) })
 		}
-		return "", cli.No(fmt.Errorf("no other release of %s was active before: %s; name a version with --to", where, states(all)))
+		return "", cli.No(fmt.Errorf("%s has no earlier release to return to (%s): name a version with --to", where, states(all)))
 	}
 	return "", cli.Usage(fmt.Errorf("several groups of %s have a release that was active before: choose one with --group: %s", ms.Name, cli.ThereAre(groups)))
 }

@@ -80,7 +80,7 @@ func TestLint(t *testing.T) {
 		"shared, other":  {measured("name: others"), cli.ExitYes, "2 objects: valid"},
 		"kind":           {strings.Replace(microservice, "kind: Microservice", "kind: Microservise", 1), cli.ExitNo, `did you mean "Microservice"`},
 		"version":        {strings.Replace(microservice, "v1alpha1", "v1", 1), cli.ExitNo, "apiVersion: hlnr.io/v1 is unknown: use hlnr.io/v1alpha1"},
-		"no name":        {strings.Replace(microservice, "{name: shop}\nspec", "{}\nspec", 1), cli.ExitNo, "metadata.name: is required"},
+		"no name":        {strings.Replace(microservice, "{name: shop}\nspec", "{}\nspec", 1), cli.ExitNo, "metadata.name: Required value: name or generateName is required"},
 		"two of a list":  {"kind: List\napiVersion: v1\nitems:\n- {apiVersion: hlnr.io/v1alpha1, kind: ImagePolicy, metadata: {name: a}, spec: {image: r.example/a}}\n- {apiVersion: hlnr.io/v1alpha1, kind: ImagePolicy, metadata: {name: b}, spec: {}}\n", cli.ExitNo, "ImagePolicy b: spec.image: Required value"},
 		"label":          {strings.Replace(microservice, "{name: shop}\nspec", "{name: shop, labels: {team: \"a b: c d!\"}}\nspec", 1), cli.ExitNo, `Microservice shop: metadata.labels: Invalid value: "a b: c d!"`},
 		"label key":      {strings.Replace(microservice, "{name: shop}\nspec", "{name: shop, labels: {\"a b\": c}}\nspec", 1), cli.ExitNo, `metadata.labels: Invalid value: "a b"`},

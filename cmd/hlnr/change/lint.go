@@ -156,7 +156,7 @@ func check(ctx context.Context, object manifest.Object) (runtime.Object, []strin
 	}
 	if object.Name() == "" {
 		if metadata, ok := object["metadata"].(map[string]any); !ok || metadata["generateName"] == nil {
-			return nil, []string{"metadata.name: is required"}
+			return nil, []string{"metadata.name: Required value: name or generateName is required"}
 		}
 	}
 	typed, faults, err := manifest.Check(ctx, object)

@@ -49,7 +49,7 @@ func UnknownMicroservice(ctx context.Context, c client.Reader, what, namespace, 
 	case len(found) > 1:
 		return Usage(fmt.Errorf("%s; there are Microservices named %s in the namespaces %s: choose one with -n", text, name, strings.Join(found[:min(len(found), maxNamed)], ", ")))
 	case len(names) == 0:
-		return Usage(fmt.Errorf("%s, or with any other name: use -n for another namespace", text))
+		return Usage(fmt.Errorf("there is no %s in namespace %s: use -n for another namespace", what, namespace))
 	}
 	return Unknown(what+" in namespace "+namespace, name, names)
 }

@@ -313,10 +313,10 @@ func TestExplainNotes(t *testing.T) {
 		"spec.match.labels was not checked: a cluster might reject versions that are offered here",
 		"spec.additionalImages was not checked: a cluster might reject versions that are offered here",
 		"spec.verify was not checked: a cluster might reject versions that are offered here",
-		"there are more tags than spec.limits.tags (1): a cluster does not read the tags beyond this limit",
+		"there are more tags than spec.limits.tags (1): the manager does not read the tags beyond this limit",
 		"groups beyond spec.limits.groups: 1.x",
 		"spec.minAge: versions found by the first scan are offered immediately, and later ones after 1h",
-		"spec.suspend is true: a cluster does not scan",
+		"spec.suspend is true: the manager does not scan",
 	}
 	if diff := cmp.Diff(want, got.Notes); diff != "" {
 		t.Error(diff)

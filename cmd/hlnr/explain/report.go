@@ -142,7 +142,7 @@ func notes(policy *v1alpha1.ImagePolicy, e imagepolicy.Explanation, o options) (
 		}
 	}
 	if e.Cut {
-		notes = append(notes, fmt.Sprintf("there are more tags than spec.limits.tags (%d): a cluster does not read the tags beyond this limit", spec.Limits.Tags))
+		notes = append(notes, fmt.Sprintf("there are more tags than spec.limits.tags (%d): the manager does not read the tags beyond this limit", spec.Limits.Tags))
 	}
 	if len(e.Result.Truncated) > 0 {
 		notes = append(notes, "groups beyond spec.limits.groups: "+strings.Join(e.Result.Truncated, ", "))
@@ -151,7 +151,7 @@ func notes(policy *v1alpha1.ImagePolicy, e imagepolicy.Explanation, o options) (
 		notes = append(notes, fmt.Sprintf("spec.minAge: versions found by the first scan are offered immediately, and later ones after %s", spec.MinAge))
 	}
 	if spec.Suspend {
-		notes = append(notes, "spec.suspend is true: a cluster does not scan")
+		notes = append(notes, "spec.suspend is true: the manager does not scan")
 	}
 	return notes
 }

@@ -83,7 +83,7 @@ or there was no traffic; 5 the canary would have waited for a user.`,
 	flags.StringVarP(&t.file, "filename", "f", "", "manifest with the Microservice whose analysis is tested; - is standard input")
 	flags.StringVar(&t.release, "release", "", "version or name of the VersionedMicroservice to measure; by default the active release of the newest group")
 	flags.DurationVar(&t.since, "since", 0, "run all rounds of a past period of this length, such as 24h; by default, run one round now")
-	prometheus := AddPrometheus(flags, "instead")
+	prometheus := AddPrometheus(flags, "for the metrics")
 	t.output = cli.AddOutput(cmd, cli.FormatJSON, cli.FormatYAML, cli.FormatWide)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		t.prometheus = *prometheus

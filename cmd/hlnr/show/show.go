@@ -75,7 +75,7 @@ func listed(f *cli.Factory, output *cli.Output, scope *cli.Scope, names []string
 
 // addPrometheus adds the --prometheus flag to a command that shows shares of traffic.
 func addPrometheus(cmd *cobra.Command) *string {
-	return measure.AddPrometheus(cmd.Flags(), "for the shares of traffic that it observed")
+	return measure.AddPrometheus(cmd.Flags(), "for the observed shares of traffic")
 }
 
 // observe adds the observed shares of traffic if a Prometheus server is configured and has them. If the server that the flag sets

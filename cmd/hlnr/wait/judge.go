@@ -166,7 +166,7 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 		}
 		text := fmt.Sprintf("%s is retained, and was replaced by %s", q.version, cmp.Or(g.Active, "another release"))
 		if g.Level == v1alpha1.LevelPreview {
-			text = fmt.Sprintf("%s was replaced by %s, and is deleted after its drain", q.version, cmp.Or(g.Active, "another release"))
+			text = fmt.Sprintf("%s was replaced by %s, and will be deleted after it is drained", q.version, cmp.Or(g.Active, "another release"))
 		}
 		if row.Promoted == 0 {
 			text = fmt.Sprintf("%s was superseded before it was active: %s", q.version, replacement(g))

@@ -172,7 +172,7 @@ func TestGroupThatEnds(t *testing.T) {
 func TestPreviousCommitOfAPreview(t *testing.T) {
 	t.Parallel()
 	a, _ := judged(t, "preview pushed", "1717171")
-	if want := "1717171 was replaced by 2717171"; a == nil || a.code != cli.ExitNo || !strings.HasPrefix(a.text, want) || !strings.HasSuffix(a.text, ", and is deleted after its drain") {
+	if want := "1717171 was replaced by 2717171"; a == nil || a.code != cli.ExitNo || !strings.HasPrefix(a.text, want) || !strings.HasSuffix(a.text, ", and will be deleted after it is drained") {
 		t.Errorf("%+v, want %q", a, want)
 	}
 }

@@ -337,7 +337,7 @@ func (v *userView) Verdict(r providers.Route, built []resources.Object) provider
 
 // accepted reports whether a parent accepts the route and, if the parent does not accept it, why.
 func (v *userView) accepted(u user, p gatewayv1.ParentReference) providers.Verdict {
-	kind, name, namespace := "Gateway", string(p.Name), u.object.GetNamespace()
+	kind, namespace := "Gateway", u.object.GetNamespace()
 	if p.Kind != nil {
 		kind = string(*p.Kind)
 	}
@@ -364,7 +364,7 @@ func (v *userView) accepted(u user, p gatewayv1.ParentReference) providers.Verdi
 	}
 	if out.Pending {
 		return providers.Verdict{Pending: true, Late: providers.ReasonNotAccepted, Reason: providers.ReasonPending, Message: fmt.Sprintf(
-			"spec.provider.routeRef: %s has not reported the status of %s: check that a controller serves %q", parent, route, name)}
+			"spec.provider.routeRef: %s has not reported the status of %s: check that a controller serves this %s", parent, route, kind)}
 	}
 	return providers.Verdict{Reason: providers.ReasonNotAccepted, Message: fmt.Sprintf(
 		"spec.provider.routeRef: %s does not accept %s: %s: %s: see the status of the route", parent, route, out.Reason, strings.TrimSuffix(out.Message, "."))}
