@@ -25,8 +25,8 @@
 // google.go      access tokens for Google Cloud Monitoring
 // http.go        HTTP requests to providers
 // samples.go     several values of each release, and whether they differ
-// thresholds.go  compares a response with thresholds
-// verdict.go     Begin, Due and Fold, which are pure: when a round is due, and whether rounds pass, fail or are inconclusive
+// judge.go       compares a response with thresholds
+// fold.go        Begin, Due and Fold, which are pure: when a round is due, and whether rounds pass, fail or are inconclusive
 // replay.go      past rounds, and request counts, for hlnr
 // errors.go      the reasons why a metric could not be measured
 // measurer.go    the Measurer: rounds in the background

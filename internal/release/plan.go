@@ -15,7 +15,7 @@
 //	state.go                  the rollout state: groups and rows, and how to copy, compare and sort them
 //	notes.go                  reasons, conditions, notes and waits
 //
-//	recovery.go               rules for a lost rollout state and for missing objects
+//	lost_state.go             rules for a lost rollout state and for missing objects
 //	decisions.go              what users decide about a release
 //	groups.go                 which groups exist, and when they end; withdrawn and denied versions
 //	previews.go               which pull requests have a slot, and when a preview ends
@@ -28,8 +28,8 @@
 //	newest_domains.go         domains that move from one group to a newer group
 //	confirmed_and_drained.go  the required content of routes, whether it is confirmed, and whether a release is drained
 //	exclusive.go              which release of an exclusive group has the pods, when the pods terminate, and when they start again
-//	replicas.go               how many replicas a release has and needs for its next step, and when it is scaled down or deleted
-//	retain_and_remove.go      which releases are retained, which are removed when they are drained, and how many rows a group has
+//	replicas.go               how many replicas a release has and needs for its next step, and when it is scaled down
+//	retain_and_remove.go      which releases are retained (minimumAvailable), which are removed when they are drained, and how many rows a group has
 //
 // docs/explanation/protocol.md contains the rules and the histories that require them. "Rule N" in
 // a comment refers to that document.

@@ -129,51 +129,6 @@ func (s *scope) sizeRow(p *Result, r Row) {
 	}
 }
 
-// sizeStray plans the size or deletion of an object without a row.
-func (s *scope) sizeStray(p *Result, c Object) {
-	if c.NeverActive {
-		p.NeverActive = append(p.NeverActive, c.Release)
-	}
-	if c.Release == s.g.Target.Release || s.referenced(c.Release) {
-		return
-	}
-	if !s.mayRetire(c) {
-		s.force = true
-		return
-	}
-	if w := s.strayDraining(c); w != nil {
-		s.record(w)
-		return
-	}
-	if !c.ActiveJobs {
-		p.Retire = append(p.Retire, Retire{Slug: s.g.Slug, Release: c.Release, Delete: true})
-		return
-	}
-	s.record(s.endWaitsForJobs(&Row{Release: c.Release, Version: c.Version}))
-	if c.Replicas > 0 { // An interrupted migration is worse than an unnecessary migration (rule 49). The Jobs do not need the pods.
-		p.Retire = append(p.Retire, Retire{Slug: s.g.Slug, Release: c.Release})
-	}
-}
-
-// strayDraining returns why a release object without a row is not drained yet, or nil. A route may have referred to the
-// release until the last change to the policy.
-func (s *scope) strayDraining(c Object) *wait {
-	for _, g := range s.o.State.Groups {
-		if g.Slug == c.Slug && g.Row(c.Release) != nil {
-			return nil // The drain was over before the row was dropped.
-		}
-	}
-	if s.unreported() {
-		return newWait(&Row{Release: c.Release, Version: c.Version}, true, TrafficUnconfirmed, "%s keeps its pods until each networkpolicies.hlnr.io object reports its routes", c.Version)
-	}
-	for _, rep := range s.reports {
-		if end := rep.Confirmed.Add(s.o.Spec.Drain); rep.Revision > 0 && s.now.Before(end) {
-			return &wait{Until: end}
-		}
-	}
-	return nil
-}
-
 // mayRetire reports whether a plan may delete or shrink a release. A plan that is based on an older rollout state must
 // not do this to a release that a newer plan created or revived (rule 2). In that case the rollout state is written first.
 func (s *scope) mayRetire(c Object) bool { return c.Stamp <= s.o.State.Sequence }

@@ -18,7 +18,7 @@ type rule struct {
 // the rule makes, and names the rule's file unless the rule is in this file. A test removes one rule at a time and
 // expects a history to fail.
 var rules = []rule{
-	// Existing objects: recovery.go.
+	// Existing objects: lost_state.go.
 	{"Rebuild the rollout state", rebuildState},      // none to active, deprecated or pending: the rollout state is lost
 	{"Record referenced releases", recordReferenced}, // none to deprecated: a route refers to the release
 	{"Record routes", recordRoutes},

@@ -14,7 +14,7 @@
 //	providerswitch.go  routes of a previous provider
 //	routes.go          the content of each route
 //	services.go        Services of releases, Services that follow a group, and adopted Services
-//	weights.go         the weights of a group's releases
+//	weights.go         the weights of a group's releases; internal/split decides from which releases weight is withheld
 //	domain_rows.go     domains, listeners and user-managed routes as rows
 //	claims.go          claims of domains to hosts, and hosts that internal/allowedhosts refuses
 //	tls.go             certificates and listeners of domains

@@ -5,7 +5,8 @@
 //	text.go     the options, and the width, colors and characters of lines
 //	status.go   one line for each group of each service
 //	tree.go     one service with all its parts
-//	answers.go  explanations, past rollouts, previews, events and changes
+//	why.go      explanations
+//	answers.go  past rollouts, previews, events and changes
 package text
 
 import (
