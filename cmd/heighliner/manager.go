@@ -100,7 +100,7 @@ heighliner connects to the cluster that KUBECONFIG, --kubeconfig or the pod's se
 			if err := o.validate(); err != nil {
 				return err
 			}
-			return run(ctrl.SetupSignalHandler(), o, zap.New(zap.UseFlagOptions(&zapOptions)))
+			return run(ctrl.SetupSignalHandler(), o, newLogger(&zapOptions))
 		},
 	}
 	f := cmd.Flags()
@@ -284,6 +284,7 @@ func managerOptions(o options) ctrl.Options {
 		// The process exits when the manager stops, so the manager can release the Lease immediately.
 		LeaderElectionReleaseOnCancel: true,
 		GracefulShutdownTimeout:       &release,
+		MapperProvider:                newMapper,
 		Cache:                         cacheOptions(o),
 		NewCache:                      networkpolicy.NewCache,
 		Client: client.Options{Cache: &client.CacheOptions{
