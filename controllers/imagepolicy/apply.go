@@ -14,7 +14,7 @@ import (
 // object has changed since it was read.
 func (r *Reconciler) writeStatus(ctx context.Context, o *observed, s selection, out plan) error {
 	policy := o.policy
-	before := policy.DeepCopy()
+	before := withStatus(policy)
 	st := &policy.Status
 	st.Releases, st.Withdrawn, st.Rejected, st.Candidates = out.releases, out.withdrawn, out.rejected, out.candidates
 	st.Offered, st.Latest, st.Source = count(out.releases), latest(out.releases), sourceOf(policy)
@@ -49,4 +49,11 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observed, s selection, 
 		r.recordEvents(policy, before)
 	}
 	return nil
+}
+
+// withStatus returns a copy of a policy with its own status. The copy shares everything else, which a reconcile never changes.
+func withStatus(policy *v1alpha1.ImagePolicy) *v1alpha1.ImagePolicy {
+	out := new(*policy)
+	out.Status = *policy.Status.DeepCopy()
+	return out
 }

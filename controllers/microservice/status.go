@@ -20,7 +20,7 @@ import (
 // report writes the rollout state, the conditions, and the summary in a single write, and then records the
 // events. refused is the error for a release that could not be created.
 func (r *Reconciler) report(ctx context.Context, w *pass, refused *status.Error) error {
-	before := w.ms.DeepCopy()
+	before := withStatus(w.ms)
 	if w.plan.Changed {
 		writeState(w.plan.State, &w.ms.Status)
 	}
@@ -32,7 +32,7 @@ func (r *Reconciler) report(ctx context.Context, w *pass, refused *status.Error)
 	setConditions(w, problem)
 	summarize(w)
 	if left := silent(w, problem, r.clock.Now()); left > 0 {
-		before.DeepCopyInto(w.ms)
+		w.ms.Status = before.Status
 		w.requeueIn(left)
 		return nil
 	}
@@ -48,6 +48,13 @@ func (r *Reconciler) report(ctx context.Context, w *pass, refused *status.Error)
 		r.recordEvents(w)
 	}
 	return nil
+}
+
+// withStatus returns a copy of a Microservice with its own status. The copy shares everything else, which no status write changes.
+func withStatus(ms *v1alpha1.Microservice) *v1alpha1.Microservice {
+	before := new(*ms)
+	before.Status = *ms.Status.DeepCopy()
+	return before
 }
 
 // silence is how long the first status of a new Microservice may be delayed while no decision is made.
@@ -96,7 +103,7 @@ func (r *Reconciler) noteSource(w *pass) {
 
 // reportProblem reports why a plan cannot be applied. It does not change the rollout state.
 func (r *Reconciler) reportProblem(ctx context.Context, w *pass, problem *status.Error) error {
-	before := w.ms.DeepCopy()
+	before := withStatus(w.ms)
 	w.ms.Status.ObservedGeneration = w.ms.Generation
 	setReady(w, problem)
 	_, err := r.write(ctx, w.ms, before)
@@ -111,7 +118,6 @@ func (r *Reconciler) write(ctx context.Context, ms, before *v1alpha1.Microservic
 		return false, fmt.Errorf("write the rollout state: %w", err)
 	}
 	if wrote {
-		convertStatus(&ms.Status) // of the API server's response
 		r.journal.Wrote(before, ms, r.clock.Now())
 	}
 	return wrote, nil

@@ -2,6 +2,7 @@ package networkpolicy
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"reflect"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -261,6 +263,10 @@ func (w fleetWriter) Delete(_ context.Context, owner, o client.Object) error {
 	return nil
 }
 
+func (f *fleet) GroupVersionKindFor(o runtime.Object) (schema.GroupVersionKind, error) {
+	return apiutil.GVKForObject(o, f.scheme)
+}
+
 func (f *fleet) Status() client.SubResourceWriter { return fleetStatus{f} }
 
 type fleetStatus struct{ *fleet }
@@ -278,11 +284,22 @@ func (s fleetStatus) Apply(context.Context, runtime.ApplyConfiguration, ...clien
 }
 
 // Patch writes the status of a policy, and enqueues the policies that the controller's watches select.
-func (s fleetStatus) Patch(ctx context.Context, o client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+func (s fleetStatus) Patch(ctx context.Context, o client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
 	s.writes++
 	_, key := s.key(o, o.GetNamespace(), o.GetName())
 	old := s.objects[key]
-	next := o.DeepCopyObject().(client.Object)
+	data, err := patch.Data(o)
+	if err != nil {
+		return err
+	}
+	merged, err := jsonpatch.MergePatch([]byte(mustJSON(old)), data)
+	if err != nil {
+		return err
+	}
+	next := &v1alpha1.NetworkPolicy{}
+	if err := json.Unmarshal(merged, next); err != nil {
+		return err
+	}
 	s.put(next)
 	o.SetResourceVersion(next.GetResourceVersion())
 	s.enqueue(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})

@@ -38,7 +38,7 @@ func (r *Reconciler) forget(policy types.NamespacedName) {
 
 // save writes the status if it changed, and records the events for the transitions of the status.
 func (r *Reconciler) save(ctx context.Context, policy *v1alpha1.NetworkPolicy, now v1alpha1.NetworkPolicyStatus) error {
-	before := policy.DeepCopy()
+	before := new(*policy) // A shallow copy, because only the status and the resourceVersion change.
 	policy.Status = now
 	wrote, err := status.Patch(ctx, r.Client, fieldOwner, policy, before, status.AtResourceVersion)
 	if err != nil || !wrote {

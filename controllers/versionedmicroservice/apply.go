@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -404,14 +405,14 @@ func drainOf(ms *v1alpha1.Microservice) time.Duration {
 // difference is not a transition, writeStatus returns the remaining delay.
 func (r *reconciler) writeStatus(ctx context.Context, o *observed, next v1alpha1.VersionedMicroserviceStatus) (time.Duration, error) {
 	release, before := o.release, o.release.Status
-	if equality.Semantic.DeepEqual(before, next) {
+	if reflect.DeepEqual(&before, &next) || equality.Semantic.DeepEqual(before, next) { // The semantic comparison costs much more.
 		r.differs.Delete(client.ObjectKeyFromObject(release))
 		return 0, nil
 	}
 	if wait := r.waitToWrite(o, next); wait > 0 {
 		return wait, nil
 	}
-	now := release.DeepCopy()
+	now := new(*release) // A shallow copy, because only the status and the resourceVersion change.
 	now.Status = next
 	// A status from an older state, or from an older leader, must not replace the current status.
 	if _, err := status.Patch(ctx, r.client, fieldOwner, now, release, status.AtResourceVersion); err != nil {

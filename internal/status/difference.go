@@ -3,6 +3,7 @@ package status
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -15,18 +16,29 @@ import (
 // patch contains before's resourceVersion as a precondition. The rest of the objects, such as pod templates, is neither encoded nor
 // compared.
 func difference(obj, before client.Object, locked bool) ([]byte, error) {
-	from, err := statusJSON(before)
+	was, err := statusOf(before)
 	if err != nil {
 		return nil, err
 	}
-	to, err := statusJSON(obj)
+	is, err := statusOf(obj)
+	if err != nil {
+		return nil, err
+	}
+	if reflect.DeepEqual(was, is) { // Most reconciles change nothing, and a comparison costs less than two encodings.
+		return nil, nil
+	}
+	from, err := json.Marshal(was)
+	if err != nil {
+		return nil, err
+	}
+	to, err := json.Marshal(is)
 	if err != nil {
 		return nil, err
 	}
 	if bytes.Equal(from, to) {
 		return nil, nil
 	}
-	change, err := jsonpatch.CreateMergePatch(from, to)
+	change, err := mergePatch(from, to)
 	if err != nil {
 		return nil, err
 	}
@@ -48,18 +60,49 @@ type precondition struct {
 	ResourceVersion string `json:"resourceVersion"`
 }
 
-// statusJSON encodes the status of an object.
-func statusJSON(obj client.Object) ([]byte, error) {
+// statusOf returns the status of an object: a pointer to the field, or the value in an untyped object.
+func statusOf(obj client.Object) (any, error) {
 	if u, ok := obj.(runtime.Unstructured); ok {
 		status, ok := u.UnstructuredContent()["status"]
 		if !ok {
-			return []byte("{}"), nil
+			return map[string]any{}, nil
 		}
-		return json.Marshal(status)
+		return status, nil
 	}
 	field := reflect.Indirect(reflect.ValueOf(obj)).FieldByName("Status")
 	if !field.IsValid() {
 		return nil, fmt.Errorf("%T has no status", obj)
 	}
-	return json.Marshal(field.Interface())
+	return field.Addr().Interface(), nil
 }
+
+// mergePatch returns the JSON merge patch (RFC 7386) from one object to another. Only fields that differ are decoded, because most of a
+// status does not change. Both encodings must be canonical.
+func mergePatch(from, to []byte) ([]byte, error) {
+	var was, is map[string]json.RawMessage
+	if err := errors.Join(json.Unmarshal(from, &was), json.Unmarshal(to, &is)); err != nil {
+		return nil, err
+	}
+	patch := map[string]json.RawMessage{}
+	for field, value := range is {
+		switch old := was[field]; {
+		case bytes.Equal(old, value):
+		case isObject(old) && isObject(value):
+			change, err := jsonpatch.CreateMergePatch(old, value)
+			if err != nil {
+				return nil, err
+			}
+			patch[field] = change
+		default:
+			patch[field] = value
+		}
+	}
+	for field := range was {
+		if _, ok := is[field]; !ok {
+			patch[field] = json.RawMessage("null")
+		}
+	}
+	return json.Marshal(patch)
+}
+
+func isObject(value json.RawMessage) bool { return len(value) > 0 && value[0] == '{' }

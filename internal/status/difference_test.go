@@ -1,12 +1,15 @@
 package status
 
 import (
+	"encoding/json"
 	"testing"
 
+	jsonpatch "github.com/evanphx/json-patch/v5"
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -71,6 +74,40 @@ func TestDifference(t *testing.T) {
 	if _, err := difference(&corev1.ConfigMap{}, &corev1.ConfigMap{}, false); err == nil {
 		t.Error("no error for an object without a status")
 	}
+}
+
+// TestMergePatch checks with random objects that the API server's merge (RFC 7386) of the patch results in the new object, and that the patch
+// has no field that does not differ.
+func TestMergePatch(t *testing.T) {
+	t.Parallel()
+	leaf := rapid.OneOf(rapid.Custom(func(r *rapid.T) any { return float64(rapid.IntRange(0, 2).Draw(r, "n")) }), rapid.SampledFrom([]any{"a", "", true, []any{}, []any{"a", map[string]any{"x": "y"}}}))
+	names := rapid.SampledFrom([]string{"a", "b", "c", "<"})
+	object := func(value *rapid.Generator[any]) *rapid.Generator[any] {
+		return rapid.Custom(func(r *rapid.T) any { return rapid.MapOfN(names, value, 0, 3).Draw(r, "object") })
+	}
+	whole := object(rapid.OneOf(leaf, object(rapid.OneOf(leaf, object(leaf)))))
+	rapid.Check(t, func(r *rapid.T) {
+		encode := func(value any) []byte {
+			text, err := json.Marshal(value)
+			if err != nil {
+				r.Fatal(err)
+			}
+			return text
+		}
+		from, to := encode(whole.Draw(r, "from")), encode(whole.Draw(r, "to"))
+		patch, err := mergePatch(from, to)
+		if err != nil {
+			r.Fatal(err)
+		}
+		merged, err := jsonpatch.MergePatch(from, patch)
+		if err != nil || !jsonpatch.Equal(merged, to) {
+			r.Fatalf("the patch %s changes %s to %s, want %s (%v)", patch, from, merged, to, err)
+		}
+		want, err := jsonpatch.CreateMergePatch(from, to)
+		if err != nil || !jsonpatch.Equal(want, patch) {
+			r.Fatalf("the patch from %s to %s is %s, want %s (%v)", from, to, patch, want, err)
+		}
+	})
 }
 
 // BenchmarkDifference compares a patch of only the status with a patch of the whole object.

@@ -1,6 +1,7 @@
 package status
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -15,8 +16,9 @@ type Journal struct {
 	// Interval is the minimum time between two writes of one object without a transition.
 	Interval time.Duration
 
-	mu   sync.Mutex
-	last map[types.UID]entry
+	mu    sync.Mutex
+	last  map[types.UID]entry
+	swept time.Time // when outdated records were last dropped
 }
 
 type entry struct {
@@ -24,8 +26,8 @@ type entry struct {
 	from string // the resourceVersion that the write replaced
 }
 
-// remembered is how long the record of a write is kept. If the cache lags for longer, the next write causes
-// a conflict.
+// remembered is how long the record of a write is kept at least. If the cache lags for longer, the next write
+// causes a conflict.
 const remembered = time.Minute
 
 // Behind reports whether obj is older than the last status write of this process. In that case, the state is
@@ -55,10 +57,9 @@ func (j *Journal) Wrote(before, after client.Object, now time.Time) {
 	if j.last == nil {
 		j.last = map[types.UID]entry{}
 	}
-	for uid, e := range j.last {
-		if now.Sub(e.at) >= max(j.Interval, remembered) {
-			delete(j.last, uid)
-		}
+	if keep := max(j.Interval, remembered); now.Sub(j.swept) >= keep || now.Before(j.swept) { // not at each write, because there may be thousands of records
+		maps.DeleteFunc(j.last, func(_ types.UID, e entry) bool { return now.Sub(e.at) >= keep })
+		j.swept = now
 	}
 	e := entry{at: now}
 	// A write that changed nothing on the API server causes no watch event.

@@ -28,7 +28,8 @@ const (
 // status write of a reconcile. It sends no request if the status has not changed, and reports whether it wrote. obj
 // and before may differ only in their status, because the API server ignores all other fields of obj.
 //
-// After a write, obj is the response of the API server.
+// The API server returns only the metadata, because decoding the whole object costs more than the rest of the write. After a write, obj
+// has the resourceVersion of the response.
 func Patch(ctx context.Context, c client.Client, owner string, obj, before client.Object, options ...Option) (bool, error) {
 	data, err := difference(obj, before, slices.Contains(options, AtResourceVersion))
 	if err != nil {
@@ -41,8 +42,26 @@ func Patch(ctx context.Context, c client.Client, owner string, obj, before clien
 	if slices.Contains(options, KnownFields) {
 		how = append(how, client.FieldValidation(metav1.FieldValidationStrict))
 	}
-	if err := c.Status().Patch(ctx, obj, client.RawPatch(types.MergePatchType, data), how...); err != nil {
+	written, err := metadataOf(c, obj)
+	if err != nil {
 		return false, fmt.Errorf("write status of %q: %w", obj.GetName(), err)
 	}
+	if err := c.Status().Patch(ctx, written, client.RawPatch(types.MergePatchType, data), how...); err != nil {
+		return false, fmt.Errorf("write status of %q: %w", obj.GetName(), err)
+	}
+	obj.SetResourceVersion(written.GetResourceVersion())
 	return true, nil
+}
+
+// metadataOf returns an object that identifies obj, and for which the API server returns only metadata.
+func metadataOf(c client.Client, obj client.Object) (*metav1.PartialObjectMetadata, error) {
+	gvk, err := c.GroupVersionKindFor(obj)
+	if err != nil {
+		return nil, err
+	}
+	out := &metav1.PartialObjectMetadata{}
+	out.SetGroupVersionKind(gvk)
+	out.SetNamespace(obj.GetNamespace())
+	out.SetName(obj.GetName())
+	return out, nil
 }
