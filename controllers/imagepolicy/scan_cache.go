@@ -39,6 +39,8 @@ type scanCache struct {
 	listed   int         // bytes of all lists; a list that several records share counts several times
 	waiting  []*scanTask // urgent scans, then the others; each in the order in which they were queued
 	running  map[slot]int
+	lanes    map[laneKey]*lane // of queued and running scans
+	pass     uint64            // the number of calls of admit
 }
 
 // cacheEntry is the state of one policy in the cache.
@@ -61,7 +63,7 @@ type cacheEntry struct {
 type scanTask struct {
 	policy types.NamespacedName
 	record *scanRecord
-	slots  []slot
+	lane   *lane
 	// urgent reports whether a user or an event requested the scan, or whether the policy was changed. Other scans are due because their
 	// interval has ended, or because the process was restarted.
 	urgent bool
@@ -72,6 +74,20 @@ type scanTask struct {
 	// closed when the current task returns.
 	previous *scanTask
 	done     chan struct{}
+}
+
+// laneKey identifies the scans that need the same slots.
+type laneKey struct {
+	namespace, registry string
+	auth                registry.Credential
+}
+
+// lane contains what is common to all scans with the same slots, so that thousands of queued scans are compared with the free slots quickly.
+type lane struct {
+	key   laneKey
+	slots []slot
+	tasks int    // the number of queued and running scans
+	full  uint64 // the last pass in which no slot was free
 }
 
 // slot identifies a resource that scans share and that may be slow.
@@ -87,20 +103,36 @@ type slot struct {
 // registry. Therefore, neither a slow registry nor many policies in one namespace can block other namespaces
 // or the other registries of the namespace. Nor can many policies in one namespace block another namespace's
 // policies that use the same registry with the same credential or with anonymous access.
-func slotsOf(policy types.NamespacedName, l *scanRecord) []slot {
-	namespace, host := policy.Namespace, registry.Host(l.query.repository)
+func slotsOf(k laneKey) []slot {
 	return []slot{
 		{share: 1},
-		{registry: host, share: 2},
-		{registry: host, login: true, auth: l.access.auth(0), share: 4},
-		{namespace: namespace, share: 4},
-		{namespace: namespace, registry: host, share: 8},
+		{registry: k.registry, share: 2},
+		{registry: k.registry, login: true, auth: k.auth, share: 4},
+		{namespace: k.namespace, share: 4},
+		{namespace: k.namespace, registry: k.registry, share: 8},
+	}
+}
+
+// enter adds a scan to its lane.
+func (ls *scanCache) enter(policy types.NamespacedName, l *scanRecord) *lane {
+	key := laneKey{policy.Namespace, registry.Host(l.query.repository), l.access.auth(0)}
+	if ls.lanes[key] == nil {
+		ls.lanes[key] = &lane{key: key, slots: slotsOf(key)}
+	}
+	ls.lanes[key].tasks++
+	return ls.lanes[key]
+}
+
+// leave removes a scan that has ended, or that was canceled while it was queued, from its lane.
+func (ls *scanCache) leave(l *lane) {
+	if l.tasks--; l.tasks == 0 {
+		delete(ls.lanes, l.key)
 	}
 }
 
 // newScanCache returns a cache that runs scans after run is called.
 func newScanCache(c clock.PassiveClock, most int) *scanCache {
-	return &scanCache{clock: c, limit: most, policies: map[types.NamespacedName]*cacheEntry{}, running: map[slot]int{}}
+	return &scanCache{clock: c, limit: most, policies: map[types.NamespacedName]*cacheEntry{}, running: map[slot]int{}, lanes: map[laneKey]*lane{}}
 }
 
 // run enables scans until ctx is done. It calls requeue for each policy whose scan is complete,
@@ -154,7 +186,7 @@ func (ls *scanCache) start(policy types.NamespacedName, l *scanRecord, urgent bo
 	previous := m.task
 	ls.cancel(m)
 	m.task = &scanTask{
-		policy: policy, record: l, slots: slotsOf(policy, l), work: work, since: ls.clock.Now(), done: make(chan struct{}),
+		policy: policy, record: l, lane: ls.enter(policy, l), work: work, since: ls.clock.Now(), done: make(chan struct{}),
 		urgent: urgent || previous != nil && previous.cancel == nil && previous.urgent,
 	}
 	if previous != nil && previous.cancel != nil {
@@ -216,6 +248,7 @@ func (ls *scanCache) cancel(m *cacheEntry) {
 		return
 	}
 	ls.waiting = slices.DeleteFunc(ls.waiting, func(x *scanTask) bool { return x == t })
+	ls.leave(t.lane)
 }
 
 // admit starts the queued scans for which slots are free, in order.
@@ -223,13 +256,14 @@ func (ls *scanCache) admit() {
 	if ls.ctx == nil {
 		return
 	}
-	all := slot{share: 1}
+	ls.pass++
 	ls.waiting = slices.DeleteFunc(ls.waiting, func(t *scanTask) bool {
-		if ls.running[all] >= ls.limit {
+		if t.lane.full == ls.pass { // No scan ends within a pass.
 			return false
 		}
-		for _, p := range t.slots {
+		for _, p := range t.lane.slots {
 			if ls.running[p] >= max(1, ls.limit/p.share) {
+				t.lane.full = ls.pass
 				return false
 			}
 		}
@@ -239,7 +273,7 @@ func (ls *scanCache) admit() {
 }
 
 func (ls *scanCache) runTask(t *scanTask) {
-	for _, p := range t.slots {
+	for _, p := range t.lane.slots {
 		ls.running[p]++
 	}
 	var ctx context.Context
@@ -264,11 +298,12 @@ func (ls *scanCache) finish(t *scanTask) bool {
 	t.record.measure()
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	for _, p := range t.slots {
+	for _, p := range t.lane.slots {
 		if ls.running[p]--; ls.running[p] == 0 {
 			delete(ls.running, p)
 		}
 	}
+	ls.leave(t.lane)
 	ls.admit()
 	m := ls.policies[t.policy]
 	if m == nil || m.task != t {
