@@ -2,6 +2,7 @@ package feedback
 
 import (
 	"context"
+	"reflect"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -55,10 +56,10 @@ func (r *Reconciler) forNamed(ctx context.Context, namespace, name string) []rec
 	return nil
 }
 
-// find reads an object from the cache, and reports whether it exists. If the object is created
+// find reads an object, which must not be changed, from the cache, and reports whether it exists. If the object is created
 // later, its own event triggers a reconcile.
 func (r *Reconciler) find(ctx context.Context, key client.ObjectKey, obj client.Object) bool {
-	err := r.Get(ctx, key, obj)
+	err := r.Get(ctx, key, obj, client.UnsafeDisableDeepCopy)
 	if client.IgnoreNotFound(err) != nil {
 		ctrl.LoggerFrom(ctx).Error(err, "map an event to its GitHubRepository", "object", key)
 	}
@@ -70,7 +71,11 @@ func changed[T client.Object](f func(T) any) builder.Predicates {
 	return builder.WithPredicates(predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok1 := e.ObjectOld.(T)
 		now, ok2 := e.ObjectNew.(T)
-		return !ok1 || !ok2 || !equality.Semantic.DeepEqual(f(before), f(now))
+		if !ok1 || !ok2 {
+			return true
+		}
+		was, is := f(before), f(now)
+		return !reflect.DeepEqual(was, is) && !equality.Semantic.DeepEqual(was, is) // The semantic comparison costs much more.
 	}})
 }
 

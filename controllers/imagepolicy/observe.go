@@ -152,7 +152,7 @@ func rules(spec *v1alpha1.ImagePolicySpec) version.Rules {
 // and the versions in domains (protocol rule 4).
 func (r *Reconciler) observeHeld(ctx context.Context, o *observed) error {
 	var users v1alpha1.MicroserviceList
-	if err := r.List(ctx, &users, client.InNamespace(o.policy.Namespace), client.MatchingFields{index.MicroservicesByImagePolicy.Field: o.policy.Name}); err != nil {
+	if err := r.List(ctx, &users, client.InNamespace(o.policy.Namespace), client.MatchingFields{index.MicroservicesByImagePolicy.Field: o.policy.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list Microservices: %w", err)
 	}
 	tags := map[string]string{}
@@ -173,7 +173,7 @@ func (r *Reconciler) observeHeld(ctx context.Context, o *observed) error {
 			hold(h)
 		}
 		var policies v1alpha1.NetworkPolicyList
-		if err := r.List(ctx, &policies, client.InNamespace(o.policy.Namespace), client.MatchingFields{indexPins: ms.Name}); err != nil {
+		if err := r.List(ctx, &policies, client.InNamespace(o.policy.Namespace), client.MatchingFields{indexPins: ms.Name}, client.UnsafeDisableDeepCopy); err != nil {
 			return fmt.Errorf("list networkpolicies.hlnr.io: %w", err)
 		}
 		for j := range policies.Items {

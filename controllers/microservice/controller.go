@@ -103,6 +103,8 @@ type Reconciler struct {
 	// stale contains the times at which the ImagePolicies of Microservices became due for a scan, by name of
 	// the Microservice.
 	stale sync.Map
+	// configs contains the hash of each Microservice's template, a knownConfig by name, because the template changes rarely.
+	configs sync.Map
 	// guest reports whether objects are read with the permissions of a user, who may lack access to
 	// freezes.
 	guest bool
@@ -191,11 +193,14 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 // Reconcile reconciles one Microservice.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var ms v1alpha1.Microservice
-	if err := r.Get(ctx, req.NamespacedName, &ms); err != nil {
+	if err := r.Get(ctx, req.NamespacedName, &ms, client.UnsafeDisableDeepCopy); err != nil {
 		r.stale.Delete(req.NamespacedName)
+		r.configs.Delete(req.NamespacedName)
 		r.starts.Done(req)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
+	// The cache shares the specification, which is never changed.
+	ms.ObjectMeta, ms.Status = *ms.ObjectMeta.DeepCopy(), *ms.Status.DeepCopy()
 	convertStatus(&ms.Status)
 	if !ms.DeletionTimestamp.IsZero() {
 		r.starts.Done(req)

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -26,7 +27,8 @@ import (
 type observed struct {
 	ms     *v1alpha1.Microservice
 	policy *v1alpha1.ImagePolicy
-	// objects are the releases, by name. They belong to the cache: copy a release before you change it.
+	// objects are the releases, by name. Like policy, offered and policies, and the specification of ms, they belong to the cache: copy an
+	// object before you change it.
 	objects map[string]*v1alpha1.VersionedMicroservice
 	// offered contains the offered releases, by name of their object.
 	offered map[string]*v1alpha1.OfferedRelease
@@ -248,7 +250,7 @@ func (r *Reconciler) observeSource(ctx context.Context, o *observed) error {
 	o.facts.SourceStale = true
 	var policy v1alpha1.ImagePolicy
 	name := o.ms.Spec.ImagePolicyRef.Name
-	err := r.Get(ctx, client.ObjectKey{Namespace: o.ms.Namespace, Name: name}, &policy)
+	err := r.Get(ctx, client.ObjectKey{Namespace: o.ms.Namespace, Name: name}, &policy, client.UnsafeDisableDeepCopy)
 	switch {
 	case apierrors.IsNotFound(err):
 		o.problem = status.NewTerminal("ImagePolicyNotFound", fmt.Errorf("spec.imagePolicyRef.name: ImagePolicy %q does not exist in this namespace; create it or correct the name", name))
@@ -293,11 +295,35 @@ func (r *Reconciler) observeTemplate(ctx context.Context, o *observed) (usable b
 	if usable, err := r.observeConfiguration(ctx, o); err != nil || !usable {
 		return false, err
 	}
-	if o.config, err = resources.Config(&o.ms.Spec.Template, container, o.contents); err != nil {
+	if o.config, err = r.configOf(o.ms, container, o.contents); err != nil {
 		return false, err
 	}
 	o.facts.Config = o.config
 	return true, nil
+}
+
+// knownConfig is the result of resources.Config for a Microservice whose releases have no copies of ConfigMaps or Secrets.
+type knownConfig struct {
+	uid        types.UID
+	generation int64
+	config     string
+}
+
+// configOf returns the result of resources.Config, which is computed only if the specification has changed. If an updated
+// CustomResourceDefinition adds a default to the template, the generation does not change; the next manager computes the result again.
+func (r *Reconciler) configOf(ms *v1alpha1.Microservice, container int, contents resources.Contents) (string, error) {
+	if len(contents) > 0 || r.guest {
+		return resources.Config(&ms.Spec.Template, container, contents)
+	}
+	key := client.ObjectKeyFromObject(ms)
+	if known, ok := r.configs.Load(key); ok && known.(knownConfig).uid == ms.UID && known.(knownConfig).generation == ms.Generation {
+		return known.(knownConfig).config, nil
+	}
+	config, err := resources.Config(&ms.Spec.Template, container, nil)
+	if err == nil {
+		r.configs.Store(key, knownConfig{ms.UID, ms.Generation, config})
+	}
+	return config, err
 }
 
 // pushed returns the time at which a release was published or pushed, or zero if this time is not known.
@@ -351,7 +377,7 @@ func (r *Reconciler) observePolicies(ctx context.Context, o *observed) error {
 // policiesOf returns the policies that refer to a Microservice.
 func (r *Reconciler) policiesOf(ctx context.Context, ms *v1alpha1.Microservice) ([]v1alpha1.NetworkPolicy, error) {
 	var list v1alpha1.NetworkPolicyList
-	if err := r.List(ctx, &list, client.InNamespace(ms.Namespace), client.MatchingFields{index.NetworkPoliciesByMicroservice.Field: ms.Name}); err != nil {
+	if err := r.List(ctx, &list, client.InNamespace(ms.Namespace), client.MatchingFields{index.NetworkPoliciesByMicroservice.Field: ms.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list networkpolicies.hlnr.io: %w", err)
 	}
 	return list.Items, nil

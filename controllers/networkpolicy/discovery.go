@@ -132,6 +132,8 @@ type seenKind struct {
 	// name is the name of the kind in the providers' tables.
 	name string
 	gvk  schema.GroupVersionKind
+	// written reports whether the controller writes objects of the kind.
+	written bool
 	providers.Served
 }
 
@@ -181,9 +183,10 @@ func (k *kinds) find(kind providers.Kind) (*seenKind, error) {
 	if err != nil || gvk.Version == "" {
 		return nil, err
 	}
+	written := traffic.Written(kind.Kind)
 	experimental, err := k.channel(gvk)
 	if err == nil {
-		err = k.watch(gvk, traffic.Written(kind.Kind))
+		err = k.watch(gvk, written)
 	}
 	switch {
 	case meta.IsNoMatchError(err) || apierrors.IsNotFound(err):
@@ -195,7 +198,7 @@ func (k *kinds) find(kind providers.Kind) (*seenKind, error) {
 	if gvk.Kind != kind.Kind {
 		how.Group, how.Kind = gvk.Group, gvk.Kind
 	}
-	return &seenKind{kind.Kind, gvk, how}, nil
+	return &seenKind{kind.Kind, gvk, written, how}, nil
 }
 
 // problem returns the problem with the first kind that cannot be read, or nil.

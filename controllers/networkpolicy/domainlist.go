@@ -60,7 +60,7 @@ func newDomainList(mgr ctrl.Manager, namespace string, age time.Duration) (*doma
 func (l *domainList) read(ctx context.Context) (rules allowedhosts.Rules, unread error, found bool, err error) {
 	key := client.ObjectKey{Namespace: l.namespace, Name: allowedhosts.ConfigMapName}
 	var list corev1.ConfigMap
-	if err := l.cache.Get(ctx, key, &list); err != nil {
+	if err := l.cache.Get(ctx, key, &list, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
 			return rules, nil, false, nil
 		}

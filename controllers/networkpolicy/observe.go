@@ -39,7 +39,7 @@ func (r *Reconciler) observe(ctx context.Context, policy *v1alpha1.NetworkPolicy
 
 func (r *Reconciler) readServices(ctx context.Context, f *traffic.Observed) error {
 	var list corev1.ServiceList
-	if err := r.Client.List(ctx, &list, ownObjects(f)...); err != nil {
+	if err := r.Client.List(ctx, &list, append(ownObjects(f), client.UnsafeDisableDeepCopy)...); err != nil {
 		return fmt.Errorf("list Services: %w", err)
 	}
 	f.Services = map[string]*corev1.Service{}
@@ -113,7 +113,7 @@ func (r *Reconciler) readClaims(ctx context.Context, f *traffic.Observed) error 
 func (r *Reconciler) readMicroservice(ctx context.Context, f *traffic.Observed) error {
 	key := client.ObjectKey{Namespace: f.Policy.Namespace, Name: f.Policy.MicroserviceName()}
 	var m v1alpha1.Microservice
-	err := r.Client.Get(ctx, key, &m)
+	err := r.Client.Get(ctx, key, &m, client.UnsafeDisableDeepCopy)
 	if err == nil && traffic.Behind(&m, f) {
 		m = v1alpha1.Microservice{}
 		err = r.Live.Get(ctx, key, &m)
@@ -124,6 +124,7 @@ func (r *Reconciler) readMicroservice(ctx context.Context, f *traffic.Observed) 
 	case err != nil:
 		return fmt.Errorf("get Microservice %q: %w", key.Name, err)
 	}
+	m.Status = *m.Status.DeepCopy() // The cache shares the status.
 	m.Status.Convert()
 	f.Microservice = &m
 	return nil
@@ -185,19 +186,22 @@ func (r *Reconciler) readRoutes(ctx context.Context, f *traffic.Observed) error 
 	seen := r.kinds.known()
 	for _, kind := range seen {
 		input.Served[kind.name] = kind.Served
-		if !traffic.Written(kind.name) {
+		if !kind.written {
 			continue
 		}
 		list, err := newList(r.Client.Scheme(), kind.gvk)
 		if err != nil {
 			return err
 		}
-		if err := r.Client.List(ctx, list, ownObjects(f)...); err != nil {
+		if err := r.Client.List(ctx, list, append(ownObjects(f), client.UnsafeDisableDeepCopy)...); err != nil {
 			return fmt.Errorf("list objects of kind %s: %w", kind.gvk.Kind, err)
 		}
 		if meta.LenList(list) > 0 && traffic.OfAnother(f.Policy, kind.name) {
 			// If the kind was removed in the meantime, the cache still contains its previous
-			// objects.
+			// objects. The list is a new one, because the cache shares the objects in the other list.
+			if list, err = newList(r.Client.Scheme(), kind.gvk); err != nil {
+				return err
+			}
 			if err := r.Live.List(ctx, list, labelled(f)...); meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 				continue
 			} else if err != nil {

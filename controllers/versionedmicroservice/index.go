@@ -2,6 +2,7 @@ package versionedmicroservice
 
 import (
 	"context"
+	"reflect"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -25,12 +26,32 @@ import (
 // namespace, and its cost would grow with the number of services.
 const indexRelease = "versionedmicroservice.release"
 
+// indexQuota is the index of releases and Deployments whose pods a ResourceQuota rejects. The quota changes with each pod of the namespace.
+const indexQuota = "versionedmicroservice.quota"
+
+// rejectedByQuota is the only value of indexQuota.
+const rejectedByQuota = "true"
+
 // indexes are the indexes of the cache that this controller reads.
 var indexes = []index.Index{
 	index.NetworkPoliciesByMicroservice,
+	{Object: &v1alpha1.VersionedMicroservice{}, Field: indexQuota, Values: func(o client.Object) []string {
+		return quotaValue(o.(*v1alpha1.VersionedMicroservice).Status.Failure)
+	}},
+	{Object: &appsv1.Deployment{}, Field: indexQuota, Values: func(o client.Object) []string {
+		return quotaValue(replicaFailure(o.(*appsv1.Deployment)).reason)
+	}},
 	{Object: &corev1.Pod{}, Field: indexRelease, Values: releaseOf},
 	{Object: &batchv1.Job{}, Field: indexRelease, Values: releaseOf},
 	{Object: &corev1.Service{}, Field: indexRelease, Values: releaseOf},
+}
+
+// quotaValue returns the values of indexQuota for the reason of a failure.
+func quotaValue(reason string) []string {
+	if reason == v1alpha1.FailureQuotaExceeded {
+		return []string{rejectedByQuota}
+	}
+	return nil
 }
 
 // releaseOf returns the name of the release in the label of an object.
@@ -85,7 +106,7 @@ func podChanged() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, ok := e.ObjectOld.(*corev1.Pod)
 			now, fine := e.ObjectNew.(*corev1.Pod)
-			return ok && fine && !equality.Semantic.DeepEqual(before.Status, now.Status)
+			return ok && fine && !reflect.DeepEqual(&before.Status, &now.Status) // The pods of the cache have few fields, without quantities.
 		},
 		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
@@ -183,21 +204,17 @@ func (r *reconciler) quotaToReleases() handler.EventHandler {
 		var releases v1alpha1.VersionedMicroserviceList
 		var deployments appsv1.DeploymentList
 		for _, list := range []client.ObjectList{&releases, &deployments} {
-			if err := r.client.List(ctx, list, client.InNamespace(quota.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
+			if err := r.client.List(ctx, list, client.InNamespace(quota.GetNamespace()), client.MatchingFields{indexQuota: rejectedByQuota}, client.UnsafeDisableDeepCopy); err != nil {
 				ctrl.LoggerFrom(ctx).Error(err, "list releases and Deployments of a namespace whose quota changed")
 				return nil
 			}
 		}
 		var requests []ctrl.Request
 		for i := range releases.Items {
-			if releases.Items[i].Status.Failure == v1alpha1.FailureQuotaExceeded {
-				requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&releases.Items[i])})
-			}
+			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&releases.Items[i])})
 		}
 		for i := range deployments.Items { // The queue contains each request only once.
-			if replicaFailure(&deployments.Items[i]).reason == v1alpha1.FailureQuotaExceeded {
-				requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&deployments.Items[i])})
-			}
+			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&deployments.Items[i])})
 		}
 		return requests
 	})

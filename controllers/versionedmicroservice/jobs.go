@@ -34,7 +34,7 @@ func (j hookJob) call() string { return j.Annotations[v1alpha1.AnnotationHookCal
 // observeJobs reads the release's Jobs, and the messages of Jobs that have ended since the last status write.
 func (r *reconciler) observeJobs(ctx context.Context, o *observed) error {
 	var list batchv1.JobList
-	if err := r.client.List(ctx, &list, client.InNamespace(o.release.Namespace), client.MatchingFields{indexRelease: o.release.Name}, client.HasLabels{v1alpha1.LabelHook}); err != nil {
+	if err := r.client.List(ctx, &list, client.InNamespace(o.release.Namespace), client.MatchingFields{indexRelease: o.release.Name}, client.HasLabels{v1alpha1.LabelHook}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list Jobs of release %q: %w", o.release.Name, err)
 	}
 	slices.SortFunc(list.Items, func(a, b batchv1.Job) int { return cmp.Compare(a.Name, b.Name) }) // The cache lists them in any order.

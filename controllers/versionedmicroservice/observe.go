@@ -44,9 +44,12 @@ type observed struct {
 
 // observe reads the release and its child objects. It returns nil if there is nothing to do.
 func (r *reconciler) observe(ctx context.Context, key client.ObjectKey) (*observed, error) {
-	release, err := get(ctx, r.client, key, &v1alpha1.VersionedMicroservice{})
+	release, err := get(ctx, r.client, key, &v1alpha1.VersionedMicroservice{}, client.UnsafeDisableDeepCopy)
 	if err != nil {
 		return nil, err
+	}
+	if release != nil { // The cache shares the specification, which is never changed.
+		release.ObjectMeta, release.Status = *release.ObjectMeta.DeepCopy(), *release.Status.DeepCopy()
 	}
 	if release == nil || release.DeletionTimestamp != nil {
 		r.checks.Forget(key)
@@ -60,18 +63,18 @@ func (r *reconciler) observe(ctx context.Context, key client.ObjectKey) (*observ
 		return nil, nil // the event for the last status write enqueues the release again
 	}
 	o := &observed{release: release}
-	if o.deployment, err = get(ctx, r.client, key, &appsv1.Deployment{}); err != nil {
+	if o.deployment, err = get(ctx, r.client, key, &appsv1.Deployment{}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
 	o.template = r.createdTemplate(release, o.deployment)
-	if o.budget, err = get(ctx, r.client, key, &policyv1.PodDisruptionBudget{}); err != nil {
+	if o.budget, err = get(ctx, r.client, key, &policyv1.PodDisruptionBudget{}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
-	if o.autoscaler, err = get(ctx, r.client, key, &autoscalingv2.HorizontalPodAutoscaler{}); err != nil {
+	if o.autoscaler, err = get(ctx, r.client, key, &autoscalingv2.HorizontalPodAutoscaler{}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
 	owner := client.ObjectKey{Namespace: key.Namespace, Name: release.Spec.MicroserviceName}
-	if o.microservice, err = get(ctx, r.client, owner, &v1alpha1.Microservice{}); err != nil {
+	if o.microservice, err = get(ctx, r.client, owner, &v1alpha1.Microservice{}, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
 	if o.rollout, err = r.observeRollout(ctx, o); err != nil {
@@ -85,7 +88,7 @@ func (r *reconciler) observe(ctx context.Context, key client.ObjectKey) (*observ
 	state := rolloutStateOf(o.microservice, release.Name)
 	if o.missingReplicas() || o.failedByPods(state) && release.Status.Message == "" {
 		var pods corev1.PodList
-		if err := r.client.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingFields{indexRelease: release.Name}); err != nil {
+		if err := r.client.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingFields{indexRelease: release.Name}, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("list pods of release %q: %w", release.Name, err)
 		}
 		o.pods = pods.Items
@@ -182,8 +185,8 @@ func (r *reconciler) probeMessages(ctx context.Context, o *observed) map[string]
 }
 
 // get reads an object. It returns nil if the object does not exist.
-func get[T client.Object](ctx context.Context, from client.Reader, key client.ObjectKey, into T) (T, error) {
-	if err := from.Get(ctx, key, into); err != nil {
+func get[T client.Object](ctx context.Context, from client.Reader, key client.ObjectKey, into T, options ...client.GetOption) (T, error) {
+	if err := from.Get(ctx, key, into, options...); err != nil {
 		var none T
 		if client.IgnoreNotFound(err) == nil {
 			return none, nil
@@ -252,7 +255,7 @@ func (r *reconciler) observeAnalysis(ctx context.Context, w *rollout) error {
 func (r *reconciler) target(ctx context.Context, place *hook.Rollout, group *v1alpha1.ReleaseGroup, row *v1alpha1.Release) (analysis.Target, error) {
 	ms := place.Microservice
 	var services corev1.ServiceList
-	if err := r.client.List(ctx, &services, client.InNamespace(ms.Namespace), client.MatchingFields{indexRelease: row.VersionedMicroservice}); err != nil {
+	if err := r.client.List(ctx, &services, client.InNamespace(ms.Namespace), client.MatchingFields{indexRelease: row.VersionedMicroservice}, client.UnsafeDisableDeepCopy); err != nil {
 		return analysis.Target{}, fmt.Errorf("list Services of release %q: %w", row.VersionedMicroservice, err)
 	}
 	t := analysis.Target{

@@ -2,6 +2,7 @@ package versionedmicroservice
 
 import (
 	"cmp"
+	"reflect"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -63,7 +64,8 @@ func planDeployment(o *observed, p *plan, now time.Time) {
 	if p.retryAt = retryAt; due != nil {
 		resources.Annotate(amended, resources.AnnotationRetry, due.String())
 	}
-	if !p.restore && !equality.Semantic.DeepEqual(live, amended) {
+	// The semantic comparison is needed only for quantities, and costs much more.
+	if !p.restore && !reflect.DeepEqual(live, amended) && !equality.Semantic.DeepEqual(live, amended) {
 		p.update = amended
 	}
 	if want := o.release.Spec.Replicas; o.predecessor == nil && !hasReplicas(o.release, live) {

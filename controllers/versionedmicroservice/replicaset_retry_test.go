@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -194,7 +193,7 @@ func TestQuotaEnqueuesReleases(t *testing.T) {
 			{Type: appsv1.DeploymentReplicaFailure, Status: corev1.ConditionTrue, Reason: "FailedCreate", Message: message},
 		}}}
 	}
-	r := &reconciler{client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(
+	r := &reconciler{client: newFake(scheme).WithObjects(
 		&v1alpha1.VersionedMicroservice{ObjectMeta: at("blocked"), Status: v1alpha1.VersionedMicroserviceStatus{Failure: v1alpha1.FailureQuotaExceeded}},
 		&v1alpha1.VersionedMicroservice{ObjectMeta: at("healthy")},
 		&v1alpha1.VersionedMicroservice{ObjectMeta: at("scaled")},

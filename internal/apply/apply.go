@@ -277,7 +277,8 @@ func (w Writer) intent(owner, desired client.Object) (*unstructured.Unstructured
 	return u, nil
 }
 
-// read gets a typed copy of the object that obj identifies. It returns nil if the object does not exist.
+// read gets the object that obj identifies, as a typed object that callers must not change, because the cache may share it. It returns
+// nil if the object does not exist.
 func (w Writer) read(ctx context.Context, from client.Reader, obj client.Object) (client.Object, error) {
 	gvk, err := apiutil.GVKForObject(obj, w.Client.Scheme())
 	if err != nil {
@@ -291,7 +292,7 @@ func (w Writer) read(ctx context.Context, from client.Reader, obj client.Object)
 	if !ok {
 		return nil, fmt.Errorf("make %s: %T has no object metadata", gvk.Kind, fresh)
 	}
-	err = from.Get(ctx, client.ObjectKeyFromObject(obj), live)
+	err = from.Get(ctx, client.ObjectKeyFromObject(obj), live, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

@@ -2,6 +2,7 @@ package resources
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
@@ -81,7 +82,7 @@ func Release(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, o *v1alpha
 			MicroserviceName: ms.Name,
 			Group:            o.Group,
 			SemVer:           o.SemVer,
-			Images:           o.Images,
+			Images:           slices.Clone(o.Images),
 			Template:         *template,
 			Replicas:         replicas,
 			Availability: v1alpha1.ReleaseAvailability{

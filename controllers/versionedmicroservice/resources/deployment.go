@@ -78,9 +78,10 @@ func Deployment(release *v1alpha1.VersionedMicroservice) *appsv1.Deployment {
 const annotationRevision = "deployment.kubernetes.io/revision"
 
 // Amend returns a copy of live with the desired labels, strategy, and minReadySeconds. It changes neither the
-// pod template nor the replicas, so a new version of Heighliner does not restart pods.
+// pod template nor the replicas, so a new version of Heighliner does not restart pods. The copy shares these with live.
 func Amend(live *appsv1.Deployment, release *v1alpha1.VersionedMicroservice) *appsv1.Deployment {
-	d := live.DeepCopy()
+	d := new(*live)
+	d.Labels = maps.Clone(live.Labels)
 	setOwned(d, release)
 	return d
 }
