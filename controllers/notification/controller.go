@@ -21,6 +21,7 @@ package notification
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -89,6 +90,8 @@ type reconciler struct {
 	watched   []string
 	tasks     *tasks
 	journal   status.Journal
+	// took contains how long the last evaluation of each policy took, a time.Duration by name.
+	took sync.Map
 }
 
 // +kubebuilder:rbac:groups=hlnr.io,resources=notificationpolicies;microservices;versionedmicroservices;networkpolicies,verbs=get;list;watch
@@ -122,8 +125,8 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("notification").
 		For(&v1alpha1.NotificationPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&v1alpha1.Microservice{}, soon(r.about), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
-		WatchesMetadata(&corev1.Namespace{}, soon(r.about), builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		Watches(&v1alpha1.Microservice{}, r.soon(), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
+		WatchesMetadata(&corev1.Namespace{}, r.soon(), builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		WatchesRawSource(source.Func(func(ctx context.Context, q workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 			r.tasks.run(ctx, func(policy types.NamespacedName) { q.Add(ctrl.Request{NamespacedName: policy}) })
 			return nil
@@ -138,6 +141,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	var policy v1alpha1.NotificationPolicy
 	if err := r.Get(ctx, req.NamespacedName, &policy); apierrors.IsNotFound(err) {
 		r.tasks.forget(req.NamespacedName)
+		r.took.Delete(req.NamespacedName)
 		return ctrl.Result{}, nil
 	} else if err != nil {
 		return ctrl.Result{}, fmt.Errorf("get NotificationPolicy: %w", err)
@@ -148,6 +152,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if r.journal.Behind(&policy) {
 		return ctrl.Result{RequeueAfter: staleCacheDelay}, nil
 	}
+	began := r.clock.Now()
 	o, err := r.observe(ctx, &policy)
 	if err != nil {
 		return ctrl.Result{}, err
@@ -157,6 +162,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	r.tasks.renew(req.NamespacedName, &policy.Spec)
 	o.state = r.tasks.state(req.NamespacedName, policy.UID)
 	p := newPlan(o, now)
+	r.took.Store(req.NamespacedName, r.clock.Since(began))
 	policy.Status = p.status
 	wrote, err := status.Patch(ctx, r.Client, FieldOwner, &policy, before, status.AtResourceVersion, status.KnownFields)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -20,11 +21,23 @@ import (
 // succession cause only one reconcile.
 const settleDelay = 300 * time.Millisecond
 
+// maxSettleDelay is the maximum of that time for a policy whose reconciles take long, because each reconcile evaluates all services that
+// the policy selects.
+const maxSettleDelay = 10 * time.Second
+
+// settle returns the time between a change and a policy's reconcile. It is so long that, during rollouts of many services, the policy's
+// reconciles need at most about a twentieth of one core.
+func (r *reconciler) settle(policy types.NamespacedName) time.Duration {
+	took, _ := r.took.Load(policy)
+	last, _ := took.(time.Duration)
+	return min(max(settleDelay, 20*last), maxSettleDelay)
+}
+
 // soon enqueues the policies that a change affects.
-func soon(about func(context.Context, client.Object) []ctrl.Request) handler.EventHandler {
+func (r *reconciler) soon() handler.EventHandler {
 	add := func(ctx context.Context, o client.Object, q workqueue.TypedRateLimitingInterface[ctrl.Request]) {
-		for _, request := range about(ctx, o) {
-			q.AddAfter(request, settleDelay)
+		for _, request := range r.about(ctx, o) {
+			q.AddAfter(request, r.settle(request.NamespacedName))
 		}
 	}
 	return handler.Funcs{
