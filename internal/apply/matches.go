@@ -72,11 +72,12 @@ func (c *Matches) digest(owner, desired client.Object) (digest [sha256.Size]byte
 	if c == nil {
 		return digest, nil
 	}
-	text, err := json.Marshal(desired)
-	if err != nil {
+	hash := sha256.New()
+	if err := json.NewEncoder(hash).Encode(desired); err != nil {
 		return digest, fmt.Errorf("encode %T %q: %w", desired, desired.GetName(), err)
 	}
-	return sha256.Sum256(append(text, owner.GetUID()...)), nil
+	hash.Write([]byte(owner.GetUID()))
+	return [sha256.Size]byte(hash.Sum(digest[:0])), nil
 }
 
 // have reports whether the current state of a live object is recorded as matching the intent.
