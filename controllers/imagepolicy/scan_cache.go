@@ -39,8 +39,8 @@ type scanCache struct {
 	listed   int         // bytes of all lists; a list that several records share counts several times
 	waiting  []*scanTask // urgent scans, then the others; each in the order in which they were queued
 	running  map[slot]int
-	lanes    map[laneKey]*lane // of queued and running scans
-	pass     uint64            // the number of calls of admit
+	slotSets map[slotSetKey]*slotSet // of queued and running scans
+	pass     uint64                  // the number of calls of admit
 }
 
 // cacheEntry is the state of one policy in the cache.
@@ -63,7 +63,7 @@ type cacheEntry struct {
 type scanTask struct {
 	policy types.NamespacedName
 	record *scanRecord
-	lane   *lane
+	set    *slotSet
 	// urgent reports whether a user or an event requested the scan, or whether the policy was changed. Other scans are due because their
 	// interval has ended, or because the process was restarted.
 	urgent bool
@@ -76,15 +76,15 @@ type scanTask struct {
 	done     chan struct{}
 }
 
-// laneKey identifies the scans that need the same slots.
-type laneKey struct {
+// slotSetKey identifies the scans that need the same slots.
+type slotSetKey struct {
 	namespace, registry string
 	auth                registry.Credential
 }
 
-// lane contains what is common to all scans with the same slots, so that thousands of queued scans are compared with the free slots quickly.
-type lane struct {
-	key   laneKey
+// slotSet contains what is common to all scans with the same slots, so that thousands of queued scans are compared with the free slots quickly.
+type slotSet struct {
+	key   slotSetKey
 	slots []slot
 	tasks int    // the number of queued and running scans
 	full  uint64 // the last pass in which no slot was free
@@ -103,7 +103,7 @@ type slot struct {
 // registry. Therefore, neither a slow registry nor many policies in one namespace can block other namespaces
 // or the other registries of the namespace. Nor can many policies in one namespace block another namespace's
 // policies that use the same registry with the same credential or with anonymous access.
-func slotsOf(k laneKey) []slot {
+func slotsOf(k slotSetKey) []slot {
 	return []slot{
 		{share: 1},
 		{registry: k.registry, share: 2},
@@ -113,26 +113,26 @@ func slotsOf(k laneKey) []slot {
 	}
 }
 
-// enter adds a scan to its lane.
-func (ls *scanCache) enter(policy types.NamespacedName, l *scanRecord) *lane {
-	key := laneKey{policy.Namespace, registry.Host(l.query.repository), l.access.auth(0)}
-	if ls.lanes[key] == nil {
-		ls.lanes[key] = &lane{key: key, slots: slotsOf(key)}
+// enter adds a scan to its set of slots.
+func (ls *scanCache) enter(policy types.NamespacedName, l *scanRecord) *slotSet {
+	key := slotSetKey{policy.Namespace, registry.Host(l.query.repository), l.access.auth(0)}
+	if ls.slotSets[key] == nil {
+		ls.slotSets[key] = &slotSet{key: key, slots: slotsOf(key)}
 	}
-	ls.lanes[key].tasks++
-	return ls.lanes[key]
+	ls.slotSets[key].tasks++
+	return ls.slotSets[key]
 }
 
-// leave removes a scan that has ended, or that was canceled while it was queued, from its lane.
-func (ls *scanCache) leave(l *lane) {
+// leave removes a scan that has ended, or that was canceled while it was queued, from its set of slots.
+func (ls *scanCache) leave(l *slotSet) {
 	if l.tasks--; l.tasks == 0 {
-		delete(ls.lanes, l.key)
+		delete(ls.slotSets, l.key)
 	}
 }
 
 // newScanCache returns a cache that runs scans after run is called.
 func newScanCache(c clock.PassiveClock, most int) *scanCache {
-	return &scanCache{clock: c, limit: most, policies: map[types.NamespacedName]*cacheEntry{}, running: map[slot]int{}, lanes: map[laneKey]*lane{}}
+	return &scanCache{clock: c, limit: most, policies: map[types.NamespacedName]*cacheEntry{}, running: map[slot]int{}, slotSets: map[slotSetKey]*slotSet{}}
 }
 
 // run enables scans until ctx is done. It calls requeue for each policy whose scan is complete,
@@ -186,7 +186,7 @@ func (ls *scanCache) start(policy types.NamespacedName, l *scanRecord, urgent bo
 	previous := m.task
 	ls.cancel(m)
 	m.task = &scanTask{
-		policy: policy, record: l, lane: ls.enter(policy, l), work: work, since: ls.clock.Now(), done: make(chan struct{}),
+		policy: policy, record: l, set: ls.enter(policy, l), work: work, since: ls.clock.Now(), done: make(chan struct{}),
 		urgent: urgent || previous != nil && previous.cancel == nil && previous.urgent,
 	}
 	if previous != nil && previous.cancel != nil {
@@ -248,7 +248,7 @@ func (ls *scanCache) cancel(m *cacheEntry) {
 		return
 	}
 	ls.waiting = slices.DeleteFunc(ls.waiting, func(x *scanTask) bool { return x == t })
-	ls.leave(t.lane)
+	ls.leave(t.set)
 }
 
 // admit starts the queued scans for which slots are free, in order.
@@ -258,12 +258,12 @@ func (ls *scanCache) admit() {
 	}
 	ls.pass++
 	ls.waiting = slices.DeleteFunc(ls.waiting, func(t *scanTask) bool {
-		if t.lane.full == ls.pass { // No scan ends within a pass.
+		if t.set.full == ls.pass { // No scan ends within a pass.
 			return false
 		}
-		for _, p := range t.lane.slots {
+		for _, p := range t.set.slots {
 			if ls.running[p] >= max(1, ls.limit/p.share) {
-				t.lane.full = ls.pass
+				t.set.full = ls.pass
 				return false
 			}
 		}
@@ -273,7 +273,7 @@ func (ls *scanCache) admit() {
 }
 
 func (ls *scanCache) runTask(t *scanTask) {
-	for _, p := range t.lane.slots {
+	for _, p := range t.set.slots {
 		ls.running[p]++
 	}
 	var ctx context.Context
@@ -298,12 +298,12 @@ func (ls *scanCache) finish(t *scanTask) bool {
 	t.record.measure()
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	for _, p := range t.lane.slots {
+	for _, p := range t.set.slots {
 		if ls.running[p]--; ls.running[p] == 0 {
 			delete(ls.running, p)
 		}
 	}
-	ls.leave(t.lane)
+	ls.leave(t.set)
 	ls.admit()
 	m := ls.policies[t.policy]
 	if m == nil || m.task != t {

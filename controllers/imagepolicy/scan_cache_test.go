@@ -179,7 +179,7 @@ func TestScansAreBounded(t *testing.T) {
 	}
 	c.size(0, 0)
 	same(t, "slots that are kept", len(c.scans.running), 0)
-	same(t, "lanes that are kept", len(c.scans.lanes), 0)
+	same(t, "sets of slots that are kept", len(c.scans.slotSets), 0)
 }
 
 // TestTasksEnd checks that a policy has only one task, and that a replaced task is canceled, enqueues
