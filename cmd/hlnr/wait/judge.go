@@ -28,6 +28,9 @@ const (
 // question is the condition for which the command waits.
 type question struct {
 	version string
+	// followed is the name of the release of the version whose rollout the command last saw in progress. It is empty if no rollout was in
+	// progress. A change of the configuration starts another release of the same version, while the previous one is still active.
+	followed string
 	// state is active, canary, approval or step=NAME.
 	state string
 	// throughApprovals reports whether the command keeps waiting while the version is waiting for a user or for the end of a
@@ -118,7 +121,7 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 	if s.offered(q.version) {
 		lines = append(lines, line{What: "found", Text: "version " + q.version + ", offered by ImagePolicy " + s.policy.Name})
 	}
-	g, row := s.row(q.version)
+	g, row := q.row(s)
 	if row == nil {
 		return lines, q.judgeAbsent(s, g)
 	}
@@ -315,6 +318,47 @@ func (s snapshot) offer(wanted string) *v1alpha1.OfferedRelease {
 }
 
 func (s snapshot) offered(wanted string) bool { return s.offer(wanted) != nil }
+
+// row returns the release to judge, and the group of the version. If the command follows a release, this is the followed release, or the
+// release of the version that replaced it.
+func (q question) row(s snapshot) (group *v1alpha1.ReleaseGroup, row *v1alpha1.Release) {
+	for i := range s.ms.Status.ReleaseGroups {
+		g := &s.ms.Status.ReleaseGroups[i]
+		r := named(g, q.followed)
+		if r == nil {
+			continue
+		}
+		var next *v1alpha1.Release
+		if g.Rollout != nil {
+			next = named(g, g.Rollout.Release)
+		} else if r.Status == v1alpha1.ReleaseDeprecated {
+			next = named(g, g.Target.Release)
+		}
+		if next != nil && version.Matches(q.version, next.SemVer.Version) {
+			return g, next
+		}
+		return g, r
+	}
+	return s.row(q.version)
+}
+
+// follows returns the name of the release to follow after a snapshot.
+func (q question) follows(s snapshot) string {
+	if g, row := q.row(s); row != nil && g.Rollout != nil && g.Rollout.Release == row.VersionedMicroservice {
+		return row.VersionedMicroservice
+	}
+	return q.followed
+}
+
+// named returns the release of a group with the given name, or nil if the group has no such release.
+func named(g *v1alpha1.ReleaseGroup, name string) *v1alpha1.Release {
+	for i := range g.Releases {
+		if r := &g.Releases[i]; r.VersionedMicroservice == name {
+			return r
+		}
+	}
+	return nil
+}
 
 // row returns the release of a version, and the group of the version. If the version has several releases, row returns the active
 // release, or the release whose rollout is in progress. If there is no such release, row returns the release whose status changed
@@ -546,7 +590,18 @@ func (q question) step(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, row 
 
 // failed describes why a release failed, and which release now has the traffic of the group.
 func (q question) failed(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) string {
-	text := fmt.Sprintf("%s failed: %s", q.version, row.Reason)
+	wanted, active := q.version, g.Active
+	if g.Active == row.SemVer.Version { // Only the names of the two releases differ.
+		if wanted != row.VersionedMicroservice {
+			wanted += " (" + row.VersionedMicroservice + ")"
+		}
+		for _, r := range g.Releases {
+			if r.Status == v1alpha1.ReleaseActive {
+				active = fmt.Sprintf("%s (%s)", g.Active, r.VersionedMicroservice)
+			}
+		}
+	}
+	text := fmt.Sprintf("%s failed: %s", wanted, row.Reason)
 	if by := decided(s.release, row); by != "" {
 		text += by
 	} else if s.release != nil && s.release.Status.Message != "" {
@@ -557,9 +612,9 @@ func (q question) failed(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.Rel
 	switch {
 	case g.Active == "":
 	case s.ms.Spec.Availability.Exclusive && slices.ContainsFunc(g.Releases, func(r v1alpha1.Release) bool { return r.Status == v1alpha1.ReleaseActive && !r.Available }):
-		text += fmt.Sprintf("; the pods of %s, which is active in group %s, start again", g.Active, g.Name)
+		text += fmt.Sprintf("; the pods of %s, which is active in group %s, start again", active, g.Name)
 	default:
-		text += fmt.Sprintf("; %s has all traffic of group %s", g.Active, g.Name)
+		text += fmt.Sprintf("; %s has all traffic of group %s", active, g.Name)
 	}
 	return text
 }
@@ -588,7 +643,7 @@ func (q question) late(s snapshot, timeout time.Duration) string {
 	} else if q.state == forCanary {
 		text = fmt.Sprintf("%s is not a canary after %s", q.version, timeout)
 	}
-	g, row := s.row(q.version)
+	g, row := q.row(s)
 	switch {
 	case row != nil:
 		text = fmt.Sprintf("%s: it is %s", text, row.Status)

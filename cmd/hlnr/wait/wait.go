@@ -165,12 +165,13 @@ func (w *waiter) follow(ctx context.Context, timeout time.Duration) error {
 // errOpen is the error for a question that has no answer yet.
 var errOpen = errors.New("there is no answer yet")
 
-// judge prints the new facts. It ends the command if there is an answer, and otherwise returns errOpen.
+// judge prints the new facts, and updates the release that the command follows. It ends the command if there is an answer, and otherwise returns errOpen.
 func (w *waiter) judge(s snapshot) error {
 	if err := w.known(s); err != nil {
 		return err
 	}
 	lines, a := w.question.judge(s)
+	w.question.followed = w.question.follows(s)
 	if err := w.show(lines); err != nil {
 		return err
 	}
@@ -242,7 +243,7 @@ func (w *waiter) snapshot(ctx context.Context) (snapshot, error) {
 			s.routing = append(s.routing, routing.Items[i])
 		}
 	}
-	if _, row := s.row(w.question.version); row != nil {
+	if _, row := w.question.row(s); row != nil {
 		release := &v1alpha1.VersionedMicroservice{}
 		if err := w.client.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: row.VersionedMicroservice}, release); err == nil {
 			s.release = release
