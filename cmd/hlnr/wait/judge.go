@@ -57,6 +57,9 @@ type snapshot struct {
 	now     time.Time
 }
 
+// outdated reports whether the manager has not observed the last change to the specification of the Microservice yet.
+func (s snapshot) outdated() bool { return s.ms.Status.ObservedGeneration < s.ms.Generation }
+
 // unrouted describes why no NetworkPolicy has routed a group yet. The text is empty if a NetworkPolicy has routed the group, or if there
 // is no NetworkPolicy. The first release of an unrouted group becomes active when it is available, even if it gets no
 // traffic yet.
@@ -135,6 +138,9 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 	}
 	switch row.Status {
 	case v1alpha1.ReleaseActive:
+		if s.outdated() && !s.ends(g) {
+			return lines, nil // The last change might start another release of the version.
+		}
 		lines = append(lines, line{"active", fmt.Sprintf("%d%%", row.Weight), row.LastTransitionTime.Time})
 		if s.ends(g) {
 			return lines, &answer{cli.ExitNo, fmt.Sprintf("%s is losing its traffic: its group %s is ending", q.version, g.Name)}
@@ -153,6 +159,9 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 		}
 		return lines, &answer{cli.ExitYes, ""}
 	case v1alpha1.ReleaseError:
+		if s.outdated() {
+			return lines, nil // The last change might start another release of the version.
+		}
 		return lines, &answer{cli.ExitNo, q.failed(s, g, row)}
 	case v1alpha1.ReleaseDeprecated:
 		if s.ends(g) {
@@ -164,8 +173,8 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 		if g.Target.Release == row.VersionedMicroservice || s.pinnedTo(g, q.version) || row.Promoted > 0 && run != nil {
 			return lines, q.halted(s, g, row) // The release becomes active.
 		}
-		if s.ms.Status.ObservedGeneration < s.ms.Generation {
-			return lines, nil // The manager has not observed the last change, which might make the release active again.
+		if s.outdated() {
+			return lines, nil // The last change might make the release active again.
 		}
 		text := fmt.Sprintf("%s is retained, and was replaced by %s", q.version, cmp.Or(g.Active, "another release"))
 		if g.Level == v1alpha1.LevelPreview {
@@ -465,7 +474,7 @@ func (s snapshot) pinnedTo(g *v1alpha1.ReleaseGroup, wanted string) bool {
 	switch target := g.Target.Release; {
 	case byName && p.Release != "":
 		return wanted == p.Release
-	case byName && target != wanted && versions[target] == named && s.ms.Status.ObservedGeneration >= s.ms.Generation:
+	case byName && target != wanted && versions[target] == named && !s.outdated():
 		return false
 	}
 	wanted = cmp.Or(named, wanted)
@@ -647,6 +656,9 @@ func (q question) late(s snapshot, timeout time.Duration) string {
 	switch {
 	case row != nil:
 		text = fmt.Sprintf("%s: it is %s", text, row.Status)
+		if s.outdated() {
+			text += fmt.Sprintf(", and the manager has not observed the last change to %s: %s", s.ms.Name, q.command(s.ms.Namespace, "doctor"))
+		}
 		if why := cmp.Or(s.unrouted(g), s.withoutPods(row)); row.Status == v1alpha1.ReleaseActive && why != "" {
 			text += ", and " + why
 		}

@@ -268,6 +268,14 @@ func TestJudge(t *testing.T) {
 			s.ms.Status.ReleaseGroups[0].Releases[1].Promoted, s.ms.Status.ReleaseGroups[0].Rollout = 1, nil
 			s.ms.Generation = s.ms.Status.ObservedGeneration + 1
 		}, none, ""},
+		"active, before the last change": {"1.2.0", forActive, false, func(s *snapshot) { s.ms.Generation = s.ms.Status.ObservedGeneration + 1 }, none, ""},
+		"failed, before the last change": {"1.3.0", forActive, true, func(s *snapshot) {
+			row(v1alpha1.ReleaseError, 0)(s)
+			s.ms.Generation = s.ms.Status.ObservedGeneration + 1
+		}, none, ""},
+		"active in an ended group, before the last change": {"1.2.0", forActive, false, func(s *snapshot) {
+			s.ms.Spec.EndedGroups, s.ms.Generation = []string{"1.x"}, s.ms.Status.ObservedGeneration+1
+		}, cli.ExitNo, "1.2.0 is losing its traffic: its group 1.x is ending"},
 		"retained, pinned": {"1.3.0", forActive, true, func(s *snapshot) {
 			pin("1.3.0", nil)(s)
 			row(v1alpha1.ReleaseDeprecated, 0)(s)
@@ -394,6 +402,15 @@ func TestLateRoutes(t *testing.T) {
 	t.Parallel()
 	s := fixture(func(s *snapshot) { s.routing = []v1alpha1.NetworkPolicy{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}} })
 	if got, want := (question{version: "1.2.0", state: forActive}).late(s, time.Minute), `it is active, and waits for the routes of networkpolicies.hlnr.io "shop"`; !strings.HasSuffix(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestLateManager checks that the message at the timeout shows that the manager has not observed the last change.
+func TestLateManager(t *testing.T) {
+	t.Parallel()
+	s := fixture(func(s *snapshot) { s.ms.Generation = s.ms.Status.ObservedGeneration + 1 })
+	if got, want := (question{version: "1.2.0", state: forActive, command: command}).late(s, time.Minute), "1.2.0 is not active after 1m0s: it is active, and the manager has not observed the last change to shop: hlnr doctor"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
