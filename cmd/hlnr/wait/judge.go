@@ -212,6 +212,9 @@ func (q question) judgeRollout(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alph
 	if a := q.halted(s, g, row); a != nil {
 		return a
 	}
+	if text := heldTogether(s.ms, row, run); text != "" {
+		return &answer{cli.ExitWaits, text}
+	}
 	switch c := meta.FindStatusCondition(s.ms.Status.Conditions, v1alpha1.ConditionAnalysisInconclusive); {
 	case run != nil && c != nil && c.Status == "True" && c.Reason == v1alpha1.ConditionAnalysisInconclusive && isInconclusive(s.release, run):
 		why := ""
@@ -223,6 +226,16 @@ func (q question) judgeRollout(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alph
 		return &answer{cli.ExitNo, s.pinnedElsewhere(g, q.version)}
 	}
 	return nil
+}
+
+// heldTogether returns the message of the Blocked condition if a rollout is waiting for a user because its version failed in another Microservice that
+// is rolled out together. Otherwise, it returns an empty string.
+func heldTogether(ms *v1alpha1.Microservice, row *v1alpha1.Release, run *v1alpha1.Rollout) string {
+	c := meta.FindStatusCondition(ms.Status.Conditions, v1alpha1.ConditionBlocked)
+	if run == nil || run.Gate != v1alpha1.GateTogether || c == nil || c.Status != "True" || c.Reason != "TogetherHeld" || !frozen.IsAtWeight(c.Message, row.SemVer.Version) {
+		return ""
+	}
+	return c.Message
 }
 
 // isInconclusive reports whether the analysis of the current step of a release is inconclusive.

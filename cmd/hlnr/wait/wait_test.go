@@ -193,6 +193,13 @@ func TestJudge(t *testing.T) {
 			s.ms.Status.ReleaseGroups[0].Releases[1].Internal = &v1alpha1.ReleaseInternal{Adopted: true}
 		}
 	}
+	together := func(reason, held string) func(*snapshot) {
+		return func(s *snapshot) {
+			row(v1alpha1.ReleaseCanary, 7)(s)
+			s.ms.Status.ReleaseGroups[0].Rollout.Gate = v1alpha1.GateTogether
+			s.ms.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionBlocked, Status: "True", Reason: reason, Message: frozen.AtWeight(held, 10) + ": it failed in Microservice cart (CrashLoopBackOff)"}}
+		}
+	}
 	const none = cli.Code(-1)
 	for name, c := range map[string]struct {
 		version, state   string
@@ -225,19 +232,27 @@ func TestJudge(t *testing.T) {
 		"frozen rollback":                        {"1.3.0", forActive, false, func(s *snapshot) { row(v1alpha1.ReleasePending, 7)(s); freezes(frozen.Rollback("1.3.0"))(s) }, cli.ExitWaits, "the rollback to 1.3.0 is waiting: frozen until"},
 		"version with the same suffix is frozen": {"1.3.0", forActive, false, func(s *snapshot) { row(v1alpha1.ReleaseCanary, 7)(s); freezes(frozen.AtWeight("11.3.0", 10))(s) }, none, ""},
 		"another version is frozen":              {"1.3.0", forActive, false, func(s *snapshot) { row(v1alpha1.ReleaseCanary, 7)(s); freezes(frozen.AtWeight("2.0.0", 10))(s) }, none, ""},
-		"active":                                 {"1.2.0", forActive, false, func(*snapshot) {}, cli.ExitYes, ""},
-		"active, without an approval":            {"1.2.0", forApproval, false, func(*snapshot) {}, cli.ExitNo, "1.2.0 is active, and does not wait for approval"},
-		"pending":                                {"1.3.0", forCanary, false, row(v1alpha1.ReleasePending, 0), none, ""},
-		"canary":                                 {"1.3.0", forCanary, false, row(v1alpha1.ReleaseCanary, 1), cli.ExitYes, ""},
-		"canary before a raised step":            {"1.3.0", forCanary, false, row(v1alpha1.ReleaseCanary, 0), cli.ExitYes, ""},
-		"canary before its step":                 {"1.3.0", "step=1", false, row(v1alpha1.ReleaseCanary, 0), none, ""},
-		"its step":                               {"1.3.0", "step=1", false, row(v1alpha1.ReleaseCanary, 1), cli.ExitYes, ""},
-		"approval":                               {"1.3.0", forActive, false, row(v1alpha1.ReleaseCanary, 1), cli.ExitWaits, "1.3.0 waits for approval: hlnr continue shop 1.3.0"},
-		"waits for approval":                     {"1.3.0", forApproval, false, row(v1alpha1.ReleaseCanary, 1), cli.ExitYes, ""},
-		"adopted before an approval":             {"1.3.0", forActive, false, adopted(v1alpha1.ReleaseCanary, 1), none, ""},
-		"adopted during a pause":                 {"1.3.0", forActive, false, func(s *snapshot) { adopted(v1alpha1.ReleasePending, 0)(s); s.ms.Spec.Paused = true }, none, ""},
-		"pending during a pause":                 {"1.3.0", forActive, false, func(s *snapshot) { row(v1alpha1.ReleasePending, 0)(s); s.ms.Spec.Paused = true }, cli.ExitWaits, "shop is paused: hlnr resume shop"},
-		"adopted during a freeze":                {"1.3.0", forActive, false, func(s *snapshot) { adopted(v1alpha1.ReleaseCanary, 1)(s); freezes(frozen.AtWeight("1.3.0", 10))(s) }, cli.ExitWaits, "1.3.0 is waiting at 10%: frozen until"},
+		"failed in another Microservice":         {"1.3.0", forActive, false, together("TogetherHeld", "1.3.0"), cli.ExitWaits, "1.3.0 is waiting at 10%: it failed in Microservice cart (CrashLoopBackOff)"},
+		"failed there, through approvals":        {"1.3.0", forActive, true, together("TogetherHeld", "1.3.0"), none, ""},
+		"another version failed there":           {"1.3.0", forActive, false, together("TogetherHeld", "2.0.0"), none, ""},
+		"blocked otherwise":                      {"1.3.0", forActive, false, together("Blocked", "1.3.0"), none, ""},
+		"past the gate": {"1.3.0", forActive, false, func(s *snapshot) {
+			together("TogetherHeld", "1.3.0")(s)
+			s.ms.Status.ReleaseGroups[0].Rollout.Gate = ""
+		}, none, ""},
+		"active":                      {"1.2.0", forActive, false, func(*snapshot) {}, cli.ExitYes, ""},
+		"active, without an approval": {"1.2.0", forApproval, false, func(*snapshot) {}, cli.ExitNo, "1.2.0 is active, and does not wait for approval"},
+		"pending":                     {"1.3.0", forCanary, false, row(v1alpha1.ReleasePending, 0), none, ""},
+		"canary":                      {"1.3.0", forCanary, false, row(v1alpha1.ReleaseCanary, 1), cli.ExitYes, ""},
+		"canary before a raised step": {"1.3.0", forCanary, false, row(v1alpha1.ReleaseCanary, 0), cli.ExitYes, ""},
+		"canary before its step":      {"1.3.0", "step=1", false, row(v1alpha1.ReleaseCanary, 0), none, ""},
+		"its step":                    {"1.3.0", "step=1", false, row(v1alpha1.ReleaseCanary, 1), cli.ExitYes, ""},
+		"approval":                    {"1.3.0", forActive, false, row(v1alpha1.ReleaseCanary, 1), cli.ExitWaits, "1.3.0 waits for approval: hlnr continue shop 1.3.0"},
+		"waits for approval":          {"1.3.0", forApproval, false, row(v1alpha1.ReleaseCanary, 1), cli.ExitYes, ""},
+		"adopted before an approval":  {"1.3.0", forActive, false, adopted(v1alpha1.ReleaseCanary, 1), none, ""},
+		"adopted during a pause":      {"1.3.0", forActive, false, func(s *snapshot) { adopted(v1alpha1.ReleasePending, 0)(s); s.ms.Spec.Paused = true }, none, ""},
+		"pending during a pause":      {"1.3.0", forActive, false, func(s *snapshot) { row(v1alpha1.ReleasePending, 0)(s); s.ms.Spec.Paused = true }, cli.ExitWaits, "shop is paused: hlnr resume shop"},
+		"adopted during a freeze":     {"1.3.0", forActive, false, func(s *snapshot) { adopted(v1alpha1.ReleaseCanary, 1)(s); freezes(frozen.AtWeight("1.3.0", 10))(s) }, cli.ExitWaits, "1.3.0 is waiting at 10%: frozen until"},
 		"approved": {"1.3.0", forActive, false, func(s *snapshot) {
 			row(v1alpha1.ReleaseCanary, 1)(s)
 			s.ms.Status.ReleaseGroups[0].Rollout.Continued = 1
