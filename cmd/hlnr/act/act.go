@@ -155,6 +155,7 @@ func (s *scope) microservice(ctx context.Context, name string) (*v1alpha1.Micros
 	ms := &v1alpha1.Microservice{}
 	err := s.client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: name}, ms)
 	if !isMissing(err, name) {
+		ms.Status.Convert()
 		return ms, err
 	}
 	names, err := s.names(ctx, &v1alpha1.MicroserviceList{})

@@ -367,6 +367,7 @@ func (d *decision) handled(ctx context.Context, s *scope, t target) (*v1alpha1.H
 		if err := s.client.Get(ctx, client.ObjectKeyFromObject(t.ms), ms); err != nil {
 			return nil, err
 		}
+		ms.Status.Convert()
 		if err := s.client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: t.row.VersionedMicroservice}, vsvc); err != nil {
 			return nil, err
 		}

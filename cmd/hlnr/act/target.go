@@ -47,6 +47,7 @@ func (s *scope) target(ctx context.Context, action v1alpha1.DecisionAction, args
 	var names []string
 	for i := range list.Items {
 		ms := &list.Items[i]
+		ms.Status.Convert()
 		names = append(names, ms.Name)
 		for _, t := range releases(ms) {
 			if t.row.VersionedMicroservice == name {

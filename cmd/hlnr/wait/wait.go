@@ -230,6 +230,7 @@ func (w *waiter) snapshot(ctx context.Context) (snapshot, error) {
 	case err != nil:
 		return s, err
 	}
+	s.ms.Status.Convert()
 	policy := &v1alpha1.ImagePolicy{}
 	if err := w.client.Get(ctx, client.ObjectKey{Namespace: w.namespace, Name: s.ms.Spec.ImagePolicyRef.Name}, policy); err == nil {
 		s.policy = policy
