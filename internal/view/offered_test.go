@@ -155,6 +155,36 @@ func TestVersionOfAnOlderGroup(t *testing.T) {
 	}
 }
 
+// TestVersionThatDoesNotStartAfterAPause checks that, for a version that does not start after the end of a pause either, hlnr why shows the other
+// reason, and does not offer resume.
+func TestVersionThatDoesNotStartAfterAPause(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		story, offered, cause, do string
+		edit                      func(o *v1alpha1.OfferedRelease)
+	}{
+		"older than the active version": {"promoted", "1.0.5", "it is older than the active 1.1.0", "", nil},
+		"pinned":                        {"pinned", "1.2.0", "group 1.x is pinned to 1.0.0", "to start it: hlnr unpin shop", nil},
+		"exclusive":                     {"exclusive older", "1.1.0", "1.2.0 failed, and an exclusive group does not try older versions", "to start it: hlnr pin shop 1.1.0", nil},
+		"beyond the limits": {"promoted", "0.9.0", "it is beyond spec.limits of the ImagePolicy, and no group of this service retains it", "", func(o *v1alpha1.OfferedRelease) {
+			o.Group, o.Held = "0-x", true
+		}},
+		"newer": {"promoted", "1.2.0", "spec.paused is set", "to start it: hlnr resume shop", nil},
+	} {
+		s, ms := played(t, c.story)
+		ms.Spec.Paused = true
+		offered := offeredIn("1-x", c.offered)
+		if c.edit != nil {
+			c.edit(&offered)
+		}
+		s.Input.ImagePolicies[0].Status.Releases = append(s.Input.ImagePolicies[0].Status.Releases, offered)
+		a, err := view.WhyVersion(s.Input, ms.Namespace, ms.Name, c.offered, s.Now)
+		if want := c.offered + " is not live: " + c.cause + "."; err != nil || a.Summary != want || a.Do != c.do {
+			t.Errorf("%s: %v, %q, %q, %+v; want %q, %q", name, err, a.Summary, a.Do, a.Next, want, c.do)
+		}
+	}
+}
+
 // offeredIn returns an offered version of a group.
 func offeredIn(slug, version string) v1alpha1.OfferedRelease {
 	return v1alpha1.OfferedRelease{Group: slug, SemVer: v1alpha1.SemVer{Version: version}, Level: v1alpha1.LevelRelease}

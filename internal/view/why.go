@@ -764,9 +764,6 @@ func (s *service) whyNotStarted(a *Answer, o *v1alpha1.OfferedRelease) {
 	case oldest != nil && !o.Held:
 		cause = fmt.Sprintf("its group %s is older than %s, the oldest live group, and does not start", cmp.Or(o.SemVer.Name, o.Group), oldest.Name)
 		a.Do = fmt.Sprintf("to release its changes, push a version of group %s or of a newer group; a pin does not start an older group", oldest.Name)
-	case s.ms.Spec.Paused:
-		cause = "spec.paused is set"
-		a.Next = []Action{s.act("resume")}
 	case g == nil && o.Held:
 		cause = "it is beyond spec.limits of the ImagePolicy, and no group of this service retains it"
 	case g != nil && g.Target.Reason == "Pinned":
@@ -777,6 +774,9 @@ func (s *service) whyNotStarted(a *Answer, o *v1alpha1.OfferedRelease) {
 	case g != nil && HeldBy(s.ms, g, o.SemVer.Version) != nil:
 		cause = status.Short(HeldBy(s.ms, g, o.SemVer.Version).SemVer.Version) + " failed, and an exclusive group does not try older versions"
 		a.Next = []Action{s.act("pin", o.SemVer.Version)}
+	case s.ms.Spec.Paused: // The end of the pause does not start the versions in the cases above.
+		cause = "spec.paused is set"
+		a.Next = []Action{s.act("resume")}
 	case s.frozenCause() != "":
 		cause = "it is " + s.frozenCause()
 		a.Do = v + " starts automatically when the freeze ends"
