@@ -29,6 +29,8 @@ type Facts struct {
 	Problem error
 
 	objects []object
+	// windows are the windows of the steps, in the order of the steps. An entry is nil if the step has no window.
+	windows []*v1alpha1.DeployWindow
 	// decided is the ID of the decision that [Facts.Decide] added, or empty.
 	decided string
 }
@@ -39,11 +41,23 @@ func Read(ctx context.Context, c client.WithWatch, ms *v1alpha1.Microservice, no
 	if err != nil {
 		return nil, err
 	}
-	return newFacts(observed, problem), nil
+	f := newFacts(observed, problem)
+	f.windows = windowsOf(ms)
+	return f, nil
 }
 
 func newFacts(observed release.Observed, problem error) *Facts {
 	return &Facts{Observed: observed, Problem: problem, objects: slices.Clone(observed.Objects)}
+}
+
+// windowsOf returns the window of each step of a Microservice.
+func windowsOf(ms *v1alpha1.Microservice) (out []*v1alpha1.DeployWindow) {
+	if c := ms.Spec.UpdateStrategy.Canary; c != nil {
+		for _, st := range c.Steps {
+			out = append(out, st.Window)
+		}
+	}
+	return out
 }
 
 // Decide adds a decision about a release to the facts.

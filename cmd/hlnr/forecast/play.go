@@ -7,7 +7,9 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/release"
+	"github.com/heighliner/heighliner/internal/window"
 )
 
 // Event is one event of a forecast.
@@ -71,6 +73,7 @@ const (
 type play struct {
 	o        release.Observed
 	objects  []object
+	windows  []*v1alpha1.DeployWindow // by step
 	start    time.Time
 	now      time.Time
 	before   int // number of pods at the start
@@ -82,7 +85,7 @@ type play struct {
 
 // Play starts with the facts, and simulates plans until no rollout is in progress.
 func (f *Facts) Play(now time.Time) Forecast {
-	p := &play{o: f.Observed, objects: slices.Clone(f.objects), start: now, now: now, voted: map[string]bool{}, asked: map[string]bool{}}
+	p := &play{o: f.Observed, objects: slices.Clone(f.objects), windows: f.windows, start: now, now: now, voted: map[string]bool{}, asked: map[string]bool{}}
 	p.o.Policies = slices.Clone(f.Policies)
 	p.before = p.pods()
 	if f.Problem != nil {
@@ -126,8 +129,19 @@ func outcomeOf(state release.State, id string) string {
 // plan returns the plan at the current time of the simulation.
 func (p *play) plan() release.Result {
 	o := p.o
-	o.Objects = p.objects
+	o.Objects, o.Spec.Steps = p.objects, p.steps()
 	return release.Plan(o, p.now)
+}
+
+// steps returns the steps with the state of their windows at the current time of the simulation.
+func (p *play) steps() []release.Step {
+	steps := slices.Clone(p.o.Spec.Steps)
+	for i := range min(len(steps), len(p.windows)) {
+		if w := p.windows[i]; w != nil {
+			steps[i].Window, _ = window.Resolve(w, p.now) // The facts contain an error about an unknown time zone as a problem.
+		}
+	}
+	return steps
 }
 
 // pods returns the number of pods of the releases. In an exclusive group, the pods of one release terminate before the pods of another

@@ -9,7 +9,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/release"
+	"github.com/heighliner/heighliner/internal/window"
 )
 
 var start = time.Date(2026, 11, 25, 14, 0, 0, 0, time.UTC)
@@ -38,7 +40,7 @@ func shop(steps ...release.Step) *Facts {
 // advance replaces the facts with the facts that result from a number of successive plans. The now parameter is the time of
 // all plans. respond changes the cluster after each plan.
 func advance(f *Facts, now time.Time, plans int, respond func(*play, release.Result) bool) {
-	p := &play{o: f.Observed, objects: slices.Clone(f.objects), start: start, now: now, asked: map[string]bool{}}
+	p := &play{o: f.Observed, objects: slices.Clone(f.objects), windows: f.windows, start: start, now: now, asked: map[string]bool{}}
 	for range plans {
 		r := p.plan()
 		p.apply(r)
@@ -123,6 +125,52 @@ func TestPlayOfAPause(t *testing.T) {
 	advance(f, start, 3, (*play).world) // until the canary is in its step
 	f.Spec.Paused = true
 	if got := f.Play(start); !strings.Contains(got.Open, "paused") {
+		t.Errorf("open %q: %s", got.Open, strings.Join(got.Lines(), "\n"))
+	}
+}
+
+// TestPlayOfWindows checks that windows open and close in the course of the simulation. A step whose window is closed begins when the window opens,
+// and a window that is open at the start of the forecast is closed after its end.
+func TestPlayOfWindows(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		first, second *v1alpha1.DeployWindow
+		begins        time.Duration // until the second step begins
+		duration      time.Duration
+	}{
+		"no window":                 {nil, nil, 10 * time.Minute, 15 * time.Minute},
+		"always open":               {nil, &v1alpha1.DeployWindow{TimeZone: "UTC"}, 10 * time.Minute, 15 * time.Minute},
+		"closed at the start":       {nil, &v1alpha1.DeployWindow{TimeZone: "Europe/Zurich", From: "17:00", To: "18:00"}, 2 * time.Hour, 2*time.Hour + 5*time.Minute},
+		"first step closed":         {&v1alpha1.DeployWindow{TimeZone: "UTC", From: "15:00", To: "16:00"}, nil, 70 * time.Minute, 75 * time.Minute},
+		"closes during a pause":     {nil, &v1alpha1.DeployWindow{TimeZone: "UTC", From: "13:00", To: "14:05"}, 23 * time.Hour, 23*time.Hour + 5*time.Minute},
+		"closes on Wednesday":       {nil, &v1alpha1.DeployWindow{TimeZone: "UTC", Days: []v1alpha1.Weekday{"Wednesday"}, To: "14:05"}, 6*24*time.Hour + 10*time.Hour, 6*24*time.Hour + 10*time.Hour + 5*time.Minute},
+		"closes before a promotion": {nil, &v1alpha1.DeployWindow{TimeZone: "UTC", From: "13:00", To: "14:12"}, 10 * time.Minute, 23 * time.Hour},
+	} {
+		f := shop(release.Step{Weight: 10, Pause: 10 * time.Minute}, release.Step{Weight: 50, Pause: 5 * time.Minute})
+		ms := &v1alpha1.Microservice{}
+		ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10, Window: c.first}, {Weight: 50, Window: c.second}}}
+		f.windows = windowsOf(ms)
+		for i, w := range f.windows {
+			f.Spec.Steps[i].Window, _ = window.Resolve(w, start)
+		}
+		before := slices.Clone(f.Spec.Steps)
+		got := f.Play(start)
+		i := slices.IndexFunc(got.Events, func(e Event) bool { return strings.Contains(e.Text, "50%") })
+		if i < 0 || got.Events[i].After != c.begins || got.Duration != c.duration || got.Open != "" {
+			t.Errorf("%s: duration %s, open %q; want the second step after %s, and duration %s:\n%s", name, got.Duration, got.Open, c.begins, c.duration, strings.Join(got.Lines(), "\n"))
+		}
+		if diff := cmp.Diff(before, f.Spec.Steps); diff != "" {
+			t.Errorf("%s: the simulation changed its input: %s", name, diff)
+		}
+	}
+}
+
+// TestPlayOfAWindowThatNeverOpens checks that a rollout waits at a step whose window has an unknown time zone.
+func TestPlayOfAWindowThatNeverOpens(t *testing.T) {
+	t.Parallel()
+	f := shop(release.Step{Weight: 10}, release.Step{Weight: 50})
+	f.windows = []*v1alpha1.DeployWindow{nil, {TimeZone: "Europe/Bern"}}
+	if got := f.Play(start); !strings.Contains(got.Open, "window") {
 		t.Errorf("open %q: %s", got.Open, strings.Join(got.Lines(), "\n"))
 	}
 }
