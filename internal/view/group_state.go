@@ -30,7 +30,7 @@ func (s *service) groupState(g *v1alpha1.ReleaseGroup, r *rollout) State {
 	}
 	if row := s.pausedReturn(g); row != nil {
 		x := s.releaseState(g, row, nil)
-		x.Version = row.SemVer.Version
+		s.identify(&x, row)
 		return x
 	}
 	if active != nil && pinnedTo(g, active) {
@@ -42,7 +42,7 @@ func (s *service) groupState(g *v1alpha1.ReleaseGroup, r *rollout) State {
 	}
 	if failed := newestFailure(g); failed != nil {
 		x := s.failure(g, failed)
-		x.Version = failed.SemVer.Version
+		s.identify(&x, failed)
 		return x
 	}
 	if active == nil {
@@ -56,9 +56,17 @@ func (s *service) groupState(g *v1alpha1.ReleaseGroup, r *rollout) State {
 func (s *service) activeInGroup(g *v1alpha1.ReleaseGroup, active *v1alpha1.Release) State {
 	x := s.activeState(g, active)
 	if x.Class == Failed {
-		x.Version = active.SemVer.Version
+		s.identify(&x, active)
 	}
 	return x
+}
+
+// identify records the release that a state of a group or service is about.
+func (s *service) identify(x *State, row *v1alpha1.Release) {
+	x.Version = row.SemVer.Version
+	if name := s.nameOf(row); name != x.Version {
+		x.Release = name
+	}
 }
 
 // activeOf returns the active release of a group, or nil.
@@ -99,7 +107,9 @@ func (s *service) withoutActive(g *v1alpha1.ReleaseGroup) State {
 
 // pinned returns the state of a group whose active release is pinned.
 func (s *service) pinned(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) State {
-	x := State{Word: WordPinned, Class: Stable, Version: status.Short(row.SemVer.Version), Since: micros(&row.LastTransitionTime), Next: []Action{s.unpin(g)}}
+	x := State{Word: WordPinned, Class: Stable, Since: micros(&row.LastTransitionTime), Next: []Action{s.unpin(g)}}
+	s.identify(&x, row)
+	x.Version = status.Short(x.Version)
 	if p := PinOf(s.ms, g, s.now); p != nil {
 		x.Until, x.Note, x.By = p.Until, p.Reason, p.By
 	}

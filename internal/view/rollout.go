@@ -69,7 +69,7 @@ func (r *rollout) state() State {
 	if st := r.present(); st != nil {
 		s.Step, s.Steps, s.Weight = r.step, int32(len(r.steps)), &r.row.Weight
 	}
-	s.Version = r.row.SemVer.Version
+	r.identify(&s, r.row)
 	if s.Class == "" {
 		s.Class = Moving
 	}

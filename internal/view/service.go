@@ -294,7 +294,7 @@ func (s *service) releaseState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, 
 	switch {
 	case r != nil && r.row == row:
 		x = r.state()
-		x.Version = ""
+		x.Version, x.Release = "", ""
 	case row.Status == v1alpha1.ReleaseActive:
 		x = s.activeState(g, row)
 	case row.Status == v1alpha1.ReleaseError:

@@ -69,6 +69,9 @@ type State struct {
 	Class Class `json:"class"`
 	// Version is the version that the state is about, if that differs from the version of the object.
 	Version string `json:"version,omitempty"`
+	// Release is the name of the release that the state is about. It is set only if several releases of the service have the version. It is not part of
+	// the JSON form.
+	Release string `json:"-"`
 	// Reason is the API reason on which the state is based.
 	Reason string `json:"reason,omitempty"`
 	// Detail is the cause of a wait or failure.

@@ -494,7 +494,7 @@ func (s *service) whyVersion(wanted string) Answer {
 		return a
 	}
 	r := s.releaseOf(g, row, s.rollout(g))
-	v, object := status.Short(r.Version), s.object("Microservice", s.ms.Name)
+	v, object := subject(g, row), s.object("Microservice", s.ms.Name)
 	s.foundLine(&a, r.Version)
 	if r.Created != nil {
 		a.add("created", s.object("VersionedMicroservice", r.Name), "%s", Clock(r.Created.Time, s.now))
@@ -516,8 +516,12 @@ func (s *service) whyVersion(wanted string) Answer {
 		a.add("decision", s.object("VersionedMicroservice", r.Name), "%s by %s at %s: %s", d.Action, cmp.Or(d.By, "an unnamed user"), Clock(d.Time.Time, s.now), cmp.Or(d.Reason, d.Outcome))
 	}
 	if row.Status != v1alpha1.ReleaseActive && g.Active != "" {
-		a.add("active", object, "%s serves group %s", status.Short(g.Active), g.Name)
-		if active := activeOf(g); active != nil && pinnedTo(g, active) {
+		active, serving := activeOf(g), status.Short(g.Active)
+		if active != nil && active.SemVer.Version == row.SemVer.Version {
+			serving = active.VersionedMicroservice
+		}
+		a.add("active", object, "%s serves group %s", serving, g.Name)
+		if active != nil && pinnedTo(g, active) {
 			a.add("pin", object, "group %s is %s: %s", g.Name, s.withSentence(s.pinned(g, active)).Sentence, s.unpin(g).Command)
 		}
 	}
@@ -526,6 +530,7 @@ func (s *service) whyVersion(wanted string) Answer {
 			a.add("host", s.object("NetworkPolicy", h.Policy), "%s: %d%%", h.Host+h.Path, h.Backends[i].Weight)
 		}
 	}
+	s.sameVersion(&a, row)
 	own := s.blocked(&a)
 	switch {
 	case r.State.Class != Stable || row.Status != v1alpha1.ReleaseActive && len(r.State.Next) > 0:
@@ -536,9 +541,34 @@ func (s *service) whyVersion(wanted string) Answer {
 	return a
 }
 
+// subject returns the version of a release or, if the active release of its group has the same version, the name of the release. A change of the pod
+// template or of the configuration creates another release of the same version.
+func subject(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) string {
+	if active := activeOf(g); active != nil && active != row && active.SemVer.Version == row.SemVer.Version {
+		return row.VersionedMicroservice
+	}
+	return status.Short(row.SemVer.Version)
+}
+
+// sameVersion adds a line for each other release of the same version that is in progress or has failed.
+func (s *service) sameVersion(a *Answer, row *v1alpha1.Release) {
+	for i := range s.ms.Status.ReleaseGroups {
+		g := &s.ms.Status.ReleaseGroups[i]
+		run := s.rollout(g)
+		for j := range g.Releases {
+			other := &g.Releases[j]
+			if other == row || other.SemVer.Version != row.SemVer.Version || other.Status != v1alpha1.ReleaseError && (run == nil || run.row != other) {
+				continue
+			}
+			r := s.releaseOf(g, other, run)
+			a.add("release", s.object("VersionedMicroservice", r.Name), "%s has the same version: %s", r.Name, r.State.Sentence)
+		}
+	}
+}
+
 // summarize sets the result and the summary of an answer for a release of a group.
 func (s *service) summarize(a *Answer, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, r Release) {
-	v, unserved := status.Short(r.Version), s.unserved(g.Slug)
+	v, unserved := subject(g, row), s.unserved(g.Slug)
 	switch {
 	case row.Status == v1alpha1.ReleaseActive && s.down(row):
 		a.Result, a.Summary = NotServing, fmt.Sprintf("%s is active, and has no ready pod: %s.", v, r.State.Sentence)

@@ -47,12 +47,11 @@ type scene struct {
 // stage writes the objects of a story, with their statuses.
 func stage(t *testing.T, name string) scene {
 	t.Helper()
-	all := viewtest.Stories()
-	i := slices.IndexFunc(all, func(s viewtest.Story) bool { return s.Name == name })
-	if i < 0 {
+	story, ok := viewtest.Play(name, "shop")
+	if !ok {
 		t.Fatalf("there is no story %q", name)
 	}
-	s := scene{t, env.Namespace(t), all[i]}
+	s := scene{t, env.Namespace(t), story}
 	in := s.story.Input
 	for i := range in.Microservices {
 		s.create(&in.Microservices[i], in.Microservices[i].DeepCopy())
@@ -577,6 +576,24 @@ func TestWhyOfAServiceThatIsDown(t *testing.T) {
 		}
 		if !strings.Contains(a.Summary, "out of licenses") {
 			t.Errorf("%s: the active 1.0.0 has no ready pod; hlnr why shop: %q, do %q", story, a.Summary, a.Do)
+		}
+	}
+}
+
+// TestWhyOfAServiceWithAnotherConfiguration checks that the answer about a service is about the release with the new configuration that is in progress
+// or has failed, although the active release has the same version.
+func TestWhyOfAServiceWithAnotherConfiguration(t *testing.T) {
+	t.Parallel()
+	for story, c := range map[string]struct {
+		code    cli.Code
+		summary string
+	}{
+		"config canary": {cli.ExitYes, "shop-1-0-0-c2 is live for 10% of group 1.x: waits for approval since 10:00."},
+		"config failed": {cli.ExitNo, "shop-1-0-0-c2 is not live: it failed 110m ago: container shop: exit 1: out of licenses."},
+	} {
+		code, stdout, stderr := stage(t, story).hlnr("why", "shop")
+		if code != c.code || !strings.HasPrefix(stdout, c.summary) {
+			t.Errorf("%s: exit code %d:\n%s%s", story, code, stdout, stderr)
 		}
 	}
 }

@@ -239,7 +239,7 @@ func askName(in view.Input, namespace, name string, now time.Time) (view.Answer,
 		}
 		s, _ := view.NewService(in, home, name, now)
 		wanted := downVersion(s)
-		wanted = cmp.Or(wanted, s.State.Version)
+		wanted = cmp.Or(wanted, s.State.Release, s.State.Version)
 		for _, g := range s.Groups {
 			if wanted == "" {
 				wanted = g.Active

@@ -105,13 +105,13 @@ func TestActiveAgreesWithWhy(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				a, text := judged(t, name, r.SemVer.Version)
+				a, text := judged(t, name, r.VersionedMicroservice)
 				code := cli.Code(-1)
 				if a != nil {
 					code, text = a.code, a.text
 				}
 				if r.Status == v1alpha1.ReleaseActive && (why.Result == view.Serving) != (code == cli.ExitYes) {
-					t.Errorf("%s: %s: why is %s %q, wait %d %q", name, r.SemVer.Version, why.Result, why.Summary, code, text)
+					t.Errorf("%s: %s: why is %s %q, wait %d %q", name, r.VersionedMicroservice, why.Result, why.Summary, code, text)
 				}
 			}
 		}

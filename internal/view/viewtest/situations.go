@@ -12,9 +12,9 @@ func pins(w *world, version string) {
 	w.spec.Pins = []release.Pin{{Field: "spec.updateStrategy.manual.groups[0].name", Group: "1.x", Version: version, Reason: "sessions lost", By: "ana@example.com"}}
 }
 
-// crashes makes the containers of a version crash.
-func crashes(w *world, version string) {
-	w.broken[version], w.messages[version] = "CrashLoopBackOff", "container shop: exit 1: out of licenses"
+// crashes makes the containers of a version or a release crash.
+func crashes(w *world, name string) {
+	w.broken[name], w.messages[name] = "CrashLoopBackOff", "container shop: exit 1: out of licenses"
 }
 
 // situations are histories with rare states of services. They are not among [Stories].
@@ -26,6 +26,18 @@ var situations = map[string]func(w *world){
 		crashes(w, "1.0.0")
 		pins(w, "1.0.0")
 		w.wait(3 * time.Minute)
+	},
+	"config canary": func(w *world) {
+		live(w)
+		w.spec.Steps = []release.Step{{Name: "ask", Weight: 10, Approval: true}, {Weight: 50}}
+		w.configure("c2")
+		w.wait(41 * time.Minute)
+	},
+	"config failed": func(w *world) {
+		live(w)
+		crashes(w, "shop-1-0-0-c2")
+		w.configure("c2")
+		w.wait(2 * time.Hour)
 	},
 	"return no capacity": func(w *world) {
 		live(w)

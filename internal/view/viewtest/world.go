@@ -40,12 +40,13 @@ type world struct {
 	name     string
 	now      time.Time
 	spec     release.Spec
+	config   string // hash of the current pod template
 	offers   []release.Candidate
 	state    release.State
 	notes    []release.Note
 	objects  map[string]*fact
-	broken   map[string]release.Reason // by version: the reason why its pods never become available
-	messages map[string]string         // by version: the message of its pods
+	broken   map[string]release.Reason // by version or release: the reason why its pods never become available
+	messages map[string]string         // by version or release: the message of its pods
 	stuck    bool                      // the policy confirms nothing from now on
 	reports  map[string]release.Report
 	written  map[string]map[string]int // by group: weights of the routes
@@ -60,7 +61,7 @@ type world struct {
 
 func newWorld(name string) *world {
 	return &world{
-		name: name, now: time.Date(2030, 1, 31, 9, 0, 0, 0, time.UTC),
+		name: name, config: "config", now: time.Date(2030, 1, 31, 9, 0, 0, 0, time.UTC),
 		spec:    release.Spec{Replicas: 3, Standby: 1, MinimumAvailable: 2, Deadline: 10 * time.Minute, Drain: 30 * time.Second, Previews: release.Previews{MaxGroups: 2}},
 		objects: map[string]*fact{}, broken: map[string]release.Reason{}, messages: map[string]string{}, reports: map[string]release.Report{},
 		written: map[string]map[string]int{}, titles: map[int64]string{}, analyses: map[string]*v1alpha1.ReleaseAnalysis{}, reasons: map[string]string{},
@@ -82,8 +83,27 @@ func (w *world) pull(number int64, commit, title string) {
 }
 
 func (w *world) offer(c release.Candidate) {
-	c.Release = fmt.Sprintf("%s-%s-0a1b2c3d", w.name, strings.ReplaceAll(c.Version[:min(12, len(c.Version))], ".", "-"))
+	c.Release = w.releaseOf(c.Version)
 	w.offers = append(w.offers, c)
+	w.settle()
+}
+
+// releaseOf returns the name of the release of a version with the current configuration.
+func (w *world) releaseOf(version string) string {
+	suffix := w.config
+	if suffix == "config" {
+		suffix = "0a1b2c3d"
+	}
+	return fmt.Sprintf("%s-%s-%s", w.name, strings.ReplaceAll(version[:min(12, len(version))], ".", "-"), suffix)
+}
+
+// configure changes the pod template. Each offered version then belongs to another release.
+func (w *world) configure(config string) {
+	w.config = config
+	w.offers = slices.Clone(w.offers)
+	for i := range w.offers {
+		w.offers[i].Release = w.releaseOf(w.offers[i].Version)
+	}
 	w.settle()
 }
 
@@ -111,7 +131,7 @@ func (w *world) wait(d time.Duration) {
 
 func (w *world) observed() release.Observed {
 	w.spec.Freeze = freeze.Of(freeze.All(w.freezes, nil), freeze.Subject{Namespace: namespace, Name: w.name}, w.now)
-	o := release.Observed{Spec: w.spec, Config: "config", Candidates: w.offers, State: w.state, Policies: []release.Policy{{Name: w.name}}}
+	o := release.Observed{Spec: w.spec, Config: w.config, Candidates: w.offers, State: w.state, Policies: []release.Policy{{Name: w.name}}}
 	facts := make([]fact, 0, len(w.objects))
 	for _, name := range slices.Sorted(maps.Keys(w.objects)) {
 		facts = append(facts, *w.objects[name])
@@ -137,7 +157,7 @@ func (w *world) plan() bool {
 		if o == nil {
 			i := slices.IndexFunc(w.offers, func(c release.Candidate) bool { return c.Release == e.Release })
 			c := w.offers[i]
-			o = &fact{Release: e.Release, Slug: c.Slug, Name: c.Name, Level: c.Level, Version: c.Version, PullRequest: c.PullRequest, Config: "config", Created: w.now}
+			o = &fact{Release: e.Release, Slug: c.Slug, Name: c.Name, Level: c.Level, Version: c.Version, PullRequest: c.PullRequest, Config: w.config, Created: w.now}
 			w.objects[e.Release] = o
 		}
 		o.Replicas, o.Stamp = max(o.Replicas, e.Replicas), max(o.Stamp, e.Stamp)
@@ -151,8 +171,10 @@ func (w *world) plan() bool {
 	}
 	for _, o := range w.objects {
 		o.Available, o.Failure, o.Message = o.Replicas, "", ""
-		if why := w.broken[o.Version]; why != "" {
-			o.Available, o.Failure, o.Message = 0, why, w.messages[o.Version]
+		for _, name := range []string{o.Version, o.Release} {
+			if why := w.broken[name]; why != "" {
+				o.Available, o.Failure, o.Message = 0, why, w.messages[name]
+			}
 		}
 		w.exclude(o)
 		w.measure(o)
