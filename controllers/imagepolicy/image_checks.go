@@ -139,6 +139,16 @@ func (a *recordReader) readsAnother(o *observed, than string) bool {
 	return false
 }
 
+// matchedLabels returns the names of the labels in spec.match.
+func (o *observed) matchedLabels() (names []string) {
+	if o.policy.Spec.Match != nil {
+		for _, l := range o.policy.Spec.Match.Labels {
+			names = append(names, l.Name)
+		}
+	}
+	return names
+}
+
 // checkLabels checks an image's labels and annotations.
 func (s *selection) checkLabels(o *observed, a *recordReader, digest string, vars preview.Vars) *version.Refusal {
 	match := o.policy.Spec.Match

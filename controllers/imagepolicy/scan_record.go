@@ -3,6 +3,7 @@ package imagepolicy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"strings"
 	"time"
@@ -97,7 +98,7 @@ type scanRecord struct {
 	// listBytes is the size of the list. It is set when the scan is complete.
 	listBytes int
 	images    map[ref]*answer[registry.Image]
-	details   map[ref]*answer[registry.Image]
+	details   map[metadataRef]*answer[registry.Image]
 	verified  map[ref]*answer[cosign.Result]
 	absences  map[string]*answer[bool]
 	// heads are the results for head commits of pull requests, by number.
@@ -114,6 +115,12 @@ type ref struct {
 	identifier string
 }
 
+// metadataRef identifies the metadata of an image. labels are the quoted names of the labels that are kept.
+type metadataRef struct {
+	ref
+	labels string
+}
+
 // answer is the result of a request. It does not change, because records share it. Maps contain pointers to answers, because a map reserves memory for
 // at least eight values.
 type answer[T any] struct {
@@ -124,7 +131,7 @@ type answer[T any] struct {
 func newScanRecord(q query, by access, impatient bool) *scanRecord {
 	return &scanRecord{
 		query: q, access: by, immediate: impatient,
-		images: map[ref]*answer[registry.Image]{}, details: map[ref]*answer[registry.Image]{}, verified: map[ref]*answer[cosign.Result]{},
+		images: map[ref]*answer[registry.Image]{}, details: map[metadataRef]*answer[registry.Image]{}, verified: map[ref]*answer[cosign.Result]{},
 		absences: map[string]*answer[bool]{}, heads: map[int64]head{}, times: map[string]*answer[buildTime]{},
 	}
 }
@@ -187,6 +194,8 @@ type recordReader struct {
 	ctx      context.Context
 	// counts reports whether a tag counts against the limit; nil means that all tags count.
 	counts func(tag string) bool
+	// labels are the names of the labels that Inspect returns.
+	labels []string
 	// timesLeft is the number of build times that may still be requested.
 	timesLeft int
 	// report is called with the progress of the scan; it may be nil.
@@ -282,10 +291,23 @@ func (a *recordReader) Resolve(image int, tag string) (registry.Image, error) {
 	})
 }
 
-// Inspect requests an image's metadata once per scan.
+// Inspect requests an image's metadata once per scan. It keeps only the labels that the policy matches, because an image can have 64 KiB of
+// labels, and the record keeps the metadata of many images.
 func (a *recordReader) Inspect(image int, digest, platform string) (registry.Image, error) {
-	return cached(a, a.details, ref{image, digest}, image, func(r registry.Request) (registry.Image, error) {
-		return a.scanner.Inspect(a.ctx, r, digest, platform)
+	key := metadataRef{ref{image, digest}, fmt.Sprintf("%q", a.labels)}
+	return cached(a, a.details, key, image, func(r registry.Request) (registry.Image, error) {
+		found, err := a.scanner.Inspect(a.ctx, r, digest, platform)
+		all := found.Labels
+		found.Labels = nil
+		for _, name := range a.labels {
+			if value, ok := all[name]; ok {
+				if found.Labels == nil {
+					found.Labels = map[string]string{}
+				}
+				found.Labels[name] = value
+			}
+		}
+		return found, err
 	})
 }
 

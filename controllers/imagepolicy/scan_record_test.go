@@ -3,6 +3,7 @@ package imagepolicy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -80,5 +81,39 @@ func TestDue(t *testing.T) {
 				t.Errorf("due in %s, want %s to %s", due, test.least, test.most)
 			}
 		})
+	}
+}
+
+// labeledRegistry returns images with many labels.
+type labeledRegistry struct {
+	shelf
+	labels map[string]string
+}
+
+func (r *labeledRegistry) Inspect(_ context.Context, _ registry.Request, digest, _ string) (registry.Image, error) {
+	return registry.Image{Digest: digest, Labels: r.labels, Revision: r.labels["revision"]}, nil
+}
+
+// TestRecordKeepsMatchedLabels checks that a record keeps only the labels in spec.match, and that the labels are requested again if spec.match
+// changes.
+func TestRecordKeepsMatchedLabels(t *testing.T) {
+	t.Parallel()
+	labels := map[string]string{"team": "a", "revision": "0123"}
+	for i := range 100 {
+		labels[fmt.Sprint("label-", i)] = "x"
+	}
+	l := newScanRecord(query{origin: origin{repository: "r.example/shop"}}, access{}, false)
+	clock := testingclock.NewFakeClock(time.Now())
+	a := &recordReader{scanRecord: l, clock: clock, scanner: &labeledRegistry{labels: labels}, ctx: t.Context(), labels: []string{"team", "absent"}}
+	got, err := a.Inspect(0, "sha256:1", "linux/amd64")
+	same(t, "error", err, nil)
+	same(t, "labels", got.Labels, map[string]string{"team": "a"})
+	same(t, "revision", got.Revision, "0123")
+	for _, x := range l.details {
+		same(t, "labels in the record", x.value.Labels, map[string]string{"team": "a"})
+	}
+	a = &recordReader{scanRecord: l, clock: clock, labels: []string{"label-1"}}
+	if _, err := a.Inspect(0, "sha256:1", "linux/amd64"); !errors.Is(err, errNotScanned) || !a.incomplete {
+		t.Errorf("Inspect after a change of spec.match: %v, want %v", err, errNotScanned)
 	}
 }

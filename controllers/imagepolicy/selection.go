@@ -128,6 +128,7 @@ func (s *registryErrors) noteError(err error) {
 // change. absent contains the tags that earlier scans found to be absent, and is updated. seen records when
 // earlier scans first saw tags.
 func selectReleases(o *observed, a *recordReader, absent map[string]time.Time, seen *firstSeen) selection {
+	a.labels = o.matchedLabels()
 	if o.github != nil && o.github.source.PullRequests != nil {
 		return selectPullRequests(o, a)
 	}

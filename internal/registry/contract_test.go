@@ -215,3 +215,54 @@ func TestNoAdviceAgainstCertificates(t *testing.T) {
 		}
 	}
 }
+
+// TestLongPlatforms checks that the names and the number of the platforms that an image specifies are limited. Otherwise, a registry could
+// fill the memory of the manager, because policies keep the platforms of many images.
+func TestLongPlatforms(t *testing.T) {
+	t.Parallel()
+	server := registrytest.New(t)
+	long := strings.Repeat("a", 3<<20)
+	image := registrytest.Image(t, "x", "linux/amd64", time.Time{})
+	add := func(index v1.ImageIndex, p v1.Platform) v1.ImageIndex {
+		return mutate.AppendManifests(index, mutate.IndexAddendum{Add: image, Descriptor: v1.Descriptor{Platform: &p}})
+	}
+	var few v1.ImageIndex = empty.Index
+	for _, p := range []v1.Platform{{OS: "linux", Architecture: "amd64"}, {OS: "x", Architecture: long}} {
+		few = add(few, p)
+	}
+	server.PushIndex(t, "acme/web", "long", few)
+	many := few
+	for i := range 2 * maxPlatforms {
+		many = add(many, v1.Platform{OS: "linux", Architecture: "arm", Variant: fmt.Sprint("v", i)})
+	}
+	server.PushIndex(t, "acme/web", "many", many)
+	config, err := image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	config = config.DeepCopy()
+	config.Architecture = long
+	image, err = mutate.ConfigFile(image, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server.PushImage(t, "acme/web", "config", image)
+	scanner := scannerAt(newClock())
+	for tag, want := range map[string]int{"long": 1, "many": maxPlatforms, "config": 0} {
+		got, err := scanner.Resolve(t.Context(), Request{Repository: server.Repository("acme/web")}, tag)
+		if err != nil {
+			t.Errorf("Resolve %s: %v", tag, err)
+			continue
+		}
+		bytes := 0
+		for _, p := range got.Platforms {
+			bytes += len(p)
+		}
+		if len(got.Platforms) != want || bytes > want*maxPlatform {
+			t.Errorf("tag %s has %d platforms with %d bytes, want %d with at most %d bytes each", tag, len(got.Platforms), bytes, want, maxPlatform)
+		}
+		if want > 0 && !got.Supports("linux/amd64") {
+			t.Errorf("tag %s does not support linux/amd64", tag)
+		}
+	}
+}

@@ -144,7 +144,9 @@ func (s *Scanner) complete(ctx context.Context, t target, digest string, d descr
 			continue
 		}
 		for _, p := range image.Platforms {
-			d.images = append(d.images, platformImage{p, inner})
+			if len(d.images) < maxPlatforms {
+				d.images = append(d.images, platformImage{p, inner})
+			}
 		}
 	}
 	if len(d.unnamed) > 0 {
@@ -261,11 +263,17 @@ func buildTime(t time.Time) time.Time {
 	return t.UTC()
 }
 
-// platformImages returns the images of an index that have a platform.
+// These are the limits of Image.Platforms. An index with more images or with longer names would need as much memory as its manifest.
+const (
+	maxPlatforms = 128
+	maxPlatform  = 128 // bytes of one platform
+)
+
+// platformImages returns the first maxPlatforms images of an index that have a platform.
 func platformImages(index *v1.IndexManifest) []platformImage {
 	var found []platformImage
 	for _, m := range index.Manifests {
-		if p, ok := platformName(m.Platform); ok {
+		if p, ok := platformName(m.Platform); ok && len(found) < maxPlatforms {
 			found = append(found, platformImage{p, m.Digest.String()})
 		}
 	}
@@ -292,9 +300,13 @@ func platforms(images []platformImage) []string {
 	return slices.Compact(found)
 }
 
-// platformName returns os/architecture[/variant]. It returns false for an attestation, whose platform is unknown/unknown.
+// platformName returns os/architecture[/variant]. It returns false for an attestation, whose platform is unknown/unknown, and
+// for a platform that is longer than maxPlatform.
 func platformName(p *v1.Platform) (string, bool) {
 	if p == nil || p.OS == "" || p.Architecture == "" || p.OS == "unknown" || p.Architecture == "unknown" {
+		return "", false
+	}
+	if len(p.OS)+len(p.Architecture)+len(p.Variant)+2 > maxPlatform {
 		return "", false
 	}
 	parts := []string{p.OS, p.Architecture}

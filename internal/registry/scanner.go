@@ -76,7 +76,8 @@ type Image struct {
 	// Digest is the digest of the manifest or, if there are several platforms, of the index.
 	Digest string
 	// Platforms is the sorted list of the supported platforms, such as "linux/amd64" or "linux/arm64/v8". The list is
-	// empty if the artifact, such as a chart, has no platform.
+	// empty if the artifact, such as a chart, has no platform. There are at most 128 platforms, of at most 128 bytes each.
+	// Platforms beyond the limits are omitted.
 	Platforms []string
 	// Created is the build time in the image. It is zero if the image contains no build time, or only the time of a
 	// reproducible build (before 1981). Build times do not prove any order. For an index, Resolve returns only the time of the index, while
