@@ -1,7 +1,9 @@
 package imagepolicy
 
 import (
+	"cmp"
 	"fmt"
+	"hash/maphash"
 	"maps"
 	"slices"
 	"time"
@@ -14,12 +16,10 @@ import (
 // times in images, because they can be forged.
 type firstSeen struct {
 	origin origin
-	// time is the time of the last list, and list contains its sorted tags. The list from the scan uses the
-	// same slice.
+	// time is the time of the last list, sum is its hash, and list contains the hash of each of its tags.
 	time time.Time
-	list []string
-	// first contains the times of tags that were not in the first list.
-	first map[string]time.Time
+	sum  uint64
+	list seenTags
 	// reported contains the versions that, according to the status when this process started, were too
 	// young.
 	reported map[string]time.Time
@@ -29,6 +29,57 @@ type firstSeen struct {
 	moved map[string]firstSeenImage
 	// base is a time by which all other tags existed; zero before the first scan.
 	base time.Time
+}
+
+// seenTag is a tag in a list. first is the time at which the tag was first seen, in nanoseconds since 1970; 0 if
+// the tag was in the first list or is old enough.
+type seenTag struct {
+	hash  uint64
+	first int64
+}
+
+// seenTags are the tags of a list, sorted by hash. They contain hashes and not the tags, because they are kept
+// after the list itself was removed, and a list can need 17 MB. A registry cannot choose tags with equal hashes,
+// because it does not know the seed.
+type seenTags []seenTag
+
+var tagSeed = maphash.MakeSeed()
+
+func hashTag(tag string) uint64 { return maphash.String(tagSeed, tag) }
+
+// hashTags returns the hash of a whole list. No tag contains a line break.
+func hashTags(tags []string) uint64 {
+	var h maphash.Hash
+	h.SetSeed(tagSeed)
+	for _, tag := range tags {
+		h.WriteString(tag)
+		h.WriteByte('\n')
+	}
+	return h.Sum64()
+}
+
+// newSeenTags returns tags without times.
+func newSeenTags(tags []string) seenTags {
+	list := make(seenTags, len(tags))
+	for i, tag := range tags {
+		list[i].hash = hashTag(tag)
+	}
+	slices.SortFunc(list, func(a, b seenTag) int { return cmp.Compare(a.hash, b.hash) })
+	return list
+}
+
+// find returns the index of a hash.
+func (list seenTags) find(hash uint64) (int, bool) {
+	return slices.BinarySearchFunc(list, hash, func(x seenTag, hash uint64) int { return cmp.Compare(x.hash, hash) })
+}
+
+// of returns the time at which a tag was first seen. It returns false for a tag without a time.
+func (list seenTags) of(tag string) (time.Time, bool) {
+	i, known := list.find(hashTag(tag))
+	if !known || list[i].first == 0 {
+		return time.Time{}, false
+	}
+	return time.Unix(0, list[i].first).UTC(), true
 }
 
 // firstSeenImage is a tag's image with the time at which it was first seen.
@@ -86,13 +137,14 @@ func (seen *firstSeen) withoutMoved(tag string) *firstSeen {
 // still the same, and otherwise now. A restart may therefore delay a version, but never causes an early
 // offer.
 func (o *observed) observeTags(before *firstSeen, tags []string, checksum string, at time.Time) *firstSeen {
-	if before != nil && before.origin == o.query.origin && before.time.Equal(at) && slices.Equal(before.list, tags) {
+	sum := hashTags(tags)
+	if before != nil && before.origin == o.query.origin && before.time.Equal(at) && before.sum == sum {
 		return before
 	}
-	seen := &firstSeen{origin: o.query.origin, time: at, list: tags, first: map[string]time.Time{}, withoutImage: map[string]bool{}}
 	if before == nil && len(tags) == 0 && o.github != nil {
 		return nil // GitHub has not been polled for the names yet
 	}
+	seen := &firstSeen{origin: o.query.origin, time: at, sum: sum, list: newSeenTags(tags), withoutImage: map[string]bool{}}
 	if before != nil && before.origin == seen.origin {
 		seen.reported, seen.base, seen.withoutImage = before.reported, before.base, before.withoutImage
 		seen.moved = maps.Clone(before.moved)
@@ -100,15 +152,17 @@ func (o *observed) observeTags(before *firstSeen, tags []string, checksum string
 			_, there := slices.BinarySearch(tags, tag)
 			return !there
 		})
-		for _, tag := range tags {
-			t, young := before.first[tag]
-			if _, known := slices.BinarySearch(before.list, tag); !known {
-				t, young = at, true
+		for i := range seen.list {
+			t := at
+			if j, known := before.list.find(seen.list[i].hash); known {
+				if before.list[j].first == 0 {
+					continue
+				}
+				t = earlier(time.Unix(0, before.list[j].first).UTC(), at) // The clock may have been ahead.
 			}
-			switch t = earlier(t, at); { // The clock may have been ahead.
-			case !young:
+			switch {
 			case at.Sub(t) <= o.minAge:
-				seen.first[tag] = t
+				seen.list[i].first = t.UnixNano()
 			case t.After(seen.base): // The tag is old enough, even if spec.minAge is increased later.
 				seen.base = t
 			}
@@ -147,7 +201,7 @@ func (seen *firstSeen) of(rel version.Release) time.Time {
 	if m, ok := seen.moved[rel.Tag]; ok && m.image == rel.Version {
 		return m.first
 	}
-	if t, ok := seen.first[rel.Tag]; ok {
+	if t, ok := seen.list.of(rel.Tag); ok {
 		return t
 	}
 	if t, ok := seen.reported[rel.Version]; ok {
@@ -199,8 +253,13 @@ func (seen *firstSeen) withImage(rel version.Release, at time.Time) *firstSeen {
 		return seen
 	}
 	c := *seen
-	c.first, c.withoutImage = maps.Clone(seen.first), maps.Clone(seen.withoutImage)
-	c.first[rel.Tag] = at
+	c.list, c.withoutImage = slices.Clone(seen.list), maps.Clone(seen.withoutImage)
+	x := seenTag{hashTag(rel.Tag), at.UnixNano()}
+	if i, known := c.list.find(x.hash); known {
+		c.list[i] = x
+	} else {
+		c.list = slices.Insert(c.list, i, x)
+	}
 	delete(c.withoutImage, rel.Version)
 	return &c
 }

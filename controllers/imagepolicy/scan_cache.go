@@ -18,8 +18,8 @@ const (
 	// maxScan is the timeout of one scan, which includes the list, all images, and all proofs of absence. It
 	// is also the maximum value of spec.timeout.
 	maxScan = 2 * time.Minute
-	// maxLists is the maximum total size, in bytes, of all tag lists that are kept. A list with the maximum
-	// number of tags of maximum length takes 17 MB.
+	// maxLists is the maximum total size, in bytes, of all tag lists and build times that are kept. A list with the
+	// maximum number of tags of maximum length takes 17 MB.
 	maxLists = 96 << 20
 )
 
@@ -36,7 +36,7 @@ type scanCache struct {
 	ctx      context.Context // nil before run
 	requeue  func(types.NamespacedName)
 	policies map[types.NamespacedName]*cacheEntry
-	listed   int         // bytes of all lists; a list that several records share counts several times
+	listed   int         // bytes of all lists and build times; a list that several records share counts several times
 	waiting  []*scanTask // urgent scans, then the others; each in the order in which they were queued
 	running  map[slot]int
 	slotSets map[slotSetKey]*slotSet // of queued and running scans
@@ -323,41 +323,58 @@ func (ls *scanCache) replace(m *cacheEntry, with *scanRecord) {
 	m.record = with
 }
 
-// shed removes lists while the size of all lists exceeds maxLists. It first removes the oldest list of the
-// namespace whose lists have the largest total size. It never removes the list of keep, whose scan has just
-// completed. A policy whose list was removed requests the list again when it uses the list, or for its next
-// scan.
+// shed removes lists and build times while their total size exceeds maxLists. It first removes the oldest list of
+// the namespace with the largest total size and, if the namespace has no more lists, its oldest build times. It
+// never removes those of keep, whose scan has just completed. A policy whose list or build times were removed
+// requests them again when it uses them, or for its next scan.
 func (ls *scanCache) shed(keep types.NamespacedName) {
 	for {
 		total, taken, seen := 0, map[string]int{}, map[*string]bool{}
 		for policy, m := range ls.policies {
-			if list := m.record.list(); len(list) > 0 && !seen[&list[0]] { // other records may share the list
+			bytes := m.record.bytes()
+			if list := m.record.list(); len(list) > 0 {
+				if seen[&list[0]] { // other records may share the list
+					bytes -= m.record.listBytes
+				}
 				seen[&list[0]] = true
-				total += m.record.listBytes
-				taken[policy.Namespace] += m.record.listBytes
 			}
+			total += bytes
+			taken[policy.Namespace] += bytes
 		}
 		if total <= maxLists {
 			return
 		}
-		var victim types.NamespacedName
-		for policy, m := range ls.policies {
-			if policy == keep || len(m.record.list()) == 0 {
-				continue
-			}
-			was := ls.policies[victim]
-			if was == nil || taken[policy.Namespace] > taken[victim.Namespace] || policy.Namespace == victim.Namespace && m.record.time.Before(was.record.time) {
-				victim = policy
-			}
-		}
-		m := ls.policies[victim]
+		m := ls.victim(keep, taken)
 		if m == nil {
 			return
 		}
-		short := *m.record
-		short.tags, short.listBytes = nil, 0
-		ls.replace(m, &short)
+		ls.replace(m, m.record.shorten())
 	}
+}
+
+// victim returns the policy whose list or build times shed removes next, or nil if there is none. taken contains
+// the total size by namespace.
+func (ls *scanCache) victim(keep types.NamespacedName, taken map[string]int) (found *cacheEntry) {
+	var victim types.NamespacedName
+	for policy, m := range ls.policies {
+		if policy == keep || m.record.bytes() == 0 {
+			continue
+		}
+		switch larger := taken[policy.Namespace] > taken[victim.Namespace]; {
+		case found == nil, larger, policy.Namespace == victim.Namespace && m.record.goesBefore(found.record):
+			victim, found = policy, m
+		}
+	}
+	return found
+}
+
+// goesBefore reports whether a record is shortened before another record of the namespace: records with a list
+// first, and then the oldest.
+func (l *scanRecord) goesBefore(other *scanRecord) bool {
+	if list := l.listBytes > 0; list != (other.listBytes > 0) {
+		return list
+	}
+	return l.time.Before(other.time)
 }
 
 // size returns the number of queued scans and the number of running scans.

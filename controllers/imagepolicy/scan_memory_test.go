@@ -3,13 +3,16 @@ package imagepolicy
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
+	"weak"
 
 	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/registry"
 )
 
@@ -22,8 +25,11 @@ func TestListsAreBounded(t *testing.T) {
 	ended := make(chan types.NamespacedName, 1)
 	ls.run(t.Context(), func(policy types.NamespacedName) { ended <- policy })
 	long := strings.Repeat("a", 8<<20)
+	o := &observed{policy: &v1alpha1.ImagePolicy{}, minAge: time.Hour}
+	var lists []weak.Pointer[string]
 	scan := func(namespace, name string, tags ...string) {
 		t.Helper()
+		lists = append(lists, weak.Make(&tags[0]))
 		q := query{origin: origin{repository: "registry.example.com/" + name}}
 		ls.start(types.NamespacedName{Namespace: namespace, Name: name}, newScanRecord(q, access{}, false), false, func(_ context.Context, l *scanRecord) {
 			l.time = clock.Now()
@@ -32,6 +38,8 @@ func TestListsAreBounded(t *testing.T) {
 		})
 		if policy := <-ended; policy.Name != name {
 			t.Fatalf("scan of %s ended, want %s", policy, name)
+		} else {
+			ls.setFirstSeen(policy, o.observeTags(nil, tags, "", clock.Now()))
 		}
 		clock.Step(time.Second)
 	}
@@ -51,6 +59,16 @@ func TestListsAreBounded(t *testing.T) {
 		}
 		if bytes > maxLists {
 			t.Fatalf("%d bytes of lists after %d scans, want at most %d", bytes, n, maxLists)
+		}
+		runtime.GC()
+		reachable := 0
+		for _, list := range lists {
+			if list.Value() != nil {
+				reachable++
+			}
+		}
+		if most := 3 + 1 + maxLists/len(long); reachable > most { // the policies in "shared" use one list
+			t.Fatalf("%d lists are reachable after %d scans, want at most %d", reachable, n, most)
 		}
 	}
 	listed := 0
@@ -72,4 +90,41 @@ func TestListsAreBounded(t *testing.T) {
 			t.Errorf("the scan of %s was lost", name)
 		}
 	}
+}
+
+// TestTimesAreBounded checks that build times count as part of the lists, and that the build times of a namespace are
+// removed after its lists.
+func TestTimesAreBounded(t *testing.T) {
+	t.Parallel()
+	clock := testingclock.NewFakeClock(time.Now())
+	ls := newScanCache(clock, 32)
+	ended := make(chan types.NamespacedName, 1)
+	ls.run(t.Context(), func(policy types.NamespacedName) { ended <- policy })
+	long := strings.Repeat("a", 8<<20)
+	for n := range 20 {
+		name := types.NamespacedName{Namespace: "greedy", Name: fmt.Sprint("shop-", n)}
+		q := query{origin: origin{repository: "registry.example.com/" + name.Name}}
+		ls.start(name, newScanRecord(q, access{}, false), false, func(_ context.Context, l *scanRecord) {
+			l.time = clock.Now()
+			l.tags = &answer[registry.Scan]{value: registry.Scan{Tags: []string{long[:1<<20]}}}
+			l.times[long] = &answer[buildTime]{value: buildTime{digest: "sha256:1"}}
+		})
+		<-ended
+		clock.Step(time.Second)
+	}
+	bytes, lists := 0, 0
+	for _, m := range ls.policies {
+		lists += len(m.record.list())
+		for tag := range m.record.times {
+			bytes += len(tag)
+		}
+	}
+	if bytes > maxLists || bytes < maxLists/2 {
+		t.Errorf("%d bytes of build times, want at most %d", bytes, maxLists)
+	}
+	same(t, "lists", lists, 1)
+	last := ls.entry(types.NamespacedName{Namespace: "greedy", Name: "shop-19"}).record
+	same(t, "lists and build times of the last scan", [2]int{len(last.list()), len(last.times)}, [2]int{1, 1})
+	first := ls.entry(types.NamespacedName{Namespace: "greedy", Name: "shop-0"}).record.clone()
+	first.times["1.0.0"] = &answer[buildTime]{} // A scan can continue.
 }

@@ -95,12 +95,13 @@ type scanRecord struct {
 	failed error
 
 	tags *answer[registry.Scan]
-	// listBytes is the size of the list. It is set when the scan is complete.
-	listBytes int
-	images    map[ref]*answer[registry.Image]
-	details   map[metadataRef]*answer[registry.Image]
-	verified  map[ref]*answer[cosign.Result]
-	absences  map[string]*answer[bool]
+	// listBytes is the size of the list, and timeBytes is the size of times. They are set when the scan is complete.
+	listBytes, timeBytes int
+
+	images   map[ref]*answer[registry.Image]
+	details  map[metadataRef]*answer[registry.Image]
+	verified map[ref]*answer[cosign.Result]
+	absences map[string]*answer[bool]
 	// heads are the results for head commits of pull requests, by number.
 	heads map[int64]head
 	// times are the build times of images by tag, if the policy orders tags by build time. untimed
@@ -160,20 +161,35 @@ func (l *scanRecord) list() []string {
 	return l.tags.value.Tags
 }
 
-// measure sets listBytes.
+// measure sets listBytes and timeBytes.
 func (l *scanRecord) measure() {
-	l.listBytes = 0
+	const entry = 128 // overhead of a build time in addition to the text
+	l.listBytes, l.timeBytes = 0, 0
 	for _, tag := range l.list() {
 		l.listBytes += len(tag) + 16
 	}
+	for tag, x := range l.times {
+		l.timeBytes += len(tag) + len(x.value.digest) + entry
+	}
 }
 
-// bytes returns the size of the list, or 0 if there is none.
+// bytes returns the size of the list and of the build times.
 func (l *scanRecord) bytes() int {
 	if l == nil {
 		return 0
 	}
-	return l.listBytes
+	return l.listBytes + l.timeBytes
+}
+
+// shorten returns a copy without the list or, if there is no list, without the build times.
+func (l *scanRecord) shorten() *scanRecord {
+	c := *l
+	if c.listBytes > 0 {
+		c.tags, c.listBytes = nil, 0
+	} else {
+		c.times, c.timeBytes = map[string]*answer[buildTime]{}, 0
+	}
+	return &c
 }
 
 // clone returns a copy to which a scan adds the missing answers.
