@@ -1,8 +1,12 @@
 package imagepolicy
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
+
+	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/version"
@@ -163,4 +167,30 @@ func TestMinAgeOfAMovedTag(t *testing.T) {
 	s.clock.SetTime(seen.Add(10 * time.Minute))
 	p, _ = s.pass("shop")
 	same(t, "image when it is old enough", p.Status.Releases[0].Images[0].Digest, moved)
+}
+
+// TestManyYoungVersionsNeedOnePass checks that any number of versions that are too young is rejected in one pass over the tags.
+func TestManyYoungVersionsNeedOnePass(t *testing.T) {
+	t.Parallel()
+	clock := testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	o, s := fixture(t, []string{"1.0.0"}, "1.0.0")
+	o.policy.Spec.MinAge, o.minAge = "1h", time.Hour
+	o.policy.Spec.Limits = v1alpha1.ImageLimits{Groups: 1, ReleasesPerGroup: 1}
+	o.selector = compile(t, &o.policy.Spec)
+	const many = 10_000
+	tags := []string{"1.0.0"}
+	before := o.observeTags(nil, tags, "", clock.Now())
+	for i := range many {
+		tags = append(tags, fmt.Sprintf("1.1.%d", i))
+	}
+	slices.Sort(tags)
+	clock.Step(time.Minute)
+	s.firstSeen = o.observeTags(before, tags, "", clock.Now())
+	a := &recordReader{scanRecord: newScanRecord(o.query, o.access, false), clock: clock, scanner: &shelf{}, ctx: t.Context()}
+	refused := map[string]version.Refusal{}
+	passes := s.offer(o, a, o.selector.Rank(tags), offeredBefore(o), refused)
+	same(t, "passes", passes, 1)
+	same(t, "rejected", s.result.Counts, []version.Count{{Verdict: version.VerdictMinAge, Tags: many}})
+	same(t, "offered", len(s.result.Offered), 1)
+	same(t, "offerable at", s.offerableAt, clock.Now().Add(time.Hour))
 }

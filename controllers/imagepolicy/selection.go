@@ -244,19 +244,24 @@ func (s *selection) list(o *observed, a *recordReader) []version.Name {
 }
 
 // offer selects releases until each selected release has images or is rejected. After maxRejections
-// rejections, no further new tag is requested or offered.
-func (s *selection) offer(o *observed, a *recordReader, ranking *version.Ranking, before map[string]v1alpha1.OfferedRelease, refused map[string]version.Refusal) {
+// rejections, no further new tag is requested or offered. Tags that are too young are rejected without another pass over all
+// tags, because there can be many of them. offer returns the number of passes.
+func (s *selection) offer(o *observed, a *recordReader, ranking *version.Ranking, before map[string]v1alpha1.OfferedRelease, refused map[string]version.Refusal) (passes int) {
 	now, useless := a.clock.Now(), 0
+	refuse := func(tag, v string) *version.Refusal {
+		_, offered := before[tag]
+		young := s.tooYoung(o, version.Release{Tag: tag, Version: v}, offered, now)
+		if o.github != nil {
+			return nil // Only the time is recorded. See oldEnough.
+		}
+		return young
+	}
 	for more := true; more; {
-		s.result = ranking.Offer(o.inUse, refused)
+		passes++
+		s.result = ranking.OfferUnless(o.inUse, refused, refuse)
 		more = false
 		for _, rel := range s.result.Offered {
 			_, offered := before[rel.Tag]
-			if young := s.tooYoung(o, rel, offered, now); young != nil && o.github == nil {
-				refused[rel.Tag] = *young
-				more = true
-				continue
-			}
 			_, done := s.images[rel.Tag]
 			if done || useless >= maxRejections && !offered {
 				continue
@@ -279,7 +284,7 @@ func (s *selection) offer(o *observed, a *recordReader, ranking *version.Ranking
 		}
 	}
 	if o.github == nil {
-		return
+		return passes
 	}
 	if s.scanned {
 		s.firstSeen = s.firstSeen.retain(s.result)
@@ -289,6 +294,7 @@ func (s *selection) offer(o *observed, a *recordReader, ranking *version.Ranking
 			s.excluded = append(s.excluded, version.Held{Group: rel.Group, Version: rel.SemVer.Version, Tag: x.Tag})
 		}
 	}
+	return passes
 }
 
 // resolve finds a tag's images. A new tag is rejected if it does not exist, or if its image does not

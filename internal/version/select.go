@@ -248,7 +248,14 @@ func compareRejections(a, b Rejection) int {
 // see Selector.Withdrawn. The caller refuses the tag of a held version only if it has proof that the
 // tag is gone.
 func (r *Ranking) Offer(held []Held, refused map[string]Refusal) Result {
-	o := offer{ranking: r, held: r.selector.index(held), refused: refused, groupsLeft: r.selector.rules.Limits.Groups}
+	return r.OfferUnless(held, refused, func(string, string) *Refusal { return nil })
+}
+
+// OfferUnless is like Offer, but calls refuse with the tag and the version of each release before it offers the release. If refuse
+// returns a refusal, OfferUnless adds it to refused. The result is the same as that of repeated calls of Offer in which the caller
+// refuses what each call offers, but it needs only one pass over the tags.
+func (r *Ranking) OfferUnless(held []Held, refused map[string]Refusal, refuse func(tag, version string) *Refusal) Result {
+	o := offer{ranking: r, held: r.selector.index(held), refused: refused, refuse: refuse, groupsLeft: r.selector.rules.Limits.Groups}
 	rules := r.selector.rules
 	o.Rejected = make([]Rejection, 0, len(r.ranked)+len(r.rejected)) // Most of the many tags are rejected.
 	for rest := r.ranked; len(rest) > 0; {
@@ -271,18 +278,22 @@ type offer struct {
 	ranking    *Ranking
 	held       holdings
 	refused    map[string]Refusal
+	refuse     func(tag, version string) *Refusal
 	groupsLeft int
 }
 
 // group offers versions of one group. releases are its candidates, the newest first.
 func (o *offer) group(name string, releases []ranked) {
+	slug, limits := Slug(name), o.ranking.selector.rules.Limits
+	truncated := o.groupsLeft == 0 && !o.held.group(slug)
 	distinct := o.distinct[:0]
 	for len(releases) > 0 {
 		n := 1
 		for n < len(releases) && releases[n].version.Original() == releases[0].version.Original() {
 			n++
 		}
-		if best, ok := o.choose(releases[:n]); ok {
+		within := !truncated && (len(distinct) < limits.ReleasesPerGroup || o.held.version(slug, releases[0].version.Original()))
+		if best, ok := o.choose(releases[:n], within); ok {
 			distinct = append(distinct, best)
 		}
 		releases = releases[n:]
@@ -291,8 +302,7 @@ func (o *offer) group(name string, releases []ranked) {
 	if len(distinct) == 0 {
 		return
 	}
-	slug, limits := Slug(name), o.ranking.selector.rules.Limits
-	if o.groupsLeft == 0 && !o.held.group(slug) {
+	if truncated {
 		o.Truncated = append(o.Truncated, name)
 		reason := fmt.Sprintf("group %q is not among the newest %d (limits.groups)", name, limits.Groups)
 		for _, x := range distinct {
@@ -318,12 +328,12 @@ func (o *offer) group(name string, releases []ranked) {
 }
 
 // choose selects the tag for one version from among the tags that the caller did not refuse. It
-// selects a held tag or, if there is none, the preferred tag.
-func (o *offer) choose(same []ranked) (best ranked, ok bool) {
-	for _, x := range same {
-		if _, no := o.refused[x.tag]; !no && (!ok || o.held.tags[x.tag] && !o.held.tags[best.tag]) {
-			best, ok = x, true
-		}
+// selects a held tag or, if there is none, the preferred tag. If the version is within the limits, the caller can refuse the tag,
+// and choose then selects another tag.
+func (o *offer) choose(same []ranked, within bool) (best ranked, ok bool) {
+	best, ok = o.best(same, true, within)
+	if !ok {
+		best, ok = o.best(same, false, within)
 	}
 	for _, x := range same {
 		switch refusal, no := o.refused[x.tag]; {
@@ -334,6 +344,23 @@ func (o *offer) choose(same []ranked) (best ranked, ok bool) {
 		}
 	}
 	return best, ok
+}
+
+// best returns the first tag that the caller does not refuse, among the held tags or among the other tags.
+func (o *offer) best(same []ranked, held, within bool) (ranked, bool) {
+	for _, x := range same {
+		if _, no := o.refused[x.tag]; no || o.held.tags[x.tag] != held {
+			continue
+		}
+		if within {
+			if refusal := o.refuse(x.tag, x.version.Original()); refusal != nil {
+				o.refused[x.tag] = *refusal
+				continue
+			}
+		}
+		return x, true
+	}
+	return ranked{}, false
 }
 
 func (o *offer) reject(x ranked, v Verdict, reason string) {

@@ -340,6 +340,64 @@ func offeredTags(r Result) (tags []string) {
 	return tags
 }
 
+// TestOfferUnless checks that one call to OfferUnless has the same result as repeated calls to Offer in which the caller refuses what each
+// call offers, and that it does not ask about other tags.
+func TestOfferUnless(t *testing.T) {
+	s, err := Compile(Rules{Limits: Limits{Groups: 1, ReleasesPerGroup: 2}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked []string
+	s.Rank([]string{"1.0.0", "1.1.0", "1.2.0", "1.3.0", "1.4.0"}).OfferUnless(nil, map[string]Refusal{}, func(tag, _ string) *Refusal {
+		if asked = append(asked, tag); tag == "1.4.0" {
+			return &Refusal{VerdictMinAge, "young"}
+		}
+		return nil
+	})
+	if diff := cmp.Diff([]string{"1.4.0", "1.3.0", "1.2.0"}, asked); diff != "" {
+		t.Errorf("OfferUnless asks about other tags:\n%s", diff)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		tags := someTags.Draw(t, "tags")
+		s, err := Compile(someRules.Draw(t, "rules"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		held := someHeld(t, s, tags)
+		refused, young := map[string]Refusal{}, map[string]bool{}
+		for _, tag := range tags {
+			switch rapid.IntRange(0, 9).Draw(t, "refuse") {
+			case 0:
+				refused[tag] = Refusal{VerdictExists, "404"}
+			case 1, 2, 3, 4:
+				young[tag] = true
+			}
+		}
+		ranking, repeated := s.Rank(tags), maps.Clone(refused)
+		want := ranking.Offer(held, repeated)
+		for more := true; more; want = ranking.Offer(held, repeated) {
+			more = false
+			for _, rel := range want.Offered {
+				if young[rel.Tag] {
+					repeated[rel.Tag], more = Refusal{VerdictMinAge, rel.Version}, true
+				}
+			}
+		}
+		got := ranking.OfferUnless(held, refused, func(tag, version string) *Refusal {
+			if !young[tag] {
+				return nil
+			}
+			return &Refusal{VerdictMinAge, version}
+		})
+		if diff := cmp.Diff(want, got, ignoreParsed); diff != "" {
+			t.Errorf("the result differs from that of repeated offers:\n%s", diff)
+		}
+		if diff := cmp.Diff(repeated, refused); diff != "" {
+			t.Errorf("the refusals differ from those of repeated offers:\n%s", diff)
+		}
+	})
+}
+
 // checkAccounts checks that each tag is either offered or rejected, and is counted once.
 func checkAccounts(t *rapid.T, tags []string, r Result) {
 	seen := offeredTags(r)
