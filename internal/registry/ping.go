@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 )
@@ -33,10 +34,14 @@ func withPlain(ctx context.Context) context.Context {
 	return context.WithValue(ctx, plainAllowed{}, true)
 }
 
-// asksPing reports whether a request is GET /v2/.
-func asksPing(req *http.Request) bool {
-	return req.Method == http.MethodGet && req.URL.Path == "/v2/" && req.URL.RawQuery == ""
+// asksPing reports whether a request is GET /v2/ to a registry. Requests to hosts to which the registry redirects do not count, because the
+// registry could redirect to any number of hosts.
+func asksPing(req *http.Request, registry string) bool {
+	return req.Method == http.MethodGet && req.URL.Path == "/v2/" && req.URL.RawQuery == "" && strings.EqualFold(req.URL.Host, registry)
 }
+
+// maxChallenge is the maximum size of the WWW-Authenticate fields of a cached response.
+const maxChallenge = 4 << 10
 
 func pingKey(u *url.URL, scheme string) string { return scheme + "://" + u.Host }
 
@@ -63,7 +68,7 @@ func (p *pings) recall(req *http.Request, now time.Time) (*http.Response, error)
 }
 
 // record caches a definite response. It also caches an error for HTTPS, but the cached error is used only after HTTP has worked. It does not
-// cache an error that was caused by the end of the request's context.
+// cache an error that was caused by the end of the request's context, or a response with more than maxChallenge bytes.
 func (p *pings) record(req *http.Request, resp *http.Response, err error, now time.Time) {
 	known := ping{at: now, err: err}
 	switch {
@@ -73,8 +78,13 @@ func (p *pings) record(req *http.Request, resp *http.Response, err error, now ti
 		return
 	case err == nil:
 		known.status, known.header = resp.StatusCode, http.Header{}
+		bytes := 0
 		for _, challenge := range resp.Header.Values("WWW-Authenticate") {
 			known.header.Add("WWW-Authenticate", challenge)
+			bytes += len(challenge)
+		}
+		if bytes > maxChallenge {
+			return
 		}
 	}
 	p.mu.Lock()

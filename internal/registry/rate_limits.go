@@ -26,6 +26,7 @@ const (
 // gate is the RoundTripper for all requests with one credential to one registry, including requests to the token server and the storage of the
 // registry.
 type gate struct {
+	host    string // of the registry, with its port
 	next    http.RoundTripper
 	clock   clock.Clock
 	bucket  *rate.Limiter
@@ -42,7 +43,8 @@ type gate struct {
 // retried. If possible, it responds to GET /v2/ from the cache. For a 304 response to a list request, it returns
 // errNotModified.
 func (g *gate) RoundTrip(req *http.Request) (*http.Response, error) {
-	if asksPing(req) {
+	isPing := asksPing(req, g.host)
+	if isPing {
 		if resp, err := g.pings.recall(req, g.clock.Now()); resp != nil || err != nil {
 			return resp, err
 		}
@@ -54,7 +56,7 @@ func (g *gate) RoundTrip(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	resp, err := g.send(listingIn(req.Context()).condition(req))
-	if asksPing(req) {
+	if isPing {
 		g.pings.record(req, resp, err, g.clock.Now())
 	} else if err == nil && resp.StatusCode == http.StatusUnauthorized {
 		g.pings.forget(req.URL)

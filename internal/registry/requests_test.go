@@ -2,10 +2,12 @@ package registry
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -360,5 +362,55 @@ func TestConnectionsAreShared(t *testing.T) {
 	// One connection is for the attempt with HTTPS, and one stays open. The server may close a connection after an error.
 	if got := opened.Load(); got > 4 {
 		t.Errorf("%d connections for the lists of %d repositories that were read one after another", got, policies)
+	}
+}
+
+// answers responds to requests without a server.
+type answers func(*http.Request) *http.Response
+
+func (f answers) RoundTrip(req *http.Request) (*http.Response, error) { return f(req), nil }
+
+// TestPingsAreBounded checks that responses of hosts to which a registry redirects GET /v2/ are not cached, and that long challenges are not
+// cached.
+func TestPingsAreBounded(t *testing.T) {
+	t.Parallel()
+	const redirecting, long = "redirecting.example", "long.example"
+	redirected := 0
+	transport := answers(func(req *http.Request) *http.Response {
+		w := httptest.NewRecorder()
+		switch {
+		case req.URL.Path != "/v2/":
+			registrytest.Page("", "1.0.0")(w, req)
+		case req.URL.Host == redirecting:
+			redirected++
+			http.Redirect(w, req, fmt.Sprintf("https://host-%d.example/v2/", redirected), http.StatusTemporaryRedirect)
+		case req.URL.Host == long:
+			w.Header().Set("WWW-Authenticate", `Basic realm="`+strings.Repeat("a", 2*maxChallenge)+`"`)
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+		resp := w.Result()
+		resp.Request = req
+		return resp
+	})
+	scanner := New(Options{Transport: transport, Clock: newClock(), Backoff: fast, Burst: 1000})
+	const repositories = 20
+	for _, path := range numbered(repositories) {
+		for _, host := range []string{redirecting, long, "usual.example"} {
+			if _, err := scanner.List(t.Context(), Request{Repository: host + "/acme/web-" + path}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if redirected < repositories {
+		t.Errorf("%d redirects, want at least one for each of the %d repositories", redirected, repositories)
+	}
+	for key, l := range scanner.logins {
+		want := 0
+		if key.registry == "usual.example" {
+			want = 1
+		}
+		if got := len(l.gate.pings.answers); got != want {
+			t.Errorf("%d responses of %s are cached, want %d", got, key.registry, want)
+		}
 	}
 }

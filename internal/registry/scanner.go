@@ -315,7 +315,7 @@ func (s *Scanner) login(k loginKey, r Request) (*login, error) {
 				delete(s.logins, k)
 			}
 		}
-		g := &gate{next: next, clock: s.clock, maxBody: s.options.MaxBody,
+		g := &gate{host: k.registry, next: next, clock: s.clock, maxBody: s.options.MaxBody,
 			bucket: rate.NewLimiter(rate.Limit(s.options.PerSecond), s.options.Burst), rate: rate.Limit(s.options.PerSecond)}
 		l = &login{gate: g, clock: s.clock, options: []remote.Option{
 			remote.WithAuth(r.Auth.authenticator(s.options.Identity, k.registry)), remote.WithTransport(g), remote.WithUserAgent(s.options.UserAgent),
