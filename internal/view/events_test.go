@@ -51,7 +51,7 @@ func TestRetryable(t *testing.T) {
 		"below the active one":       {[]v1alpha1.Release{row("1.3.0", v1alpha1.ReleaseActive), failed, old}, v1alpha1.GroupTarget{Release: "shop-1.3.0"}, false},
 		"below one being rolled out": {[]v1alpha1.Release{row("1.3.0", v1alpha1.ReleaseCanary), failed, old}, v1alpha1.GroupTarget{Release: "shop-1.3.0"}, false},
 	} {
-		if got := Retryable(&v1alpha1.ReleaseGroup{Releases: c.releases, Target: c.target}, &failed); got != c.want {
+		if got := Retryable(&v1alpha1.Microservice{}, nil, &v1alpha1.ReleaseGroup{Releases: c.releases, Target: c.target}, &failed); got != c.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}

@@ -352,27 +352,123 @@ func (s *service) failure(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) State
 	if o != nil && o.Status.Failure != "" && o.Spec.Replicas > 0 {
 		x.Next = append(x.Next, s.logs(row, o)...)
 	}
-	if Retryable(g, row) && (row.Promoted > 0 || !s.freezesDecisions()) {
+	if Retryable(s.ms, s.image(), g, row) && (row.Promoted > 0 || !s.freezesDecisions()) {
 		x.Next = append(x.Next, s.actOn("retry", row))
 	}
 	return x
 }
 
-// Retryable reports whether a failed release would be the target of its group if a user retried it. The group must not be pinned to
-// another release, and no release above it may be active or in a rollout. The planner rejects a Retry in all other cases.
-func Retryable(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) bool {
-	if g.Target.Reason == "Pinned" {
-		return g.Target.Release == row.VersionedMicroservice
+// Retryable reports whether a failed release would be the target of its group if a user retried it. It follows the planner's choice of
+// a target. The policy may be nil; then no version counts as withdrawn. Retryable does not check whether the version is still offered with
+// the same configuration, or whether it failed in another Microservice.
+func Retryable(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) bool {
+	from := ""
+	if g.Internal != nil {
+		from = g.Internal.ResolvedFrom
 	}
-	for i := range g.Releases { // The releases are sorted by version.
-		switch r := &g.Releases[i]; {
-		case r.VersionedMicroservice == row.VersionedMicroservice:
+	switch {
+	case g.Target.Release == row.VersionedMicroservice:
+		return true
+	case g.Target.Reason == "Pinned":
+		return false
+	case from != "": // The pinned release failed.
+		return pinnedFailure(g, from) == row.VersionedMicroservice
+	}
+	switch g.Target.Reason {
+	case "PinnedVersionMissing", "PinsConflict", "GroupExcluded", "FinishFirst":
+		return false
+	case "PinnedReleaseFailed":
+		return true // The status does not show which release is pinned.
+	}
+	if withdrawn(policy, g, row.SemVer.Version) {
+		return false
+	}
+	if isPreview(g) { // Commits have no order. Only the head commit starts.
+		return g.Head == "" || g.Head == row.SemVer.Version
+	}
+	return !passedOver(ms, policy, g, row)
+}
+
+// passedOver reports whether a group that is not pinned has a target that precedes a failed release, or does not move to the version of the
+// failed release.
+func passedOver(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) bool {
+	active := activeOf(g)
+	if finishesFirst(ms, policy, g) {
+		return true
+	}
+	free := active != nil && withdrawn(policy, g, active.SemVer.Version)
+	if active != nil && !free && version.Compare(row.SemVer.Version, active.SemVer.Version) < 0 {
+		return true
+	}
+	denied := active != nil && Denied(policy, g, active.SemVer.Version)
+	stopped := ms.Spec.Paused || frozenOf(ms) != nil
+	for i := range g.Releases {
+		r := &g.Releases[i]
+		above := version.Compare(r.SemVer.Version, row.SemVer.Version)
+		switch {
+		case r.VersionedMicroservice == row.VersionedMicroservice || withdrawn(policy, g, r.SemVer.Version) && r != active:
+			continue
+		case r.VersionedMicroservice == g.Target.Release && g.Target.Reason != "Held" && above >= 0:
 			return true
-		case r.Status == v1alpha1.ReleaseActive || r.VersionedMicroservice == g.Target.Release:
-			return isPreview(g) // Commits have no order.
+		case free && retained(r) && (above == 0 || denied && stopped):
+			return true // The retained release returns instead.
+		case ms.Spec.Availability.Exclusive && active != nil && !denied && above > 0 && r.Status == v1alpha1.ReleaseError && r.RetryTime == nil:
+			return true // An exclusive group does not try versions below a failed version.
 		}
 	}
-	return true
+	return false
+}
+
+// finishesFirst reports whether the rollout in progress must finish before a newer release of its group starts. It returns false if the pods
+// of the rollout are not available, because such a rollout may be past its deadline.
+func finishesFirst(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup) bool {
+	run := g.Rollout
+	if run == nil || run.Release != g.Target.Release || run.WaitsFor != "" || run.Gate == v1alpha1.GateTogether || run.Gate == v1alpha1.GateConfirmRollout {
+		return false
+	}
+	steps := 0
+	if c := ms.Spec.UpdateStrategy.Canary; c != nil {
+		steps = len(c.Steps)
+	}
+	last := run.Step > 0 && int(run.Step) >= steps
+	if !last && (g.Internal == nil || g.Internal.Superseded < maxSuperseded) {
+		return false
+	}
+	return slices.ContainsFunc(g.Releases, func(r v1alpha1.Release) bool {
+		return r.VersionedMicroservice == run.Release && r.Available && r.RetryTime == nil && !withdrawn(policy, g, r.SemVer.Version)
+	})
+}
+
+// maxSuperseded is the number of superseded releases after which the planner finishes a rollout before a newer release starts.
+const maxSuperseded = 3
+
+// pinnedFailure returns the name of the failed release that a pin selects. The from parameter describes the pin, as in the status: a
+// release, or a version and the current configuration.
+func pinnedFailure(g *v1alpha1.ReleaseGroup, from string) string {
+	if name, is := strings.CutPrefix(from, "release/"); is {
+		return name
+	}
+	pin, config, _ := strings.Cut(from, "@")
+	wanted, which, _ := strings.Cut(pin, "/")
+	var lastActive, current, other *v1alpha1.Release
+	for i := range g.Releases {
+		switch r := &g.Releases[i]; {
+		case r.SemVer.Version != wanted || which == "current" && r.Config != config:
+		case r.Promoted > 0 && (lastActive == nil || r.Promoted > lastActive.Promoted):
+			lastActive = r
+		case r.Promoted == 0 && r.Config == config && current == nil:
+			current = r
+		case r.Promoted == 0 && other == nil:
+			other = r
+		}
+	}
+	if which == "current" {
+		lastActive, current = current, lastActive
+	}
+	if r := cmp.Or(lastActive, current, other); r != nil {
+		return r.VersionedMicroservice
+	}
+	return ""
 }
 
 // cause describes a failure by using the failed metrics, the report of the object, or the reason.

@@ -59,6 +59,46 @@ func TestOfferedDecisions(t *testing.T) {
 	}
 }
 
+// TestAppliedRetries checks that Retryable returns true for each failed release to which the planner would apply a Retry, and that the view
+// then offers it.
+func TestAppliedRetries(t *testing.T) {
+	t.Parallel()
+	last := map[string]int{} // the failed releases that can be retried at the end of a history
+	for _, m := range viewtest.Decisions() {
+		ms, policy := &m.Input.Microservices[0], &m.Input.ImagePolicies[0]
+		svc, _ := view.NewService(m.Input, "shop", "shop", m.Now)
+		last[m.Name] = 0
+		for i := range ms.Status.ReleaseGroups {
+			g := &ms.Status.ReleaseGroups[i]
+			for j := range g.Releases {
+				r := &g.Releases[j]
+				if r.Status != v1alpha1.ReleaseError || m.Decide("Retry", r.VersionedMicroservice) != "Applied" {
+					continue
+				}
+				last[m.Name]++
+				if !view.Retryable(ms, policy, g, r) {
+					t.Errorf("%s: the planner retries %s, but the view does not offer it; target %+v", m.Name, r.VersionedMicroservice, g.Target)
+				}
+				if !slices.ContainsFunc(slices.Concat(svc.Groups, svc.Previews), func(x view.Group) bool {
+					return slices.ContainsFunc(x.Releases, func(x view.Release) bool {
+						return x.Name == r.VersionedMicroservice && slices.Contains(verbsOf(x.State), "retry")
+					})
+				}) {
+					t.Errorf("%s: no retry of %s is offered", m.Name, r.VersionedMicroservice)
+				}
+			}
+		}
+	}
+	for _, name := range []string{
+		"configuration failed", "configuration failed twice", "pinned version failed", "rollback failed", "pinned configuration failed", "pinned release failed", "denied above a failure", "denied with a return",
+		"exclusive two failures",
+	} {
+		if last[name] != 1 {
+			t.Errorf("%s: the planner retries %d releases, want 1", name, last[name])
+		}
+	}
+}
+
 // TestDownWhilePinnedInAFreeze checks that, during a freeze or a pause, a group whose pinned release is down offers a rollback to the
 // retained release above that release. During a freeze or a pause, a pin makes the retained release active, but removing the pin does not.
 func TestDownWhilePinnedInAFreeze(t *testing.T) {

@@ -122,6 +122,13 @@ func Denied(p *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup, version string) b
 	})
 }
 
+// withdrawn reports whether an ImagePolicy, which may be nil, no longer offers a version of a group, or denies it.
+func withdrawn(p *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup, version string) bool {
+	return p != nil && slices.ContainsFunc(p.Status.Withdrawn, func(w v1alpha1.Withdrawal) bool {
+		return w.Group == g.Slug && (w.Version == version || w.Version == "" && (w.Reason == v1alpha1.WithdrawnDenied || w.Reason == v1alpha1.WithdrawnGone))
+	})
+}
+
 // OldestAbove returns the oldest live group if the group of an offered version does not exist and does not start, because all its versions are below that
 // group. Otherwise, it returns nil. Groups in spec.endedGroups are about to close. Previews are not ordered relative to other groups.
 func OldestAbove(ms *v1alpha1.Microservice, p *v1alpha1.ImagePolicy, o *v1alpha1.OfferedRelease) (oldest *v1alpha1.ReleaseGroup) {

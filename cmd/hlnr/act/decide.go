@@ -153,7 +153,13 @@ func (d *decision) do(ctx context.Context, s *scope, args []string) (*Done, targ
 	if err != nil {
 		return nil, t, err
 	}
-	if err := d.sensible(t, s.Command); err != nil {
+	var policy *v1alpha1.ImagePolicy
+	if d.action == v1alpha1.DecisionRetry {
+		if policy, err = s.policy(ctx, t.ms, false); err != nil {
+			return nil, t, err
+		}
+	}
+	if err := d.sensible(t, policy, s.Command); err != nil {
 		return nil, t, err
 	}
 	user, err := s.user(ctx)
@@ -237,8 +243,9 @@ func firstOf(output, answer error) error {
 	return answer
 }
 
-// sensible rejects a decision that makes no sense in the current state of the release. It also sets the name of the step.
-func (d *decision) sensible(t target, command func(namespace, verb string, args ...string) string) error {
+// sensible rejects a decision that makes no sense in the current state of the release. It also sets the name of the step. The policy, which
+// may be nil, is used only for Retry.
+func (d *decision) sensible(t target, policy *v1alpha1.ImagePolicy, command func(namespace, verb string, args ...string) string) error {
 	no := func(format string, args ...any) error {
 		return cli.No(fmt.Errorf("%s is not possible: "+format, append([]any{d.action}, args...)...))
 	}
@@ -268,7 +275,7 @@ func (d *decision) sensible(t target, command func(namespace, verb string, args 
 		}
 		return no("%s is %s", t, status)
 	}
-	if d.action == v1alpha1.DecisionRetry && !view.Retryable(t.group, t.row) {
+	if d.action == v1alpha1.DecisionRetry && !view.Retryable(t.ms, policy, t.group, t.row) {
 		return no("the target of group %s is %s", t.group.Name, targetOf(t.group))
 	}
 	if d.action != v1alpha1.DecisionContinue {

@@ -417,7 +417,7 @@ func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microser
 	if view.Denied(policy, w.group, w.version) {
 		return edit{}, cli.No(fmt.Errorf("%s %s is denied by ImagePolicy %s, even with a pin: it gets no traffic while another release can serve", ms.Name, w.version, policy.Name))
 	}
-	if err := o.sensible(s, ms, w); err != nil {
+	if err := o.sensible(s, ms, policy, w); err != nil {
 		return edit{}, err
 	}
 	if p := view.PinOf(ms, w.group, s.Now()); p != nil {
@@ -486,11 +486,11 @@ func awaited(ms *v1alpha1.Microservice, version, name string) string {
 }
 
 // sensible rejects a pin that changes nothing or cannot take effect.
-func (o *pinOptions) sensible(s *scope, ms *v1alpha1.Microservice, w wanted) error {
+func (o *pinOptions) sensible(s *scope, ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, w wanted) error {
 	if w.group.Phase == v1alpha1.GroupClosing {
 		return cli.No(fmt.Errorf("group %s of %s is being removed", w.group.Name, ms.Name))
 	}
-	if r := w.row; r != nil && r.Status == v1alpha1.ReleaseError && !view.Retryable(w.group, r) {
+	if r := w.row; r != nil && r.Status == v1alpha1.ReleaseError && !view.Retryable(ms, policy, w.group, r) {
 		return cli.No(fmt.Errorf("%s %s failed (%s), and a pin does not start it: offer the fix as a new version", ms.Name, w.version, r.Reason))
 	} else if r != nil && r.Status == v1alpha1.ReleaseError {
 		return cli.No(fmt.Errorf("%s %s failed (%s), and a pin does not start it again: run %q", ms.Name, w.version, r.Reason, s.Command(ms.Namespace, "retry", ms.Name, w.version)))

@@ -19,6 +19,107 @@ func crashes(w *world, name string) {
 
 // situations are histories with rare states of services. They are not among [Stories].
 var situations = map[string]func(w *world){
+	"configuration failed": func(w *world) {
+		live(w)
+		w.configure("changed")
+		crashes(w, w.releaseOf("1.0.0"))
+		w.wait(2 * time.Hour)
+	},
+	"configuration failed twice": func(w *world) {
+		live(w)
+		crashes(w, "1.1.0")
+		w.push("1.1.0")
+		w.wait(2 * time.Hour)
+		w.configure("changed")
+		w.wait(2 * time.Hour)
+	},
+	"previous configuration failed": func(w *world) {
+		crashes(w, w.releaseOf("1.0.0"))
+		w.push("1.0.0")
+		w.wait(2 * time.Hour)
+		w.configure("changed")
+		w.wait(2 * time.Hour)
+	},
+	"pinned version failed": func(w *world) {
+		live(w)
+		crashes(w, "1.1.0")
+		pins(w, "1.1.0")
+		w.push("1.1.0")
+		crashes(w, "1.2.0")
+		w.push("1.2.0")
+		w.wait(2 * time.Hour)
+	},
+	"rollback failed": func(w *world) {
+		live(w)
+		w.push("1.1.0")
+		w.wait(time.Hour)
+		crashes(w, "1.0.0")
+		pins(w, "1.0.0")
+		w.wait(3 * time.Hour)
+	},
+	"pinned configuration failed": func(w *world) {
+		live(w)
+		w.push("1.1.0")
+		w.wait(time.Hour)
+		w.configure("changed")
+		pins(w, "1.0.0")
+		w.spec.Pins[0].Current = true
+		crashes(w, "1.0.0")
+		w.wait(3 * time.Hour)
+	},
+	"pinned release failed": func(w *world) {
+		live(w)
+		w.push("1.1.0")
+		w.wait(time.Hour)
+		crashes(w, "1.0.0")
+		pins(w, "")
+		w.spec.Pins[0].Release = w.releaseOf("1.0.0")
+		w.wait(3 * time.Hour)
+	},
+	"denied above a failure": func(w *world) {
+		live(w)
+		w.spec.MinimumAvailable = 0
+		crashes(w, "1.1.0")
+		w.push("1.1.0")
+		w.wait(2 * time.Hour)
+		w.push("1.2.0")
+		w.wait(time.Hour)
+		w.deny("1.0.0")
+		w.deny("1.2.0")
+		w.wait(time.Hour)
+	},
+	"denied with a return": func(w *world) {
+		live(w)
+		crashes(w, "1.1.0")
+		w.push("1.1.0")
+		w.wait(2 * time.Hour)
+		w.push("1.2.0")
+		w.wait(time.Hour)
+		w.deny("1.2.0")
+		w.wait(time.Hour)
+	},
+	"denied while paused": func(w *world) {
+		live(w)
+		crashes(w, "1.1.0")
+		w.push("1.1.0")
+		w.wait(2 * time.Hour)
+		w.push("1.2.0")
+		w.wait(time.Hour)
+		w.spec.Paused = true
+		w.deny("1.2.0")
+		w.wait(time.Hour)
+	},
+	"exclusive two failures": func(w *world) {
+		w.spec.Exclusive = true
+		live(w)
+		w.spec.Steps = nil
+		crashes(w, "1.1.0")
+		w.push("1.1.0")
+		w.wait(time.Hour)
+		crashes(w, "1.2.0")
+		w.push("1.2.0")
+		w.wait(time.Hour)
+	},
 	"return crashes": func(w *world) {
 		live(w)
 		w.push("1.1.0")

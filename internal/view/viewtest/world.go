@@ -56,6 +56,7 @@ type world struct {
 	metrics  []v1alpha1.AnalysisMetric
 	reasons  map[string]string // by the ID of a decision: its reason
 	freezes  []v1alpha1.Freeze
+	denied   []string
 	seen     func() // called after each change; nil means not called
 }
 
@@ -107,6 +108,12 @@ func (w *world) configure(config string) {
 	w.settle()
 }
 
+// deny denies a version of group 1.x.
+func (w *world) deny(version string) {
+	w.denied = append(w.denied, version)
+	w.offers = slices.DeleteFunc(slices.Clone(w.offers), func(c release.Candidate) bool { return c.Version == version })
+}
+
 // settle plans until nothing changes.
 func (w *world) settle() {
 	for range 50 {
@@ -132,6 +139,9 @@ func (w *world) wait(d time.Duration) {
 func (w *world) observed() release.Observed {
 	w.spec.Freeze = freeze.Of(freeze.All(w.freezes, nil), freeze.Subject{Namespace: namespace, Name: w.name}, w.now)
 	o := release.Observed{Spec: w.spec, Config: w.config, Candidates: w.offers, State: w.state, Policies: []release.Policy{{Name: w.name}}}
+	for _, version := range w.denied {
+		o.Withdrawn = append(o.Withdrawn, release.Withdrawal{Slug: "1-x", Version: version, Reason: release.Denied})
+	}
 	facts := make([]fact, 0, len(w.objects))
 	for _, name := range slices.Sorted(maps.Keys(w.objects)) {
 		facts = append(facts, *w.objects[name])
@@ -428,6 +438,9 @@ func (w *world) imagePolicy() v1alpha1.ImagePolicy {
 		p.Status.Releases = append(p.Status.Releases, v1alpha1.OfferedRelease{
 			SemVer: v1alpha1.SemVer{Name: c.Name, Version: c.Version}, Group: c.Slug, Level: v1alpha1.ReleaseLevel(c.Level), PullRequest: c.PullRequest, Images: w.images(c.Version),
 		})
+	}
+	for _, version := range w.denied {
+		p.Status.Withdrawn = append(p.Status.Withdrawn, v1alpha1.Withdrawal{Group: "1-x", Version: version, Reason: v1alpha1.WithdrawnDenied})
 	}
 	if len(w.offers) > 0 {
 		p.Status.Latest = p.Status.Releases[0].SemVer.Version
