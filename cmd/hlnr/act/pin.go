@@ -201,8 +201,8 @@ func groupOf(ms *v1alpha1.Microservice, name string) (*v1alpha1.ReleaseGroup, er
 	return nil, cli.Unknown("release group of "+ms.Name, name, all)
 }
 
-// before returns the previous release of the group that --group names, or of the only group that has a previous
-// release.
+// before returns the previous release of the group that --group names, or of the only live group that has a previous release. Previews count
+// only if --group names them.
 func (o *pinOptions) before(ctx context.Context, s *scope, ms *v1alpha1.Microservice) (string, error) {
 	policy, err := s.policy(ctx, ms, false)
 	if err != nil {
@@ -210,14 +210,15 @@ func (o *pinOptions) before(ctx context.Context, s *scope, ms *v1alpha1.Microser
 	}
 	var found []string
 	var groups []string
+	var unfinished error
 	for i := range ms.Status.ReleaseGroups {
 		g := &ms.Status.ReleaseGroups[i]
-		if o.group != "" && !names(o.group, g) {
+		if o.group != "" && !names(o.group, g) || o.group == "" && (g.Phase != v1alpha1.GroupLive || g.Level == v1alpha1.LevelPreview) {
 			continue
 		}
-		if r := rollingOut(g); r != nil && g.Active != "" {
-			return "", cli.No(fmt.Errorf("%s is being rolled out, and %s is still active: to keep %s, run %q; to return to an earlier release, name it with --to",
-				r.SemVer.Version, g.Active, g.Active, s.Command(ms.Namespace, "deprecate", ms.Name, r.SemVer.Version)))
+		if r := rollingOut(g); r != nil {
+			unfinished = s.abortInstead(ms, g, r)
+			continue
 		}
 		if r := previous(g, policy); r != nil {
 			found, groups = append(found, r.VersionedMicroservice), append(groups, g.Name)
@@ -228,10 +229,12 @@ func (o *pinOptions) before(ctx context.Context, s *scope, ms *v1alpha1.Microser
 			return "", err
 		}
 	}
-	switch len(found) {
-	case 1:
+	switch {
+	case len(found) == 1:
 		return found[0], nil
-	case 0:
+	case len(found) == 0 && unfinished != nil:
+		return "", unfinished
+	case len(found) == 0:
 		where, all := ms.Name, releases(ms)
 		if o.group != "" {
 			where = "group " + o.group + " of " + ms.Name
@@ -257,19 +260,40 @@ func previous(g *v1alpha1.ReleaseGroup, policy *v1alpha1.ImagePolicy) *v1alpha1.
 	return last
 }
 
-// rollingOut returns the release that a group is rolling out, or nil. It omits a release that was previously active, and a release
-// whose version is not higher than the version of the active release. A user stops the rollout of the returned release with deprecate
-// instead of rollback.
-func rollingOut(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
-	for i := range g.Releases {
-		switch r := &g.Releases[i]; {
-		case r.Status == v1alpha1.ReleaseActive:
-			return nil
-		case g.Rollout != nil && r.VersionedMicroservice == g.Rollout.Release && r.Promoted == 0:
-			return r
-		}
+// abortInstead returns the error for a rollback of a group whose active release is still to be replaced: a user keeps the active release by
+// aborting the rollout.
+func (s *scope) abortInstead(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, rolled *v1alpha1.Release) error {
+	what, active := rolled.SemVer.Version, g.Active
+	if what == active { // Only the configurations differ.
+		what = rolled.VersionedMicroservice
+		active = activeOf(g).VersionedMicroservice
 	}
-	return nil
+	return cli.No(fmt.Errorf("%s is being rolled out, and %s is still active: to keep %s, run %q; to return to an earlier release, name it with --to",
+		what, active, active, s.Command(ms.Namespace, "deprecate", ms.Name, what)))
+}
+
+// activeOf returns the active release of a group, or nil.
+func activeOf(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
+	i := slices.IndexFunc(g.Releases, func(r v1alpha1.Release) bool { return r.Status == v1alpha1.ReleaseActive })
+	if i < 0 {
+		return nil
+	}
+	return &g.Releases[i]
+}
+
+// rollingOut returns the release that a group is rolling out in place of its active release, or nil. It omits a release that was previously
+// active, and a release whose version is lower than the version of the active release; commits of a preview have no order. A user stops the
+// rollout of the returned release with deprecate instead of rollback.
+func rollingOut(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
+	active := activeOf(g)
+	if active == nil || g.Rollout == nil {
+		return nil
+	}
+	r := rowOf(g, g.Rollout.Release)
+	if r == nil || r.Promoted > 0 || g.Level != v1alpha1.LevelPreview && version.Compare(r.SemVer.Version, active.SemVer.Version) < 0 {
+		return nil
+	}
+	return r
 }
 
 // wanted is the group and the release that a pin selects.

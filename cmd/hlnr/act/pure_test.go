@@ -7,8 +7,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 	"github.com/heighliner/heighliner/internal/view"
 )
 
@@ -127,6 +130,71 @@ func TestEndGroupThatIsGone(t *testing.T) {
 	}
 	if e.apply(&ms.Spec, ""); len(ms.Spec.EndedGroups) != 0 {
 		t.Errorf("ended groups %q", ms.Spec.EndedGroups)
+	}
+}
+
+// TestDefaultRollback checks the release that hlnr rollback chooses without --to. It ignores previews and groups that are closing, and advises
+// to abort a rollout that has not replaced the active release.
+func TestDefaultRollback(t *testing.T) {
+	t.Parallel()
+	row := func(name, version string, status v1alpha1.ReleaseStatus, promoted int64) v1alpha1.Release {
+		return v1alpha1.Release{VersionedMicroservice: name, SemVer: v1alpha1.SemVer{Version: version}, Status: status, Promoted: promoted}
+	}
+	group := func(name string, releases ...v1alpha1.Release) v1alpha1.ReleaseGroup {
+		g := v1alpha1.ReleaseGroup{Name: name, Slug: name, Phase: v1alpha1.GroupLive, Releases: releases}
+		for _, r := range releases {
+			switch r.Status {
+			case v1alpha1.ReleaseActive:
+				g.Active = r.SemVer.Version
+			case v1alpha1.ReleasePending, v1alpha1.ReleaseCanary:
+				g.Rollout = &v1alpha1.Rollout{Release: r.VersionedMicroservice}
+			}
+		}
+		return g
+	}
+	preview := func(releases ...v1alpha1.Release) v1alpha1.ReleaseGroup {
+		g := group("cart-17", releases...)
+		g.Level, g.PullRequest = v1alpha1.LevelPreview, 17
+		return g
+	}
+	closing := group("0.x", row("old", "0.2.0", v1alpha1.ReleaseActive, 2), row("older", "0.1.0", v1alpha1.ReleaseDeprecated, 1))
+	closing.Phase = v1alpha1.GroupClosing
+	one := group("1.x", row("new", "1.1.0", v1alpha1.ReleaseActive, 2), row("previous", "1.0.0", v1alpha1.ReleaseDeprecated, 1))
+	scheme, err := cli.Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	low, high := strings.Repeat("1", 40), strings.Repeat("2", 40)
+	for name, c := range map[string]struct {
+		group  string
+		groups []v1alpha1.ReleaseGroup
+		want   string
+	}{
+		"a rollout of a preview":           {"", []v1alpha1.ReleaseGroup{preview(row("b", high, v1alpha1.ReleasePending, 0), row("a", low, v1alpha1.ReleaseActive, 1)), one}, "previous"},
+		"a rollout of a preview, reversed": {"", []v1alpha1.ReleaseGroup{preview(row("b", high, v1alpha1.ReleaseActive, 1), row("a", low, v1alpha1.ReleasePending, 0)), one}, "previous"},
+		"a preview that drains":            {"", []v1alpha1.ReleaseGroup{preview(row("b", high, v1alpha1.ReleaseActive, 2), row("a", low, v1alpha1.ReleaseDeprecated, 1)), one}, "previous"},
+		"only a preview":                   {"", []v1alpha1.ReleaseGroup{preview(row("b", high, v1alpha1.ReleaseActive, 2), row("a", low, v1alpha1.ReleaseDeprecated, 1))}, "no earlier release"},
+		"a group that is closing":          {"", []v1alpha1.ReleaseGroup{one, closing}, "previous"},
+		"only a group that is closing":     {"", []v1alpha1.ReleaseGroup{closing}, "no earlier release"},
+		"a rollout of the preview by name": {"17", []v1alpha1.ReleaseGroup{preview(row("b", high, v1alpha1.ReleaseActive, 1), row("a", low, v1alpha1.ReleasePending, 0)), one}, `run "hlnr deprecate -n shop shop ` + low + `"`},
+		"a rollout in another group":       {"", []v1alpha1.ReleaseGroup{group("2.x", row("d", "2.1.0", v1alpha1.ReleaseCanary, 0), row("c", "2.0.0", v1alpha1.ReleaseActive, 1)), one}, "previous"},
+		"a rollout in a group by name":     {"2.x", []v1alpha1.ReleaseGroup{group("2.x", row("d", "2.1.0", v1alpha1.ReleaseCanary, 0), row("c", "2.0.0", v1alpha1.ReleaseActive, 1)), one}, "2.1.0 is being rolled out, and 2.0.0 is still active"},
+		"a rollout of another configuration": {"", []v1alpha1.ReleaseGroup{group("1.x", row("shop-1-2-0-c1", "1.2.0", v1alpha1.ReleaseActive, 2), row("shop-1-2-0-c2", "1.2.0", v1alpha1.ReleaseCanary, 0), row("previous", "1.1.0", v1alpha1.ReleaseDeprecated, 1))},
+			`shop-1-2-0-c2 is being rolled out, and shop-1-2-0-c1 is still active: to keep shop-1-2-0-c1, run "hlnr deprecate -n shop shop shop-1-2-0-c2"`},
+		"a return to a retained release": {"", []v1alpha1.ReleaseGroup{group("1.x", row("c", "1.2.0", v1alpha1.ReleaseActive, 2), row("b", "1.1.0", v1alpha1.ReleaseDeprecated, 1), row("a", "1.0.0", v1alpha1.ReleasePending, 1))}, "b"},
+		"two groups":                     {"", []v1alpha1.ReleaseGroup{group("2.x", row("d", "2.1.0", v1alpha1.ReleaseActive, 2), row("c", "2.0.0", v1alpha1.ReleaseDeprecated, 1)), one}, "several groups"},
+	} {
+		ms := &v1alpha1.Microservice{}
+		ms.Namespace, ms.Name, ms.Status.ReleaseGroups = "shop", "shop", c.groups
+		f := cli.New("hlnr", "test", genericiooptions.NewTestIOStreamsDiscard())
+		s := &scope{Factory: f, client: fake.NewClientBuilder().WithScheme(scheme).Build(), namespace: "shop"}
+		got, err := (&pinOptions{group: c.group}).before(t.Context(), s, ms)
+		if err != nil {
+			got = err.Error()
+		}
+		if got != c.want && (err == nil || !strings.Contains(got, c.want)) {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
 	}
 }
 
