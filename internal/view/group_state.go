@@ -380,7 +380,7 @@ func Retryable(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, g *v1alp
 	case "PinnedReleaseFailed":
 		return true // The status does not show which release is pinned.
 	}
-	if withdrawn(policy, g, row.SemVer.Version) {
+	if Withdrawn(policy, g, row.SemVer.Version) {
 		return false
 	}
 	if isPreview(g) { // Commits have no order. Only the head commit starts.
@@ -396,7 +396,7 @@ func passedOver(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, g *v1al
 	if finishesFirst(ms, policy, g) {
 		return true
 	}
-	free := active != nil && withdrawn(policy, g, active.SemVer.Version)
+	free := active != nil && Withdrawn(policy, g, active.SemVer.Version)
 	if active != nil && !free && version.Compare(row.SemVer.Version, active.SemVer.Version) < 0 {
 		return true
 	}
@@ -406,7 +406,7 @@ func passedOver(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, g *v1al
 		r := &g.Releases[i]
 		above := version.Compare(r.SemVer.Version, row.SemVer.Version)
 		switch {
-		case r.VersionedMicroservice == row.VersionedMicroservice || withdrawn(policy, g, r.SemVer.Version) && r != active:
+		case r.VersionedMicroservice == row.VersionedMicroservice || Withdrawn(policy, g, r.SemVer.Version) && r != active:
 			continue
 		case r.VersionedMicroservice == g.Target.Release && g.Target.Reason != "Held" && above >= 0:
 			return true
@@ -435,7 +435,7 @@ func finishesFirst(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, g *v
 		return false
 	}
 	return slices.ContainsFunc(g.Releases, func(r v1alpha1.Release) bool {
-		return r.VersionedMicroservice == run.Release && r.Available && r.RetryTime == nil && !withdrawn(policy, g, r.SemVer.Version)
+		return r.VersionedMicroservice == run.Release && r.Available && r.RetryTime == nil && !Withdrawn(policy, g, r.SemVer.Version)
 	})
 }
 

@@ -122,8 +122,8 @@ func Denied(p *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup, version string) b
 	})
 }
 
-// withdrawn reports whether an ImagePolicy, which may be nil, no longer offers a version of a group, or denies it.
-func withdrawn(p *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup, version string) bool {
+// Withdrawn reports whether an ImagePolicy, which may be nil, no longer offers a version of a group, or denies it.
+func Withdrawn(p *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup, version string) bool {
 	return p != nil && slices.ContainsFunc(p.Status.Withdrawn, func(w v1alpha1.Withdrawal) bool {
 		return w.Group == g.Slug && (w.Version == version || w.Version == "" && (w.Reason == v1alpha1.WithdrawnDenied || w.Reason == v1alpha1.WithdrawnGone))
 	})

@@ -476,18 +476,26 @@ func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microser
 // upcoming returns the name of the release that runs a version with the Microservice's current configuration. The name
 // is empty if it is not known, or if nothing would start.
 func (o *pinOptions) upcoming(ctx context.Context, s *scope, ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, version string) (string, error) {
+	names, err := o.candidates(ctx, s, ms, g)
+	return names[version], err
+}
+
+// candidates returns the names of the releases that run the offered versions of a group with the Microservice's current configuration, by
+// version. The result is empty if the names are not known, or if nothing would start.
+func (o *pinOptions) candidates(ctx context.Context, s *scope, ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup) (map[string]string, error) {
 	facts, err := forecast.Read(ctx, s.client, ms, s.Now())
 	if err != nil && (o.wait || !apierrors.IsForbidden(err)) {
-		return "", fmt.Errorf("find the release with the current configuration: %w", err)
+		return nil, fmt.Errorf("find the release with the current configuration: %w", err)
 	}
+	names := map[string]string{}
 	if err == nil {
 		for _, c := range facts.Candidates {
-			if c.Slug == g.Slug && c.Version == version {
-				return c.Release, nil
+			if c.Slug == g.Slug {
+				names[c.Version] = c.Release
 			}
 		}
 	}
-	return "", nil
+	return names, nil
 }
 
 // rowOf returns the release with the given name in a group, or nil.
@@ -552,60 +560,81 @@ func (o *pinOptions) unpinned(ctx context.Context, s *scope, ms *v1alpha1.Micros
 	if err != nil {
 		return edit{}, err
 	}
-	e.done.text += s.failedInstead(ctx, ms, policy, g)
-	if e.awaits = follows(policy, g); e.awaits != "" {
-		name, err := o.upcoming(ctx, s, ms, g, e.awaits)
-		if err != nil {
-			return edit{}, err
-		}
+	if policy == nil {
+		return e, nil
+	}
+	candidates, err := o.candidates(ctx, s, ms, g)
+	if err != nil {
+		return edit{}, err
+	}
+	e.done.text += s.failedInstead(ctx, ms, policy, g, candidates)
+	v, name := follows(ms, policy, g, candidates)
+	if v != "" {
 		row := rowOf(g, name)
-		e.moves = name == "" && e.awaits != g.Active || name != "" && (row == nil || row.Status != v1alpha1.ReleaseActive)
+		e.moves = name == "" && v != g.Active || name != "" && (row == nil || row.Status != v1alpha1.ReleaseActive)
 		e.starts = e.moves // Without a pin, a retained release does not return during a freeze.
-		e.awaits = awaited(ms, e.awaits, name)
+		e.awaits = awaited(ms, v, name)
 	}
 	return e, nil
 }
 
-// follows returns the version to which a group moves without a pin: the newest version that is offered and has not failed, or an empty string.
-func follows(policy *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup) string {
-	if policy == nil {
-		return ""
-	}
+// follows returns the version to which a group moves without a pin, and the name of its release if it is known. This is the newest version that
+// is offered, has not failed with the current configuration, and is not below the active version. If there is none, the group keeps its
+// active release. If there is no active release either, the version is empty.
+func follows(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup, candidates map[string]string) (v, release string) {
+	active := activeOf(g)
+	protected := active != nil && !view.Withdrawn(policy, g, active.SemVer.Version)
 	for _, offered := range policy.Status.Releases { // The releases are sorted with the newest version first.
 		v := offered.SemVer.Version
-		failed := slices.ContainsFunc(g.Releases, func(r v1alpha1.Release) bool {
-			return r.SemVer.Version == v && r.Status == v1alpha1.ReleaseError
-		})
-		if offered.Group == g.Slug && !failed {
-			return v
+		switch name := candidates[v]; {
+		case offered.Group != g.Slug || name == "" && len(candidates) > 0: // A version beyond spec.limits is not a candidate.
+		case protected && g.Level != v1alpha1.LevelPreview && version.Compare(v, active.SemVer.Version) < 0:
+			return active.SemVer.Version, active.VersionedMicroservice
+		case failure(g, v, name) == nil:
+			return v, name
+		case protected && ms.Spec.Availability.Exclusive: // An exclusive group does not try older versions.
+			return active.SemVer.Version, active.VersionedMicroservice
 		}
 	}
-	return ""
+	if active == nil {
+		return "", ""
+	}
+	return active.SemVer.Version, active.VersionedMicroservice
+}
+
+// failure returns the release of a version that failed with the current configuration, or nil. The name is the name of the release with this
+// configuration. If it is not known, each failed release of the version counts, unless the version is active.
+func failure(g *v1alpha1.ReleaseGroup, v, name string) *v1alpha1.Release {
+	for i := range g.Releases {
+		r := &g.Releases[i]
+		if r.Status == v1alpha1.ReleaseError && r.SemVer.Version == v && (r.VersionedMicroservice == name || name == "" && v != g.Active) {
+			return r
+		}
+	}
+	return nil
 }
 
 // failedInstead reports that the newest offered version of a group failed, so the group does not move to this version. The result is empty
 // if this version did not fail.
-func (s *scope) failedInstead(ctx context.Context, ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup) string {
-	if policy == nil {
-		return ""
-	}
+func (s *scope) failedInstead(ctx context.Context, ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup, candidates map[string]string) string {
 	i := slices.IndexFunc(policy.Status.Releases, func(o v1alpha1.OfferedRelease) bool { return o.Group == g.Slug }) // The releases are sorted with the newest version first.
 	if i < 0 {
 		return ""
 	}
 	v := policy.Status.Releases[i].SemVer.Version
-	at := slices.IndexFunc(g.Releases, func(r v1alpha1.Release) bool {
-		return r.SemVer.Version == v && r.Status == v1alpha1.ReleaseError
-	})
-	if at < 0 {
+	row := failure(g, v, candidates[v])
+	if row == nil {
 		return ""
 	}
-	cause := g.Releases[at].Reason
+	what, cause := v, row.Reason
+	if v == g.Active { // Only the configurations differ.
+		what = row.VersionedMicroservice
+	}
 	release := &v1alpha1.VersionedMicroservice{}
-	if err := s.client.Get(ctx, client.ObjectKey{Namespace: ms.Namespace, Name: g.Releases[at].VersionedMicroservice}, release); err == nil && release.Status.Message != "" {
+	if err := s.client.Get(ctx, client.ObjectKey{Namespace: ms.Namespace, Name: row.VersionedMicroservice}, release); err == nil && release.Status.Message != "" {
 		cause = release.Status.Message // A user who is not allowed to read the release gets only the reason.
 	}
-	return fmt.Sprintf(", but not %s, which failed (%s): to try it again, run %q", v, cause, s.Command(ms.Namespace, "retry", ms.Name, v))
+	return fmt.Sprintf(", but not %s, which failed (%s): to try it again, run %q", what, cause, s.Command(ms.Namespace, "retry", ms.Name, what))
 }
 
 // removal returns the change that removes the pin of a group, without its consequences.

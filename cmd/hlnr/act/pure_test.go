@@ -198,6 +198,52 @@ func TestDefaultRollback(t *testing.T) {
 	}
 }
 
+// TestFollows checks the version to which a group moves when a user removes its pin. A failure counts only for the current configuration, and
+// a group does not move below its active version.
+func TestFollows(t *testing.T) {
+	t.Parallel()
+	row := func(name, version string, status v1alpha1.ReleaseStatus) v1alpha1.Release {
+		return v1alpha1.Release{VersionedMicroservice: name, SemVer: v1alpha1.SemVer{Version: version}, Status: status}
+	}
+	active, failed := row("shop-1-2-0-c1", "1.2.0", v1alpha1.ReleaseActive), row("shop-1-2-0-c2", "1.2.0", v1alpha1.ReleaseError)
+	newer, older := row("shop-1-3-0-c2", "1.3.0", v1alpha1.ReleaseError), row("shop-1-1-0-c2", "1.1.0", v1alpha1.ReleaseDeprecated)
+	current := map[string]string{"1.3.0": "shop-1-3-0-c2", "1.2.0": "shop-1-2-0-c2", "1.1.0": "shop-1-1-0-c2"}
+	for name, c := range map[string]struct {
+		releases   []v1alpha1.Release
+		offered    string
+		candidates map[string]string
+		exclusive  bool
+		denied     string
+		v, release string
+	}{
+		"the configuration failed":                 {[]v1alpha1.Release{active, failed, older}, "1.2.0 1.1.0", current, false, "", "1.2.0", "shop-1-2-0-c1"},
+		"the same, without names":                  {[]v1alpha1.Release{active, failed, older}, "1.2.0 1.1.0", nil, false, "", "1.2.0", ""},
+		"another configuration failed":             {[]v1alpha1.Release{row("shop-1-2-0-c1", "1.2.0", v1alpha1.ReleaseError), older}, "1.2.0 1.1.0", current, false, "", "1.2.0", "shop-1-2-0-c2"},
+		"a newer version failed":                   {[]v1alpha1.Release{newer, active, older}, "1.3.0 1.1.0", current, false, "", "1.2.0", "shop-1-2-0-c1"},
+		"a newer version failed, nothing else":     {[]v1alpha1.Release{newer, active}, "1.3.0", current, false, "", "1.2.0", "shop-1-2-0-c1"},
+		"a newer version is not a candidate":       {[]v1alpha1.Release{active}, "1.4.0 1.2.0", current, false, "", "1.2.0", "shop-1-2-0-c2"},
+		"an older version is active":               {[]v1alpha1.Release{failed, row("shop-1-0-0-c1", "1.0.0", v1alpha1.ReleaseActive)}, "1.2.0 1.1.0", current, false, "", "1.1.0", "shop-1-1-0-c2"},
+		"an older version is active and exclusive": {[]v1alpha1.Release{failed, row("shop-1-0-0-c1", "1.0.0", v1alpha1.ReleaseActive)}, "1.2.0 1.1.0", current, true, "", "1.0.0", "shop-1-0-0-c1"},
+		"the active version is denied":             {[]v1alpha1.Release{active, older}, "1.1.0", current, false, "1.2.0", "1.1.0", "shop-1-1-0-c2"},
+		"nothing is active":                        {[]v1alpha1.Release{newer}, "1.3.0", current, false, "", "", ""},
+	} {
+		ms, policy, g := &v1alpha1.Microservice{}, &v1alpha1.ImagePolicy{}, &v1alpha1.ReleaseGroup{Name: "1.x", Slug: "1-x", Releases: c.releases}
+		ms.Spec.Availability.Exclusive = c.exclusive
+		if a := activeOf(g); a != nil {
+			g.Active = a.SemVer.Version
+		}
+		for _, v := range strings.Fields(c.offered) {
+			policy.Status.Releases = append(policy.Status.Releases, v1alpha1.OfferedRelease{Group: "1-x", SemVer: v1alpha1.SemVer{Version: v}})
+		}
+		if c.denied != "" {
+			policy.Status.Withdrawn = []v1alpha1.Withdrawal{{Group: "1-x", Version: c.denied, Reason: v1alpha1.WithdrawnDenied}}
+		}
+		if v, release := follows(ms, policy, g, c.candidates); v != c.v || release != c.release {
+			t.Errorf("%s: %s (%s), want %s (%s)", name, v, release, c.v, c.release)
+		}
+	}
+}
+
 // TestApproverGroups checks that a decision contains only those of the user's groups that steps accept, without duplicates.
 func TestApproverGroups(t *testing.T) {
 	t.Parallel()
