@@ -565,9 +565,19 @@ const (
 // EndsGroup reports whether spec.endedGroups contains the name, the slug or the pull request number
 // of a group.
 func (ms *Microservice) EndsGroup(name, slug string, pullRequest int64) bool {
-	return slices.ContainsFunc(ms.Spec.EndedGroups, func(n string) bool {
+	return ms.EndedGroup(name, slug, pullRequest) != ""
+}
+
+// EndedGroup returns the first entry of spec.endedGroups that is the name, the slug or the pull
+// request number of a group. If there is no such entry, it returns "".
+func (ms *Microservice) EndedGroup(name, slug string, pullRequest int64) string {
+	i := slices.IndexFunc(ms.Spec.EndedGroups, func(n string) bool {
 		return n == name || n == slug || pullRequest > 0 && n == strconv.FormatInt(pullRequest, 10)
 	})
+	if i < 0 {
+		return ""
+	}
+	return ms.Spec.EndedGroups[i]
 }
 
 // NextOffered returns the newest version, other than a preview, that an ImagePolicy offers in a

@@ -97,7 +97,7 @@ func (s *service) empty() State {
 	case ready != nil && ready.Reason == v1alpha1.ReasonStartDelayed:
 		return State{Word: WordEmpty, Class: Moving, Reason: ready.Reason, Version: o.SemVer.Version, Detail: ready.Message}
 	case ended:
-		return State{Word: WordEmpty, Class: Waiting, Version: o.SemVer.Version, Detail: fmt.Sprintf("%s waits: spec.endedGroups names its group %s", status.Short(o.SemVer.Version), o.SemVer.Name), Next: []Action{s.act("end-group", o.SemVer.Name, "--undo")}}
+		return State{Word: WordEmpty, Class: Waiting, Version: o.SemVer.Version, Detail: fmt.Sprintf("%s waits: spec.endedGroups names its group %s", status.Short(o.SemVer.Version), o.SemVer.Name), Next: []Action{s.act("end-group", s.ms.EndedGroup(o.SemVer.Name, o.Group, 0), "--undo")}}
 	case s.ms.Spec.Paused:
 		return State{Word: WordPaused, Class: Waiting, Version: o.SemVer.Version, Detail: status.Short(o.SemVer.Version) + " waits before it starts", Next: []Action{s.act("resume")}}
 	}

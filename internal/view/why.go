@@ -790,7 +790,7 @@ func (s *service) whyNotStarted(a *Answer, o *v1alpha1.OfferedRelease) {
 	switch {
 	case s.ms.EndsGroup(o.SemVer.Name, o.Group, o.PullRequest):
 		cause = "spec.endedGroups names its group " + o.SemVer.Name
-		a.Next = []Action{s.act("end-group", o.SemVer.Name, "--undo")}
+		a.Next = []Action{s.act("end-group", s.ms.EndedGroup(o.SemVer.Name, o.Group, o.PullRequest), "--undo")}
 	case oldest != nil && !o.Held:
 		cause = fmt.Sprintf("its group %s is older than %s, the oldest live group, and does not start", cmp.Or(o.SemVer.Name, o.Group), oldest.Name)
 		a.Do = fmt.Sprintf("to release its changes, push a version of group %s or of a newer group; a pin does not start an older group", oldest.Name)

@@ -1,6 +1,7 @@
 package act
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -130,6 +131,27 @@ func TestEndGroupThatIsGone(t *testing.T) {
 	}
 	if e.apply(&ms.Spec, ""); len(ms.Spec.EndedGroups) != 0 {
 		t.Errorf("ended groups %q", ms.Spec.EndedGroups)
+	}
+}
+
+// TestUndoOfAnEndedGroup checks that end-group --undo accepts the entry of spec.endedGroups that other commands suggest after the group has left
+// the status.
+func TestUndoOfAnEndedGroup(t *testing.T) {
+	t.Parallel()
+	for _, entry := range []string{"cart-17-a", "Cart-17-a", "17"} {
+		ms := &v1alpha1.Microservice{}
+		ms.Name, ms.Spec.EndedGroups = "shop", []string{"2.x", entry}
+		e, err := endGroup(ms, ms.EndedGroup("Cart-17-a", "cart-17-a", 17), true)
+		if err != nil {
+			t.Errorf("%s: %v", entry, err)
+			continue
+		}
+		if e.apply(&ms.Spec, ""); !slices.Equal(ms.Spec.EndedGroups, []string{"2.x"}) {
+			t.Errorf("%s: ended groups %q", entry, ms.Spec.EndedGroups)
+		}
+	}
+	if got := (&v1alpha1.Microservice{}).EndedGroup("1.x", "1-x", 0); got != "" {
+		t.Errorf("no group is ended: %q", got)
 	}
 }
 

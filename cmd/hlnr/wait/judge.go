@@ -274,7 +274,7 @@ func (q question) judgeAbsent(s snapshot, g *v1alpha1.ReleaseGroup) *answer {
 	}
 	o := s.offer(q.version)
 	if o != nil && s.ms.EndsGroup(o.SemVer.Name, o.Group, o.PullRequest) {
-		return &answer{cli.ExitNo, fmt.Sprintf("%s does not start: spec.endedGroups ends its group %s; to let %s start, run %q", q.version, o.SemVer.Name, q.version, q.next("end-group", s, o.SemVer.Name, "--undo"))}
+		return &answer{cli.ExitNo, fmt.Sprintf("%s does not start: spec.endedGroups ends its group %s; to let %s start, run %q", q.version, o.SemVer.Name, q.version, q.next("end-group", s, s.ms.EndedGroup(o.SemVer.Name, o.Group, o.PullRequest), "--undo"))}
 	}
 	if g == nil {
 		if o == nil {

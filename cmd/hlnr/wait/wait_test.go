@@ -345,7 +345,7 @@ func TestJudge(t *testing.T) {
 		"of an ended group that is gone": {"1.3.0", forActive, true, func(s *snapshot) {
 			offer(s, "1.3.0")
 			s.ms.Spec.EndedGroups, s.ms.Status.ReleaseGroups = []string{"1-x"}, nil
-		}, cli.ExitNo, "1.3.0 does not start: spec.endedGroups ends its group 1.x"},
+		}, cli.ExitNo, `1.3.0 does not start: spec.endedGroups ends its group 1.x; to let 1.3.0 start, run "hlnr end-group shop 1-x --undo"`},
 		"active in an ended group": {"1.2.0", forActive, false, func(s *snapshot) {
 			s.ms.Spec.EndedGroups = []string{"1.x"}
 		}, cli.ExitNo, "1.2.0 is losing its traffic: its group 1.x is ending"},

@@ -698,7 +698,8 @@ var situations = map[string]func(w *world){
 		w.spec.Ended = []string{"1.x"}
 		w.wait(time.Hour)
 	},
-	"only one group ended": func(w *world) { live(w); w.spec.Ended = []string{"1.x"}; w.wait(time.Hour) },
+	"only one group ended":         func(w *world) { live(w); w.spec.Ended = []string{"1.x"}; w.wait(time.Hour) },
+	"only one group ended by slug": func(w *world) { live(w); w.spec.Ended = []string{"1-x"}; w.wait(time.Hour) },
 	"exclusive return freeze mid": func(w *world) {
 		w.spec.Exclusive = true
 		live(w)
