@@ -230,10 +230,10 @@ func (o *pinOptions) before(ctx context.Context, s *scope, ms *v1alpha1.Microser
 		}
 	}
 	switch {
+	case unfinished != nil: // The user might mean this rollout, even if another group has a previous release.
+		return "", unfinished
 	case len(found) == 1:
 		return found[0], nil
-	case len(found) == 0 && unfinished != nil:
-		return "", unfinished
 	case len(found) == 0:
 		where, all := ms.Name, releases(ms)
 		if o.group != "" {

@@ -199,7 +199,7 @@ func TestDefaultRollback(t *testing.T) {
 		"a group that is closing":          {"", []v1alpha1.ReleaseGroup{one, closing}, "previous"},
 		"only a group that is closing":     {"", []v1alpha1.ReleaseGroup{closing}, "no earlier release"},
 		"a rollout of the preview by name": {"17", []v1alpha1.ReleaseGroup{preview(row("b", high, v1alpha1.ReleaseActive, 1), row("a", low, v1alpha1.ReleasePending, 0)), one}, `run "hlnr deprecate -n shop shop ` + low + `"`},
-		"a rollout in another group":       {"", []v1alpha1.ReleaseGroup{group("2.x", row("d", "2.1.0", v1alpha1.ReleaseCanary, 0), row("c", "2.0.0", v1alpha1.ReleaseActive, 1)), one}, "previous"},
+		"a rollout in another group":       {"", []v1alpha1.ReleaseGroup{group("2.x", row("d", "2.1.0", v1alpha1.ReleaseCanary, 0), row("c", "2.0.0", v1alpha1.ReleaseActive, 1)), one}, "2.1.0 is being rolled out, and 2.0.0 is still active"},
 		"a rollout in a group by name":     {"2.x", []v1alpha1.ReleaseGroup{group("2.x", row("d", "2.1.0", v1alpha1.ReleaseCanary, 0), row("c", "2.0.0", v1alpha1.ReleaseActive, 1)), one}, "2.1.0 is being rolled out, and 2.0.0 is still active"},
 		"a rollout of another configuration": {"", []v1alpha1.ReleaseGroup{group("1.x", row("shop-1-2-0-c1", "1.2.0", v1alpha1.ReleaseActive, 2), row("shop-1-2-0-c2", "1.2.0", v1alpha1.ReleaseCanary, 0), row("previous", "1.1.0", v1alpha1.ReleaseDeprecated, 1))},
 			`shop-1-2-0-c2 is being rolled out, and shop-1-2-0-c1 is still active: to keep shop-1-2-0-c1, run "hlnr deprecate -n shop shop shop-1-2-0-c2"`},
