@@ -39,6 +39,26 @@ func (s *story) recorded() []string {
 	return out
 }
 
+// TestPullRequestsOfADeletedPolicy checks that nothing is reported for pull requests in the status that were not read for the current
+// ImagePolicy, and that feedback continues when they have been read.
+func TestPullRequestsOfADeletedPolicy(t *testing.T) {
+	s := begin(t)
+	sha := s.open(feature())
+	ghr := s.get()
+	ghr.Status.OpenPullRequests = nil
+	if err := env.Client.Status().Update(s.Context(), ghr); err != nil {
+		t.Fatal(err)
+	}
+	s.settle()
+	s.expect("before the pull requests were read")
+	if comments := s.repo.Comments(1); len(comments) != 0 {
+		t.Errorf("comments before the pull requests were read: %v", comments)
+	}
+	s.poll()
+	s.settle()
+	s.expect("after the pull requests were read", envName+" "+short(sha)+": queued")
+}
+
 // TestAnotherRepository checks that feedback in the previous repository is removed, and does not
 // count as feedback in the new repository.
 func TestAnotherRepository(t *testing.T) {

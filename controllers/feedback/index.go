@@ -84,7 +84,7 @@ var (
 	repositoryChanged = changed(func(g *v1alpha1.GitHubRepository) any {
 		return []any{
 			g.Generation, g.DeletionTimestamp, g.Finalizers, g.Annotations[v1alpha1.AnnotationRequestedAt],
-			g.Status.RepositoryID, g.Status.Repository, pullRequestsComplete(g), g.Status.PullRequests, g.Status.Tags, g.Status.Feedback, g.Status.Comments,
+			g.Status.RepositoryID, g.Status.Repository, g.Status.OpenPullRequests != nil, pullRequestsComplete(g), g.Status.PullRequests, g.Status.Tags, g.Status.Feedback, g.Status.Comments,
 			meta.FindStatusCondition(g.Status.Conditions, v1alpha1.ConditionFeedbackReady),
 		}
 	})

@@ -50,6 +50,9 @@ func (r *Reconciler) observe(ctx context.Context, ghr *v1alpha1.GitHubRepository
 		if !granted[policy.Namespace] || policy.DeletionTimestamp != nil {
 			continue
 		}
+		if policy.Spec.Source.GitHub.PullRequests != nil && ghr.Status.OpenPullRequests == nil {
+			continue // The pull requests in the status are from before the policy was created.
+		}
 		if err := r.observeServices(ctx, f, policy); err != nil {
 			return nil, err
 		}

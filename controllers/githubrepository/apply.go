@@ -21,6 +21,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observed, known cacheEn
 	if learned {
 		late = applyPoll(o, known, r.clock.Now())
 	}
+	if !o.query.wanted.pulls {
+		st.OpenPullRequests = nil // The list remains for approvals and feedback, but a new ImagePolicy must not use it.
+	}
 	answered := known.settled(o.query)
 	switch {
 	case o.problem != nil:

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/github"
@@ -190,6 +191,48 @@ func TestApprovalThatWasRevoked(t *testing.T) {
 		if known = merge(known, p, mergeContext{}); takes(t, known[0]) {
 			t.Errorf("a commit is approved although the approval was revoked: %v", known[0].Labels)
 		}
+	}
+}
+
+// TestPullRequestsOfADeletedPolicy checks that, after the last ImagePolicy for pull requests was deleted, their list remains, but
+// their number is not set until they have been read for another ImagePolicy.
+func TestPullRequestsOfADeletedPolicy(t *testing.T) {
+	for name, edit := range map[string]func(*v1alpha1.GitHubRepository){
+		"polled": func(*v1alpha1.GitHubRepository) {}, "suspended": func(r *v1alpha1.GitHubRepository) { r.Spec.Suspend = true },
+		"another query": func(r *v1alpha1.GitHubRepository) { r.Spec.Interval = "2h" },
+		"without credentials": func(r *v1alpha1.GitHubRepository) {
+			r.Spec.CredentialsSecretRef = &v1alpha1.Reference{Name: "missing"}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t)
+			n := s.stranger()
+			s.repo.Label(n, "ok")
+			if pr := pull(t, s.poll("shop"), n); !takes(t, pr) {
+				t.Fatalf("the commit is not approved: %+v", pr.Labels)
+			}
+			policy := &v1alpha1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "previews"}}
+			if err := env.Client.Delete(s.Context(), policy); err != nil {
+				t.Fatal(err)
+			}
+			s.edit("shop", edit)
+			r := s.poll("shop")
+			if r.Status.OpenPullRequests != nil {
+				t.Errorf("%d open pull requests without an ImagePolicy", *r.Status.OpenPullRequests)
+			}
+			same(t, "the list remains", numbers(r, v1alpha1.PullRequestOpen), []int64{int64(n)})
+
+			s.edit("shop", func(r *v1alpha1.GitHubRepository) {
+				r.Spec.Suspend, r.Spec.CredentialsSecretRef = false, &v1alpha1.Reference{Name: "github"}
+			})
+			s.clock.Step(24 * time.Hour)
+			s.repo.Close(n, false)
+			s.policy("again", "shop", ofPulls)
+			if r, _ = s.pass("shop"); r.Status.OpenPullRequests == nil || *r.Status.OpenPullRequests != 0 {
+				t.Errorf("open pull requests after they were read: %v", r.Status.OpenPullRequests)
+			}
+			same(t, "open", numbers(r, v1alpha1.PullRequestOpen), []int64(nil))
+		})
 	}
 }
 

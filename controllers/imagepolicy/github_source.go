@@ -114,6 +114,9 @@ func (o *observed) readRepository(repository *v1alpha1.GitHubRepository) {
 	case st.Repository == "":
 		o.addProblem(notReady(repository, "has not been polled yet"))
 		return
+	case g.source.PullRequests != nil && st.OpenPullRequests == nil:
+		o.addProblem(notReady(repository, "has not read the pull requests yet")) // The list may be from an earlier use.
+		return
 	case ready == nil || ready.Status != metav1.ConditionTrue:
 		o.stale = notReady(repository, "is not ready")
 	}

@@ -29,7 +29,7 @@ func (s *story) repository(name string, edit func(*v1alpha1.GitHubRepositoryStat
 		Spec:       v1alpha1.GitHubRepositorySpec{Owner: "acme", Repo: "shop"},
 	})
 	s.setRepositoryStatus(name, func(st *v1alpha1.GitHubRepositoryStatus) {
-		st.Repository, st.RepositoryID = "acme/shop", 1296269
+		st.Repository, st.RepositoryID, st.OpenPullRequests = "acme/shop", 1296269, new(int32)
 		status.Ready(&st.Conditions, 1, status.ReasonSucceeded, "GitHub answers")
 		edit(st)
 	})

@@ -132,15 +132,17 @@ func (r *Reconciler) forNetworkPolicy(ctx context.Context, o client.Object) []re
 // repositoryStatusChanged admits changes to the specification or status of GitHubRepositories, except changes
 // to feedback.
 func repositoryStatusChanged() builder.WatchesOption {
-	return builder.WithPredicates(predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, now := e.ObjectOld.(*v1alpha1.GitHubRepository), e.ObjectNew.(*v1alpha1.GitHubRepository)
-			b, n := &before.Status, &now.Status
-			return before.Generation != now.Generation || b.ObservedGeneration != n.ObservedGeneration || b.Repository != n.Repository || b.RepositoryID != n.RepositoryID ||
-				!equality.Semantic.DeepEqual(b.Conditions, n.Conditions) || !equality.Semantic.DeepEqual(b.PullRequests, n.PullRequests) ||
-				!equality.Semantic.DeepEqual(b.Releases, n.Releases) || !equality.Semantic.DeepEqual(b.Tags, n.Tags)
-		},
-	})
+	return builder.WithPredicates(predicate.Funcs{UpdateFunc: repositoryUpdated})
+}
+
+// repositoryUpdated reports whether repositoryStatusChanged admits an update.
+func repositoryUpdated(e event.UpdateEvent) bool {
+	before, now := e.ObjectOld.(*v1alpha1.GitHubRepository), e.ObjectNew.(*v1alpha1.GitHubRepository)
+	b, n := &before.Status, &now.Status
+	return before.Generation != now.Generation || b.ObservedGeneration != n.ObservedGeneration || b.Repository != n.Repository || b.RepositoryID != n.RepositoryID ||
+		(b.OpenPullRequests == nil) != (n.OpenPullRequests == nil) ||
+		!equality.Semantic.DeepEqual(b.Conditions, n.Conditions) || !equality.Semantic.DeepEqual(b.PullRequests, n.PullRequests) ||
+		!equality.Semantic.DeepEqual(b.Releases, n.Releases) || !equality.Semantic.DeepEqual(b.Tags, n.Tags)
 }
 
 // forRepository enqueues the ImagePolicies in all namespaces that refer to a GitHubRepository.

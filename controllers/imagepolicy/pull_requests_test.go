@@ -12,6 +12,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 	"pgregory.net/rapid"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/preview"
@@ -563,7 +564,7 @@ func TestAnotherRepository(t *testing.T) {
 	// A user changes the reference so that it points to another GitHubRepository.
 	s.create(&v1alpha1.GitHubRepository{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "other"}, Spec: v1alpha1.GitHubRepositorySpec{Owner: "acme", Repo: "other"}})
 	s.setRepositoryStatus("other", func(st *v1alpha1.GitHubRepositoryStatus) {
-		st.Repository, st.RepositoryID = "acme/other", 2
+		st.Repository, st.RepositoryID, st.OpenPullRequests = "acme/other", 2, new(int32)
 		st.PullRequests = []v1alpha1.PullRequest{pull(1, "uno", sha("3"))}
 		status.Reconciling(&st.Conditions, 1, "Unreachable", "no answer")
 	})
@@ -630,6 +631,35 @@ func TestRenamedBranchAndNewPolicy(t *testing.T) {
 	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.State = v1alpha1.PullRequestClosed })
 	p = s.scan("shop")
 	same(t, "closed", append(previews(p), taken(p)...), []string{" in new-12: Closed", " in old-12: Closed"})
+}
+
+// TestPullRequestsOfADeletedPolicy checks that a new ImagePolicy does not use the list of pull requests from before it was created, and
+// starts a scan as soon as the pull requests have been read.
+func TestPullRequestsOfADeletedPolicy(t *testing.T) {
+	s := begin(t)
+	s.opens(pull(2, "patch", sha("2"), approvedAt(sha("2"))), pull(1, "old", sha("1")))
+	s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.OpenPullRequests = nil })
+	s.push("sha-1111111", sha("2"))
+	s.policy("shop", pulls(approvedForks))
+	p, _ := s.pass("shop")
+	same(t, "offered before the pull requests were read", previews(p), []string(nil))
+	same(t, "requests", s.server.Total(), 0)
+	same(t, "Ready", condition(p, "Ready"), `False RepositoryNotReady: spec.source.github.repositoryRef: GitHubRepository "shop" has not read the pull requests yet: Succeeded: GitHub answers`)
+
+	var repository v1alpha1.GitHubRepository
+	s.get("shop", &repository)
+	before := repository.DeepCopy()
+	s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.OpenPullRequests = new(int32) })
+	s.get("shop", &repository)
+	same(t, "the policy is enqueued", repositoryUpdated(event.UpdateEvent{ObjectOld: before, ObjectNew: &repository}), true)
+	p, _ = s.pass("shop")
+	same(t, "offered after the pull requests were read", previews(p), []string{"patch-2 2222 " + sha("2"), "old-1 1111 sha-1111111"})
+
+	// The policy remains, but may not use the GitHubRepository for some time.
+	s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.OpenPullRequests = nil })
+	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.Labels = nil })
+	p = s.scan("shop")
+	same(t, "offered until they are read again", append(previews(p), taken(p)...), []string{"patch-2 2222 " + sha("2"), "old-1 1111 sha-1111111"})
 }
 
 const revision = "org.opencontainers.image.revision"
