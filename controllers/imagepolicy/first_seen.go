@@ -132,6 +132,7 @@ func (seen *firstSeen) withoutMoved(tag string) *firstSeen {
 // the list.
 //
 // Tags in the very first list count as old enough. Otherwise, no version could start until minAge has passed.
+// An empty list from GitHub does not count, because it may be from before GitHub was polled for the names.
 // After a restart, offered versions count as old enough, and versions that are too young according to the
 // status keep their time. For all other tags, the age starts at the last change to the list if the list is
 // still the same, and otherwise now. A restart may therefore delay a version, but never causes an early
@@ -170,7 +171,7 @@ func (o *observed) observeTags(before *firstSeen, tags []string, checksum string
 		return seen
 	}
 	st := &o.policy.Status
-	if st.Scan == nil || st.ObservedGeneration != o.policy.Generation && len(offeredBefore(o)) == 0 {
+	if st.Scan == nil || (st.ObservedGeneration != o.policy.Generation || o.github != nil && st.Scan.Tags == 0) && len(offeredBefore(o)) == 0 {
 		return seen
 	}
 	seen.base, seen.reported = at, map[string]time.Time{}

@@ -217,6 +217,41 @@ func TestMinAgeOfReleases(t *testing.T) {
 	same(t, "offered after three minutes", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
 }
 
+// TestMinAgeOfTheFirstReleases checks that the releases in the first poll for a new policy are old enough, although the policy's first
+// scan ended before the poll. If releases were offered, later releases wait even if the list was empty in between.
+func TestMinAgeOfTheFirstReleases(t *testing.T) {
+	for name, between := range map[string]func(*story){"": func(*story) {}, "after a restart": (*story).restart} {
+		t.Run(name, func(t *testing.T) {
+			s := begin(t)
+			list := func(tags ...string) {
+				s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
+					st.Releases = nil
+					for _, tag := range tags {
+						st.Releases = append(st.Releases, v1alpha1.GitHubRelease{Tag: tag})
+					}
+				})
+			}
+			s.repository("shop", func(*v1alpha1.GitHubRepositoryStatus) {})
+			s.push("1.0.0", "1.1.0", "1.2.0")
+			s.policy("shop", releases, func(p *v1alpha1.ImagePolicySpec) { p.MinAge = "10m" })
+			p, _ := s.pass("shop")
+			same(t, "names in the first scan", p.Status.Scan.Tags, int32(0))
+			between(s)
+			list("1.1.0", "1.0.0")
+			s.clock.Step(time.Second)
+			p, _ = s.pass("shop")
+			same(t, "offered after the poll", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
+			list()
+			s.scan("shop")
+			between(s)
+			list("1.2.0", "1.1.0", "1.0.0")
+			p, _ = s.pass("shop")
+			same(t, "offered after an empty list", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
+			same(t, "refused after an empty list", verdicts(p), []string{"1.2.0 MinAge"})
+		})
+	}
+}
+
 // TestMinAgeOfLateImages checks that the age of a release whose image is pushed later is the age of the image.
 func TestMinAgeOfLateImages(t *testing.T) {
 	for name, between := range map[string]func(*story){"": func(*story) {}, "after a restart": (*story).restart} {
