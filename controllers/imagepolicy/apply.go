@@ -37,6 +37,9 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observed, s selection, 
 	if o.github != nil && o.github.known && o.github.id != "" {
 		st.RepositoryID = o.github.id
 	}
+	if out.otherRepository {
+		st.Scan = nil // Otherwise, spec.minAge would apply to the first list of the new repository.
+	}
 	if s.listed && (st.Scan == nil || st.Scan.Checksum != s.checksum || st.Scan.Tags != int32(s.tags)) {
 		st.Scan = &v1alpha1.ImageScan{Tags: int32(s.tags), Checksum: s.checksum, ChangedTime: metav1.NewTime(r.clock.Now())}
 	}

@@ -6,9 +6,12 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/registry/registrytest"
 	"github.com/heighliner/heighliner/internal/version"
 )
 
@@ -73,6 +76,18 @@ func TestMinAgeOverRestarts(t *testing.T) {
 		p, _ = s.pass("shop")
 		same(t, "latest", p.Status.Latest, "1.1.0")
 	})
+	t.Run("the only version keeps its time after a failed scan", func(t *testing.T) {
+		s := begin(t)
+		s.push("latest")
+		s.policy("shop", func(p *v1alpha1.ImagePolicySpec) { p.MinAge = "10m" })
+		s.pass("shop")
+		s.push("1.0.0")
+		s.scan("shop")
+		s.server.Fail(registrytest.List, 1, registrytest.Status(403, "DENIED"))
+		s.scan("shop")
+		s.restart()
+		same(t, "young", len(young(s.scan("shop"))), 1)
+	})
 	t.Run("the age of versions pushed while the manager was down starts now", func(t *testing.T) {
 		s := old(t, "1.0.0")
 		s.push("1.1.0")
@@ -109,12 +124,38 @@ func TestMinAgeOverRestarts(t *testing.T) {
 }
 
 func TestMinAgeOfAnotherImage(t *testing.T) {
-	s := old(t, "1.0.0")
-	s.server.Push(t, "team/other", "2.0.0")
-	s.clock.Step(time.Minute)
-	s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Image = s.server.Repository("team/other") })
-	p, _ := s.pass("shop")
-	same(t, "versions in the first scan of another image are old enough", offered(p), []string{"2.0.0 in release"})
+	for name, between := range map[string]func(*story){
+		"": func(*story) {},
+		"after a missing Secret": func(s *story) {
+			s.edit("shop", func(p *v1alpha1.ImagePolicy) {
+				p.Spec.ImagePullSecrets = []v1alpha1.Reference{{Name: "missing"}}
+			})
+			p, _ := s.pass("shop")
+			same(s, "offered without the Secret", offered(p), []string(nil))
+			s.server.RequireBasic("robot", "secret")
+			s.create(&corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "missing"}, Type: corev1.SecretTypeDockerConfigJson,
+				StringData: map[string]string{corev1.DockerConfigJsonKey: fmt.Sprintf(`{"auths":{%q:{"username":"robot","password":"secret"}}}`, s.server.Host())},
+			})
+			s.clock.Step(10 * time.Minute)
+		},
+		"after a rejected request": func(s *story) {
+			s.server.Fail(registrytest.List, 1, registrytest.Status(403, "DENIED"))
+			p, _ := s.pass("shop")
+			same(s, "offered after the rejected request", offered(p), []string(nil))
+			s.clock.Step(10 * time.Minute)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := old(t, "1.0.0")
+			s.server.Push(t, "team/other", "2.0.0")
+			s.clock.Step(time.Minute)
+			s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Image = s.server.Repository("team/other") })
+			between(s)
+			p, _ := s.pass("shop")
+			same(t, "versions in the first scan of another image are old enough", offered(p), []string{"2.0.0 in release"})
+		})
+	}
 }
 
 // TestYoungVersionsCauseNoRequests checks that versions that are too young cause no requests, however many

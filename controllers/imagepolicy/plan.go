@@ -35,6 +35,8 @@ type plan struct {
 	withdrawn  []v1alpha1.Withdrawal
 	rejected   []v1alpha1.RejectedCount
 	candidates []v1alpha1.RefusedCandidate
+	// otherRepository reports whether the status is about the images of another repository.
+	otherRepository bool
 	// truncated reports whether some releases do not fit into the status.
 	truncated bool
 }
@@ -50,6 +52,7 @@ func newPlan(o *observed, s selection, now time.Time) plan {
 		return newPullRequestPlan(o, s, out, now)
 	}
 	if !s.scanned && len(offeredBefore(o)) == 0 {
+		out.otherRepository = len(out.releases) > 0
 		out.releases = nil // the releases belong to another repository
 		return out
 	}
