@@ -224,7 +224,7 @@ func (r *Reconciler) ensurePoll(ctx context.Context, o *observed) error {
 		r.polls.stop(key)
 		return nil
 	}
-	immediate := len(known.hints) > 0 || known.poll.isBehind(o.query) || o.query.requested != o.repository.Status.LastHandledRequest
+	immediate := len(known.hints) > 0 || known.task != nil && known.task.poll.immediate || known.poll.isBehind(o.query) || o.query.requested != o.repository.Status.LastHandledRequest
 	l := newPoll(o.query, known, immediate, now)
 	l.webhook = o.webhook
 	current, client, offered := o.repository.Status.DeepCopy(), o.client, maps.Clone(o.offered) // the reconcile continues to write the status

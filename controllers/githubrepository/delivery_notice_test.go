@@ -3,11 +3,15 @@ package githubrepository
 import (
 	"context"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/github/githubtest"
@@ -160,6 +164,52 @@ func TestAnnouncedChangesAreKept(t *testing.T) {
 	same(t, "pull requests whose changes the poll has not found", slices.Collect(maps.Keys(known.poll.missing)), []int64{int64(n)})
 	r := d.until(next, 2*time.Minute)
 	same(t, "labels", len(pull(t, r, n).Labels), 1)
+}
+
+// TestReplacedPollOfADelivery checks that, if the query changes during the poll that a delivery started, the poll for the changed query
+// does not use answers from before the delivery.
+func TestReplacedPollOfADelivery(t *testing.T) {
+	s := begin(t)
+	var blocked atomic.Bool
+	unblock := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if blocked.Load() {
+			<-unblock
+		}
+		s.github.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	s.repository("shop", func(r *v1alpha1.GitHubRepositorySpec) { r.BaseURL, r.Interval = server.URL, "1h" })
+	s.policy("releases", "shop", ofReleases)
+	s.repo.Publish(githubtest.Release{Tag: "1.0.0"})
+	same(t, "releases", len(s.rest("shop").Status.Releases), 1)
+
+	s.clock.Step(5 * time.Minute)
+	s.repo.Publish(githubtest.Release{Tag: "1.1.0"})
+	blocked.Store(true)
+	s.reconciler.polls.hint(s.key("shop"), nil)
+	for _, name := range []string{"tags", "previews"} { // The second change replaces the poll that replaced the delivery's poll.
+		if _, err := s.reconciler.Reconcile(s.Context(), ctrl.Request{NamespacedName: s.key("shop")}); err != nil {
+			t.Fatal(err)
+		}
+		source := ofTags
+		if name == "previews" {
+			source = ofPulls
+		}
+		s.policy(name, "shop", source)
+		s.clock.Step(time.Second)
+	}
+	if _, err := s.reconciler.Reconcile(s.Context(), ctrl.Request{NamespacedName: s.key("shop")}); err != nil {
+		t.Fatal(err)
+	}
+	blocked.Store(false)
+	close(unblock)
+	r, _ := s.pass("shop")
+	same(t, "releases after the delivery", len(r.Status.Releases), 2)
+	s.github.ResetCounts()
+	s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Interval = "2h" })
+	s.pass("shop")
+	same(t, "requests for a changed query without a delivery", len(s.github.Counts()), 0)
 }
 
 // TestDeliveryWhileSuspended checks that a delivery that arrives during a suspension causes a poll when the suspension ends, even

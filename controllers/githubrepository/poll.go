@@ -65,6 +65,8 @@ type poll struct {
 	query query
 	// startedAt is when the poll was started.
 	startedAt time.Time
+	// immediate reports whether the poll does not use earlier answers. This also applies to a poll that replaces it.
+	immediate bool
 	// after is the time after which a shared answer must have been requested; older answers are not used.
 	after time.Time
 	// due is the time of the next poll; zero until the poll is complete.
@@ -100,7 +102,7 @@ const credentialCheckInterval = 10 * time.Minute
 
 // newPoll returns a poll to run. If immediate is set, the poll does not use earlier answers.
 func newPoll(q query, known cacheEntry, immediate bool, now time.Time) *poll {
-	l := &poll{query: q, startedAt: now, postponed: map[string]time.Time{}, after: now}
+	l := &poll{query: q, startedAt: now, immediate: immediate, postponed: map[string]time.Time{}, after: now}
 	if !immediate {
 		l.after = now.Add(-(q.interval - q.interval/8)) // polls are up to 10% early
 	}
