@@ -14,6 +14,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/preview"
+	"github.com/heighliner/heighliner/internal/registry"
 	"github.com/heighliner/heighliner/internal/version"
 )
 
@@ -24,7 +25,7 @@ const (
 	// defaultPulls is the default for spec.limits.groups.
 	defaultPulls = 256
 	// headFirst and headMost bound the delay until the next request for a head commit without an
-	// image. The delay doubles each time, but never extends past the next regular scan.
+	// image. headMost does not apply to an image that may be replaced. The delay doubles each time, but never extends past the next regular scan.
 	headFirst = 10 * time.Second
 	headMost  = 5 * time.Minute
 )
@@ -35,8 +36,11 @@ type head struct {
 	// images are the images of the commit. If there are no images, refusal is the reason.
 	images  []v1alpha1.ReleaseImage
 	refusal *version.Refusal
-	// tries is the number of requests that found no image, and next is the time of the next request.
-	// Both are zero if images were found.
+	// byAge reports whether the images count as built from the commit only because of their build time. Because they may be the late
+	// images of an earlier commit, their tag is requested again.
+	byAge bool
+	// tries is the number of requests that found no image, or no other images, and next is the time of the next request.
+	// Both are zero if the tag is not requested again.
 	tries int
 	next  time.Time
 }
@@ -249,18 +253,24 @@ func (o *observed) offerPull(s *selection, a *recordReader, st pullState) (offer
 	}
 	h := a.heads[st.pr.Number]
 	known := h.knows(st.pr)
-	wants = !known || len(h.images) == 0 && !a.clock.Now().Before(h.next)
+	wants = !known || (len(h.images) == 0 || h.byAge) && !a.clock.Now().Before(h.next)
 	switch {
 	case known && len(h.images) > 0:
-		return o.previewRelease(st, h.images), false
+		return o.previewRelease(st, h.images), wants
 	case st.offered != nil && st.offered.Revision == st.pr.HeadSHA:
-		return o.previewRelease(st, st.offered.Images), wants && a.immediate
+		return o.previewRelease(st, st.offered.Images), wants && (a.immediate || o.offersMovingTag(st))
 	case known:
 		s.reject(st.pr, h.refusal.Verdict, h.refusal.Reason)
 	default:
 		s.reject(st.pr, version.VerdictExists, "no image yet: not scanned")
 	}
 	return previous(), wants
+}
+
+// offersMovingTag reports whether the tag of an offered release contains no commit, so that its image may have to be replaced. Images
+// from forks always have the revision of their commit.
+func (o *observed) offersMovingTag(st pullState) bool {
+	return !st.pr.Fork && slices.ContainsFunc(o.chooser.Tags(st.pr), func(t preview.Tag) bool { return t.Moves && t.Name == tagOf(st.offered.Images) })
 }
 
 // needsFullSHA reports whether the offered image from a fork has a tag without the full commit SHA,
@@ -329,28 +339,42 @@ func (s *selection) reject(pr *v1alpha1.PullRequest, verdict version.Verdict, re
 	})
 }
 
-// findHead requests the images of a head commit. It tries one candidate tag after another. It returns
-// false if the registry did not answer.
+// findHead requests the images of a head commit. It tries one candidate tag after another. If images of the commit are
+// already known, it requests only their tag, unless a user requested the scan. It returns false if the registry did not answer.
 func (s *selection) findHead(o *observed, a *recordReader, st pullState) (head, bool) {
-	h := head{sha: st.pr.HeadSHA}
-	if known := a.heads[st.pr.Number]; known.knows(st.pr) {
-		h.tries = known.tries
+	h, known := head{sha: st.pr.HeadSHA}, a.heads[st.pr.Number]
+	if !known.knows(st.pr) {
+		known = head{}
+	}
+	h.tries = known.tries
+	current := known.images
+	if len(current) == 0 && st.offered != nil && st.offered.Revision == st.pr.HeadSHA {
+		current = st.offered.Images
 	}
 	var tried []string
 	for _, tag := range o.chooser.Tags(st.pr) {
+		if len(current) > 0 && !a.immediate && tag.Name != tagOf(current) {
+			continue
+		}
 		for i := range a.query.repositories() {
 			delete(a.images, ref{i, tag.Name})
 		}
 		before := s.failures
+		if known.byAge && s.stillRefersTo(o, a, tag.Name, current) {
+			return known.again(a), true
+		}
 		images, refusal := s.findImages(o, a, tag.Name, preview.VarsOf(st.pr))
 		if refusal == nil && tag.Inspect {
-			refusal = s.checkHead(o, a, st, tag, images)
+			h.byAge, refusal = s.checkHead(o, a, st, tag, images, current)
 		}
 		switch {
 		case s.failures > before || refusal != nil && s.failures >= maxFailures:
 			return head{}, false
+		case refusal == nil && h.byAge:
+			h.images, h.refusal, h.tries = images, nil, 0
+			return h.again(a), true
 		case refusal == nil:
-			h.images, h.refusal = images, nil
+			h.images, h.refusal, h.tries = images, nil, 0
 			return h, true
 		case refusal.Verdict == version.VerdictExists && s.missing[tag.Name]:
 			tried = append(tried, tag.Name)
@@ -361,31 +385,77 @@ func (s *selection) findHead(o *observed, a *recordReader, st pullState) (head, 
 			}
 		}
 	}
+	if known.byAge {
+		return known.again(a), true // the images remain until the tag refers to newer images of the commit
+	}
 	if h.refusal == nil {
 		h.refusal = rejectf(version.VerdictExists, "no image yet: the registry has none of the tags %s", strings.Join(tried, ", "))
 	}
-	h.next = a.clock.Now().Add(min(headFirst<<min(h.tries, 10), headMost, a.pace.Fresh(a.query.interval)))
-	h.tries++
-	return h, true
+	return h.again(a), true
 }
 
-// checkHead rejects the images of a tag unless all of them were built from the head commit.
-func (s *selection) checkHead(o *observed, a *recordReader, st pullState, tag preview.Tag, images []v1alpha1.ReleaseImage) *version.Refusal {
+// again returns a copy that is requested again after a delay. The delay doubles each time, up to headMost if there is no image, but never
+// extends past the next regular scan.
+func (h head) again(a *recordReader) head {
+	delay := min(headFirst<<min(h.tries, 20), a.pace.Fresh(a.query.interval))
+	if len(h.images) == 0 {
+		delay = min(delay, headMost)
+	}
+	h.next = a.clock.Now().Add(delay)
+	h.tries++
+	return h
+}
+
+// stillRefersTo reports whether a tag refers to the given images. It needs no requests for the content of images.
+func (s *selection) stillRefersTo(o *observed, a *recordReader, tag string, images []v1alpha1.ReleaseImage) bool {
+	for i := range images {
+		if image, refusal := s.exists(o, a, i, tag); refusal != nil || image.Digest != images[i].Digest {
+			return false
+		}
+	}
+	return true
+}
+
+// checkHead rejects the images of a tag unless all of them were built from the head commit. byAge reports whether an image counts as
+// built from the head commit only because of its build time. Such an image does not replace a newer image in current.
+func (s *selection) checkHead(o *observed, a *recordReader, st pullState, tag preview.Tag, images, current []v1alpha1.ReleaseImage) (byAge bool, _ *version.Refusal) {
+	unchanged, changed := false, false
 	for i, image := range images {
 		inspected, err := a.Inspect(i, image.Digest, o.platforms[0])
 		if err != nil {
 			s.noteError(err)
-			return rejectf(version.VerdictExists, "the image cannot be read: %s", err)
+			return false, rejectf(version.VerdictExists, "the image cannot be read: %s", err)
 		}
 		previous := ""
 		if st.offered != nil && st.offered.Revision != st.pr.HeadSHA {
 			previous = st.offered.Images[i].Digest
 		}
 		if why := preview.OfHead(st.pr, tag, preview.Image{Digest: image.Digest, Revision: inspected.Revision, Created: inspected.Created}, previous); why != "" {
-			return rejectf(version.VerdictExists, "%s", why)
+			return false, rejectf(version.VerdictExists, "%s", why)
+		}
+		if !tag.Moves || inspected.Revision != "" {
+			continue
+		}
+		byAge = true
+		if i >= len(current) || current[i].Digest == image.Digest {
+			unchanged = true
+			continue
+		}
+		changed = true
+		offered, err := a.Inspect(i, current[i].Digest, o.platforms[0])
+		switch {
+		case is(err, registry.NotFound): // the registry deleted the image when the tag moved
+		case err != nil:
+			s.noteError(err)
+			return false, rejectf(version.VerdictExists, "the offered image cannot be read: %s", err)
+		case offered.Revision != "" || !inspected.Created.After(offered.Created):
+			return false, rejectf(version.VerdictExists, "it has no revision label, and the offered image is newer or has a revision label")
 		}
 	}
-	return nil
+	if unchanged && changed {
+		return false, rejectf(version.VerdictExists, "it still refers to the offered image in some of the repositories")
+	}
+	return byAge, nil
 }
 
 // withdrawPulls returns the withdrawn groups that are in use: groups of closed pull requests, groups that the

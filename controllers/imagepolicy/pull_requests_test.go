@@ -212,6 +212,90 @@ func TestTagsThatMove(t *testing.T) {
 	}
 }
 
+// TestLateImageOfAnEarlierCommit checks that, if a tag without a commit refers to the late image of an earlier commit, the image of the
+// head commit replaces it later. Each scan requests the tag at most once, and only while the image has no revision.
+func TestLateImageOfAnEarlierCommit(t *testing.T) {
+	s := begin(t)
+	pushed := s.clock.Now()
+	s.opens(pull(7, "fix", sha("c"), at(pushed)))
+	late := s.build(path, "pr-7", pushed.Add(10*time.Second), nil)
+	s.policy("shop", pulls(nil))
+	digest := func(p *v1alpha1.ImagePolicy) string {
+		t.Helper()
+		same(t, "offered", previews(p), []string{"fix-7 cccc pr-7"})
+		return p.Status.Releases[0].Images[0].Digest
+	}
+	p, next := s.pass("shop")
+	same(t, "first image", digest(p), late)
+	if next > headFirst {
+		t.Errorf("the tag is requested again after %s", next)
+	}
+	head := s.build(path, "pr-7", pushed.Add(30*time.Second), nil)
+	s.clock.Step(next)
+	p, _ = s.pass("shop")
+	same(t, "image of the head commit", digest(p), head)
+
+	s.build(path, "pr-7", pushed.Add(20*time.Second), nil)
+	for range 4 {
+		same(t, "image after an older image was pushed", digest(s.scan("shop")), head)
+	}
+	s.server.Delete(s, path, "pr-7")
+	same(t, "image after the tag was deleted", digest(s.scan("shop")), head)
+	s.restart()
+	same(t, "image after a restart", digest(s.scan("shop")), head)
+	newer := s.build(path, "pr-7", pushed.Add(40*time.Second), nil)
+	same(t, "image that was pushed after a restart", digest(s.scan("shop")), newer)
+	for range 4 {
+		s.scan("shop") // the delays become longer
+	}
+	for range 4 {
+		asked := s.server.Total()
+		s.scan("shop")
+		if asked = s.server.Total() - asked; asked > 1 {
+			t.Errorf("%d requests without a change", asked)
+		}
+	}
+
+	final := s.build(path, "pr-7", time.Time{}, map[string]string{revision: sha("c")})
+	s.scan("shop")
+	same(t, "image with a revision", digest(s.scan("shop")), final)
+	s.build(path, "pr-7", pushed.Add(time.Hour), nil)
+	asked := s.server.Total()
+	for range 4 {
+		same(t, "image with a revision", digest(s.scan("shop")), final)
+	}
+	same(t, "requests after the image has a revision", s.server.Total()-asked, 0)
+	s.restart()
+	for range 3 {
+		same(t, "image with a revision after a restart", digest(s.scan("shop")), final)
+	}
+}
+
+// TestLateImagesOfSeveralRepositories checks that the images of a version are replaced together.
+func TestLateImagesOfSeveralRepositories(t *testing.T) {
+	s := begin(t)
+	pushed := s.clock.Now()
+	s.opens(pull(7, "fix", sha("c"), at(pushed)))
+	build := func(at string, after time.Duration) string { return s.build(at, "pr-7", pushed.Add(after), nil) }
+	web, migrate := build(path, 10*time.Second), build("team/migrate", 11*time.Second)
+	s.policy("shop", pulls(nil), func(p *v1alpha1.ImagePolicySpec) {
+		p.AdditionalImages = []v1alpha1.AdditionalImage{{ContainerName: "migrate", Image: s.server.Repository("team/migrate")}}
+	})
+	digests := func(p *v1alpha1.ImagePolicy) []string {
+		t.Helper()
+		same(t, "offered", previews(p), []string{"fix-7 cccc pr-7"})
+		return []string{p.Status.Releases[0].Images[0].Digest, p.Status.Releases[0].Images[1].Digest}
+	}
+	same(t, "first images", digests(s.scan("shop")), []string{web, migrate})
+	newWeb := build(path, 30*time.Second)
+	for range 3 {
+		same(t, "images after one was replaced", digests(s.scan("shop")), []string{web, migrate})
+	}
+	newMigrate := build("team/migrate", 31*time.Second)
+	s.scan("shop")
+	same(t, "images after both were replaced", digests(s.scan("shop")), []string{newWeb, newMigrate})
+}
+
 // TestFiltersWithdraw checks that pull requests that the filters no longer select are withdrawn only after GitHub has been
 // polled.
 func TestFiltersWithdraw(t *testing.T) {
