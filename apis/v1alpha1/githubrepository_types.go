@@ -364,7 +364,9 @@ type GitHubRepositoryStatus struct {
 	// +kubebuilder:validation:MaxLength=140
 	ResolvedFrom string `json:"resolvedFrom,omitempty"`
 
-	// openPullRequests is the number of open pull requests.
+	// openPullRequests is the number of open pull requests. It is not set unless an ImagePolicy uses
+	// pull requests and they have been read; until then, ImagePolicies and feedback do not use
+	// pullRequests.
 	// +optional
 	OpenPullRequests *int32 `json:"openPullRequests,omitempty"`
 

@@ -25,7 +25,8 @@ const (
 	// defaultPulls is the default for spec.limits.groups.
 	defaultPulls = 256
 	// headFirst and headMost bound the delay until the next request for a head commit without an
-	// image. headMost does not apply to an image that may be replaced. The delay doubles each time, but never extends past the next regular scan.
+	// image. The delay doubles each time, but never extends past the next regular scan. For an image
+	// that may be replaced, only headFirst and the regular scan bound the delay.
 	headFirst = 10 * time.Second
 	headMost  = 5 * time.Minute
 )

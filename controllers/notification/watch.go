@@ -26,7 +26,7 @@ const settleDelay = 300 * time.Millisecond
 const maxSettleDelay = 10 * time.Second
 
 // settle returns the time between a change and a policy's reconcile. It is so long that, during rollouts of many services, the policy's
-// reconciles need at most about a twentieth of one core.
+// reconciles need at most about a twentieth of one core, unless a reconcile takes longer than half a second.
 func (r *reconciler) settle(policy types.NamespacedName) time.Duration {
 	took, _ := r.took.Load(policy)
 	last, _ := took.(time.Duration)

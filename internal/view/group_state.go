@@ -360,7 +360,8 @@ func (s *service) failure(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) State
 
 // Retryable reports whether a failed release would be the target of its group if a user retried it. It follows the planner's choice of
 // a target. The policy may be nil; then no version counts as withdrawn. Retryable does not check whether the version is still offered with
-// the same configuration, or whether it failed in another Microservice.
+// the same configuration, whether it failed in another Microservice, or whether the rollout in progress must finish first because the active
+// release has no ready pod.
 func Retryable(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) bool {
 	from := ""
 	if g.Internal != nil {
@@ -439,7 +440,8 @@ func finishesFirst(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, g *v
 	})
 }
 
-// maxSuperseded is the number of superseded releases after which the planner finishes a rollout before a newer release starts.
+// maxSuperseded is the number of superseded releases after which the planner finishes a rollout before a newer release starts. It is
+// the same as in internal/release.
 const maxSuperseded = 3
 
 // pinnedFailure returns the name of the failed release that a pin selects. The from parameter describes the pin, as in the status: a

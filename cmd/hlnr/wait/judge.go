@@ -191,6 +191,9 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 	if run != nil && run.Step > 0 {
 		lines = append(lines, line{"step " + strconv.Itoa(int(run.Step)), q.step(s.ms, g, row), run.StartedTime.Time})
 	}
+	if s.outdated() {
+		return lines, nil // The last change might supersede this rollout.
+	}
 	return lines, q.judgeRollout(s, g, row, run)
 }
 
@@ -346,15 +349,15 @@ func (s snapshot) offered(wanted string) bool { return s.offer(wanted) != nil }
 func (q question) row(s snapshot) (group *v1alpha1.ReleaseGroup, row *v1alpha1.Release) {
 	for i := range s.ms.Status.ReleaseGroups {
 		g := &s.ms.Status.ReleaseGroups[i]
-		r := named(g, q.followed)
+		r := rowOf(g, q.followed)
 		if r == nil {
 			continue
 		}
 		var next *v1alpha1.Release
 		if g.Rollout != nil {
-			next = named(g, g.Rollout.Release)
+			next = rowOf(g, g.Rollout.Release)
 		} else if r.Status == v1alpha1.ReleaseDeprecated {
-			next = named(g, g.Target.Release)
+			next = rowOf(g, g.Target.Release)
 		}
 		if next != nil && version.Matches(q.version, next.SemVer.Version) {
 			return g, next
@@ -372,8 +375,8 @@ func (q question) follows(s snapshot) string {
 	return q.followed
 }
 
-// named returns the release of a group with the given name, or nil if the group has no such release.
-func named(g *v1alpha1.ReleaseGroup, name string) *v1alpha1.Release {
+// rowOf returns the release of a group with the given name, or nil if the group has no such release.
+func rowOf(g *v1alpha1.ReleaseGroup, name string) *v1alpha1.Release {
 	for i := range g.Releases {
 		if r := &g.Releases[i]; r.VersionedMicroservice == name {
 			return r

@@ -288,6 +288,10 @@ func TestJudge(t *testing.T) {
 			row(v1alpha1.ReleaseError, 0)(s)
 			s.ms.Generation = s.ms.Status.ObservedGeneration + 1
 		}, none, ""},
+		"canary, before the last change": {"1.3.0", forCanary, false, func(s *snapshot) {
+			row(v1alpha1.ReleaseCanary, 1)(s)
+			s.ms.Generation = s.ms.Status.ObservedGeneration + 1
+		}, none, ""},
 		"active in an ended group, before the last change": {"1.2.0", forActive, false, func(s *snapshot) {
 			s.ms.Spec.EndedGroups, s.ms.Generation = []string{"1.x"}, s.ms.Status.ObservedGeneration+1
 		}, cli.ExitNo, "1.2.0 is losing its traffic: its group 1.x is ending"},
