@@ -35,7 +35,7 @@ type GroupTarget struct {
 
 	// reason why this release is the target, such as Latest, Pinned or Held. For a group in phase
 	// Expired, it is the reason why the group has no target: MaxAge, NoSlot, NothingToStart or the
-	// reason why its pin leaves no version to start.
+	// reason why its pin prevents the start.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`
@@ -612,8 +612,8 @@ func (ms *Microservice) StartDelayed() bool {
 	return ready != nil && ready.Reason == ReasonStartDelayed
 }
 
-// LastStart returns the last time until now at which a rollout that is in progress started, or at
-// which a release first became active. It returns the zero time if there is no such time. Later
+// LastStart returns the latest time, not after now, at which a rollout that is in progress started,
+// or at which a release first became active. It returns the zero time if there is no such time. Later
 // times are ignored, because they are from a manager whose clock was ahead.
 func (ms *Microservice) LastStart(now time.Time) (last time.Time) {
 	for _, g := range ms.Status.ReleaseGroups {

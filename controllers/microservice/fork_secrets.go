@@ -43,7 +43,7 @@ func (r *Reconciler) confined(ctx context.Context, ms *v1alpha1.Microservice) (*
 			err = status.SecretForbidden(ms.Namespace, name, err)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("read the type of Secret %q, because releases from forks must not use credentials for the API server: %w", name, err)
+			return nil, fmt.Errorf("read Secret %q to check its type (releases from forks must not use credentials for the API server): %w", name, err)
 		}
 		credentials[name] = secret.Type == corev1.SecretTypeServiceAccountToken || secret.Type == corev1.SecretTypeBootstrapToken
 	}

@@ -64,7 +64,7 @@ func (p *predecessor) failure(now time.Time) failure {
 func (p *predecessor) isLate(now time.Time) bool { return !p.late.IsZero() && !now.Before(p.late) }
 
 func (p *predecessor) lateText() string {
-	return fmt.Sprintf("pod %q of release %q on node %q did not end by %s: if that node is lost, delete the pod with --force when it is certain that its containers have stopped",
+	return fmt.Sprintf("pod %q of release %q on node %q did not terminate by %s: if that node is lost, delete the pod with --force once you are sure that its containers have stopped",
 		p.pod, p.release, p.node, p.late.UTC().Format(time.RFC3339))
 }
 

@@ -833,7 +833,7 @@ func TestReadCredential(t *testing.T) {
 		"both":                   {data("token", "a", "appID", "7"), Credential{}, "either"},
 		"no key":                 {data("appID", "7"), Credential{}, "privateKey"},
 		"no ID":                  {data("privateKey", pem), Credential{}, "appID"},
-		"key with a huge factor": {data("appID", "7", "privateKey", string(certstest.KeyPEM(t, 5_000_000))), Credential{}, "more than 8192 bits: store the key that GitHub generated for the App under the key privateKey"},
+		"key with a huge factor": {data("appID", "7", "privateKey", string(certstest.KeyPEM(t, 5_000_000))), Credential{}, "more than 8192 bits: in the Secret, set privateKey to the private key that GitHub generated for the App"},
 		"bad installation":       {data("appID", "7", "privateKey", pem, "installationID", "x"), Credential{}, "installationID"},
 	}
 	for name, test := range tests {

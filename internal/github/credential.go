@@ -80,7 +80,7 @@ func ReadCredential(data map[string][]byte, owner string) (Credential, error) {
 	}
 	switch _, err := certs.RSAKey(key); {
 	case errors.Is(err, certs.ErrTooLarge):
-		return bad(fmt.Sprintf("the private key has more than %d bits", certs.MaxBits), "store the key that GitHub generated for the App under the key "+KeyAppPrivateKey)
+		return bad(fmt.Sprintf("the private key has more than %d bits", certs.MaxBits), "in the Secret, set "+KeyAppPrivateKey+" to the private key that GitHub generated for the App")
 	case err != nil:
 		return bad("the private key cannot be read", "store the PEM file of an RSA key under the key "+KeyAppPrivateKey)
 	}

@@ -132,7 +132,7 @@ func (s *service) expired(g *v1alpha1.ReleaseGroup) State {
 	if g.Target.Reason != "" && g.Target.Reason != "NoSlot" {
 		detail := "no version may start: its head commit is denied or gone"
 		if strings.HasPrefix(g.Target.Reason, "Pin") {
-			detail = "its pin leaves no version to start"
+			detail = "its pin prevents the start"
 		}
 		return State{Word: WordEmpty, Class: Failed, Reason: g.Target.Reason, Detail: detail}
 	}

@@ -137,7 +137,7 @@ func WhyURL(in Input, scheme, host, path string, now time.Time) (Answer, error) 
 				objects = append(objects, object)
 			}
 		}
-		return Answer{}, &Ambiguous{What: "host", Name: host, Objects: objects, Remedy: "name one namespace with -n"}
+		return Answer{}, &Ambiguous{What: "host", Name: host, Objects: objects, Remedy: "specify a namespace with -n"}
 	}
 	return found[0].answer(host, path, found[1:]), nil
 }

@@ -231,7 +231,7 @@ func (r Permission) remedy() string {
 		role, who = "heighliner-view", "users with the role view, edit or admin in the namespace"
 	}
 	if r.Namespace == "" {
-		return fmt.Sprintf(": ask an administrator for the ClusterRole %s, or name one namespace with --namespace", role)
+		return fmt.Sprintf(": ask an administrator for the ClusterRole %s, or specify a namespace with --namespace", role)
 	}
 	return fmt.Sprintf(": %s have this permission; an admin of the namespace can grant it to you with \"kubectl -n %s create rolebinding NAME --clusterrole=%s --user=USER\"; if users with such a role do not have it, Heighliner was uninstalled with its roles", who, r.Namespace, role)
 }

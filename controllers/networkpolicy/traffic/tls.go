@@ -135,7 +135,7 @@ func (d *planner) address(r providers.Route, host string) (url string, problem *
 	t := r.TLS[host]
 	if unready := certmanager.Unready(d.Input, host, t); unready != nil {
 		if problem = unready; t.Until != "" { // The certificate causes the listener's problem.
-			problem.Message += fmt.Sprintf("; until then, Secret %q serves the host", t.Until)
+			problem.Message += fmt.Sprintf("; in the meantime, the host uses the certificate in Secret %q", t.Until)
 		}
 	}
 	return url, problem

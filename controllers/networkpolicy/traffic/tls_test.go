@@ -190,7 +190,7 @@ func TestSecretServesUntilTheNextHasACertificate(t *testing.T) {
 			same(t, "certificates", w.certificates(), map[string]string{"shop-tls": both, "shop-tsl": first})
 			d := w.domain(firstHost)
 			want(t, "reason", d.Reason, ReasonCertificateNotReady)
-			want(t, "message", d.Message, `spec.domains[0].domain: Certificate "shop-tsl" is not ready: Pending: see the order; until then, Secret "shop-tls" serves the host`)
+			want(t, "message", d.Message, `spec.domains[0].domain: Certificate "shop-tsl" is not ready: Pending: see the order; in the meantime, the host uses the certificate in Secret "shop-tls"`)
 			want(t, "the other domain", w.domain(secondHost).Programmed, true)
 			before := w.writes
 			w.settle()

@@ -325,5 +325,5 @@ func (o *OIDC) logout(w http.ResponseWriter, r *http.Request) error {
 		o.ended.add(s, o.Clock.Now())
 	}
 	http.SetCookie(w, cookie(sessionCookie, "", -1))
-	return &web.Problem{Status: http.StatusOK, Title: "You are logged out", Text: "Your session at the identity provider may continue.", Link: loginPath, LinkText: "Log in again"}
+	return &web.Problem{Status: http.StatusOK, Title: "You are logged out", Text: "Your session at the identity provider may still be active.", Link: loginPath, LinkText: "Log in again"}
 }
