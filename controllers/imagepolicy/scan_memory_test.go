@@ -20,10 +20,7 @@ import (
 // that the lists of other tenants and all other policy state are kept.
 func TestListsAreBounded(t *testing.T) {
 	t.Parallel()
-	clock := testingclock.NewFakeClock(time.Now())
-	ls := newScanCache(clock, 32)
-	ended := make(chan types.NamespacedName, 1)
-	ls.run(t.Context(), func(policy types.NamespacedName) { ended <- policy })
+	ls, clock, ended := runScans(t)
 	long := strings.Repeat("a", 8<<20)
 	o := &observed{policy: &v1alpha1.ImagePolicy{}, minAge: time.Hour}
 	var lists []weak.Pointer[string]
@@ -96,10 +93,7 @@ func TestListsAreBounded(t *testing.T) {
 // removed after its lists.
 func TestTimesAreBounded(t *testing.T) {
 	t.Parallel()
-	clock := testingclock.NewFakeClock(time.Now())
-	ls := newScanCache(clock, 32)
-	ended := make(chan types.NamespacedName, 1)
-	ls.run(t.Context(), func(policy types.NamespacedName) { ended <- policy })
+	ls, clock, ended := runScans(t)
 	long := strings.Repeat("a", 8<<20)
 	for n := range 20 {
 		name := types.NamespacedName{Namespace: "greedy", Name: fmt.Sprint("shop-", n)}
@@ -127,4 +121,13 @@ func TestTimesAreBounded(t *testing.T) {
 	same(t, "lists and build times of the last scan", [2]int{len(last.list()), len(last.times)}, [2]int{1, 1})
 	first := ls.entry(types.NamespacedName{Namespace: "greedy", Name: "shop-0"}).record.clone()
 	first.times["1.0.0"] = &answer[buildTime]{} // A scan can continue.
+}
+
+// runScans returns a scanCache that runs scans, its clock, and a channel that gets the policy of each scan that ended.
+func runScans(t *testing.T) (*scanCache, *testingclock.FakeClock, <-chan types.NamespacedName) {
+	clock := testingclock.NewFakeClock(time.Now())
+	ls := newScanCache(clock, 32)
+	ended := make(chan types.NamespacedName, 1)
+	ls.run(t.Context(), func(policy types.NamespacedName) { ended <- policy })
+	return ls, clock, ended
 }

@@ -17,6 +17,15 @@ func crashes(w *world, name string) {
 	w.broken[name], w.messages[name] = "CrashLoopBackOff", "container shop: exit 1: out of licenses"
 }
 
+// upgradedAfterFailure makes 1.2.0 active after 1.1.0 has failed.
+func upgradedAfterFailure(w *world) {
+	crashes(w, "1.1.0")
+	w.push("1.1.0")
+	w.wait(2 * time.Hour)
+	w.push("1.2.0")
+	w.wait(time.Hour)
+}
+
 // situations are histories with rare states of services. They are not among [Stories].
 var situations = map[string]func(w *world){
 	"configuration failed": func(w *world) {
@@ -79,32 +88,20 @@ var situations = map[string]func(w *world){
 	"denied above a failure": func(w *world) {
 		live(w)
 		w.spec.MinimumAvailable = 0
-		crashes(w, "1.1.0")
-		w.push("1.1.0")
-		w.wait(2 * time.Hour)
-		w.push("1.2.0")
-		w.wait(time.Hour)
+		upgradedAfterFailure(w)
 		w.deny("1.0.0")
 		w.deny("1.2.0")
 		w.wait(time.Hour)
 	},
 	"denied with a return": func(w *world) {
 		live(w)
-		crashes(w, "1.1.0")
-		w.push("1.1.0")
-		w.wait(2 * time.Hour)
-		w.push("1.2.0")
-		w.wait(time.Hour)
+		upgradedAfterFailure(w)
 		w.deny("1.2.0")
 		w.wait(time.Hour)
 	},
 	"denied while paused": func(w *world) {
 		live(w)
-		crashes(w, "1.1.0")
-		w.push("1.1.0")
-		w.wait(2 * time.Hour)
-		w.push("1.2.0")
-		w.wait(time.Hour)
+		upgradedAfterFailure(w)
 		w.spec.Paused = true
 		w.deny("1.2.0")
 		w.wait(time.Hour)
