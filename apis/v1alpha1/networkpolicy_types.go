@@ -818,7 +818,7 @@ type DomainStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`
-	// message explains the reason. It contains the field or the parent, and the fix.
+	// message explains the reason. It names the affected field or parent and, if you need to act, the fix.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
@@ -844,7 +844,7 @@ type ListenerStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`
-	// message explains the reason. It contains the field or the parent, and the fix.
+	// message explains the reason. It names the affected field or parent and, if you need to act, the fix.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`
@@ -874,7 +874,7 @@ type RouteStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`
-	// message explains the reason. It contains the field or the parent, and the fix.
+	// message explains the reason. It names the affected field or parent and, if you need to act, the fix.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Message string `json:"message,omitempty"`

@@ -407,7 +407,7 @@ func (h head) again(a *recordReader) head {
 	return h
 }
 
-// stillRefersTo reports whether a tag refers to the given images. It needs no requests for the content of images.
+// stillRefersTo reports whether a tag refers to the given images. It does not request the content of images.
 func (s *selection) stillRefersTo(o *observed, a *recordReader, tag string, images []v1alpha1.ReleaseImage) bool {
 	for i := range images {
 		if image, refusal := s.exists(o, a, i, tag); refusal != nil || image.Digest != images[i].Digest {

@@ -56,7 +56,7 @@ var indexes = []index.Index{
 }
 
 // uncached returns a client that uses an index to list objects without a cache. The API server filters
-// by namespace, labels, and its own fields, and the client filters by the index.
+// by namespace, labels, and the field selectors that it supports, and the client filters by the index.
 func uncached(c client.WithWatch) client.WithWatch {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {

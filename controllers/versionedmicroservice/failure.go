@@ -95,7 +95,7 @@ func diagnose(o *observed, state rolloutState, now time.Time) failure {
 }
 
 // terminated reports whether a pod is being deleted or has ended. The pods of a Deployment always restart
-// their containers. A pod in a final phase was therefore evicted, or its node no longer exists. The pod
+// their containers. A pod in a terminal phase was therefore evicted, or its node no longer exists. The pod
 // remains until it is garbage collected, and another pod replaces it.
 func terminated(pod *corev1.Pod) bool {
 	return pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodFailed || pod.Status.Phase == corev1.PodSucceeded

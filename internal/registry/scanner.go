@@ -84,9 +84,9 @@ type Image struct {
 	// Inspect also reads an image.
 	Created time.Time
 	// Labels are the annotations of the index and of the manifest, and the labels of the configuration. If a key occurs in several of them, the first
-	// one in this order counts. Labels are set only by Inspect. There are at most 256 labels, of at most 64 KiB in total and 4 KiB each. Labels of
-	// the OCI image specification (org.opencontainers.image.*) take precedence. Labels beyond the limits are omitted, never truncated. The map is
-	// shared with other callers. Do not modify it.
+	// value in this order is used. Labels are set only by Inspect. There are at most 256 labels, with at most 4 KiB each and 64 KiB in total. If these
+	// limits are exceeded, labels of the OCI image specification (org.opencontainers.image.*) are kept first, and the others are omitted, never
+	// truncated. The map is shared with other callers. Do not modify it.
 	Labels map[string]string
 	// Revision is the label org.opencontainers.image.revision. By convention, it is the commit from which the image was built. It is set only by
 	// Inspect.

@@ -225,7 +225,7 @@ func problemOf(err error) *Problem {
 // doAct performs an action and redirects to the page of the service, which shows the result.
 func (s *Server) doAct(w http.ResponseWriter, r *http.Request) {
 	if err := r.ParseForm(); err != nil {
-		s.fail(w, r, &Problem{Status: http.StatusBadRequest, Title: "The form cannot be read", Text: "Load the page again. Nothing was changed."})
+		s.fail(w, r, &Problem{Status: http.StatusBadRequest, Title: "The form cannot be read", Text: "Nothing was changed. Go back, reload the page, and submit the form again."})
 		return
 	}
 	q, err := s.actOf(r, r.PostForm)

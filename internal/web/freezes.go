@@ -269,7 +269,7 @@ func continues(m *moments, f Freeze) (out []string) {
 // doFreeze begins or ends a freeze, and redirects to the freezes page.
 func (s *Server) doFreeze(w http.ResponseWriter, r *http.Request) {
 	if err := r.ParseForm(); err != nil {
-		s.fail(w, r, &Problem{Status: http.StatusBadRequest, Title: "The form cannot be read", Text: "Load the page again. Nothing was changed."})
+		s.fail(w, r, &Problem{Status: http.StatusBadRequest, Title: "The form cannot be read", Text: "Nothing was changed. Go back, reload the page, and submit the form again."})
 		return
 	}
 	f := freezeOf(r, r.PostForm)

@@ -85,18 +85,18 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 	case s.streams <- struct{}{}:
 		defer func() { <-s.streams }()
 	default:
-		s.fail(w, r, &Problem{Status: http.StatusServiceUnavailable, Title: "Too many open pages", Text: "Close some pages, and load this page again."})
+		s.fail(w, r, &Problem{Status: http.StatusServiceUnavailable, Title: "Too many open pages", Text: "Close some pages, and reload this page."})
 		return
 	}
 	reader := ReaderOf(r.Context())
 	if !s.follows(reader.User, 1) {
-		s.fail(w, r, &Problem{Status: http.StatusTooManyRequests, Title: "You have too many open pages", Text: "Close some pages, and load this page again."})
+		s.fail(w, r, &Problem{Status: http.StatusTooManyRequests, Title: "You have too many open pages", Text: "Close some pages, and reload this page."})
 		return
 	}
 	defer s.follows(reader.User, -1)
 	u, err := url.ParseRequestURI(r.URL.Query().Get("page"))
 	if err != nil || u.Host != "" || u.Path == "/live" {
-		s.fail(w, r, &Problem{Status: http.StatusBadRequest, Title: "The stream has no page", Text: "Load the page again."})
+		s.fail(w, r, &Problem{Status: http.StatusBadRequest, Title: "The stream has no page", Text: "Reload the page."})
 		return
 	}
 	seen := r.Header.Get("Last-Event-ID")

@@ -76,7 +76,7 @@ func (o *Options) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.userClaim, "oidc-username-claim", "sub", "claim with the user name")
 	f.StringVar(&o.userPrefix, "oidc-username-prefix", "oidc:", "prefix of user names; - means no prefix. Use the prefix that the API server uses, so that users have the same permissions here")
 	f.StringVar(&o.groupsClaim, "oidc-groups-claim", "groups", "claim with the groups, as a list of strings; empty means no groups")
-	f.StringVar(&o.gPrefix, "oidc-groups-prefix", "oidc:", "prefix of groups; - means no prefix")
+	f.StringVar(&o.gPrefix, "oidc-groups-prefix", "oidc:", "prefix of group names; - means no prefix")
 	f.DurationVar(&o.session, "session-duration", time.Hour, "maximum duration of a session; a session also ends when the identity provider's token expires")
 	f.StringVar(&o.sessionKeyFile, "session-key-file", "", "file with the session key, 32 bytes, base64-encoded; defaults to a random key, and sessions then end when the server stops")
 

@@ -44,7 +44,7 @@ func objects(ctx context.Context, f *cli.Factory, q query) (view.Input, error) {
 }
 
 // readable reads the input for a view, as objects does. It also returns the errors for objects that the user is not allowed to
-// read, because an answer that depends on these objects cannot be known.
+// read, because an answer that depends on these objects cannot be determined.
 func readable(ctx context.Context, f *cli.Factory, q query) (view.Input, []error, error) {
 	c, err := f.Client()
 	if err != nil {

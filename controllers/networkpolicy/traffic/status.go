@@ -26,11 +26,11 @@ func Status(f *Observed, out *Decision, w Applied) (v1alpha1.NetworkPolicyStatus
 		now.Domains, now.Listeners = r.domainReports(now.Domains), r.listenerReports()
 		r.userReports(&now)
 		now.Summary.Domains, now.URL = countDomains(now.Domains)
-		foremost := r.foremost(now.Domains)
-		if foremost != nil {
-			now.URL = foremost.URL
+		primary := r.primary(now.Domains)
+		if primary != nil {
+			now.URL = primary.URL
 		}
-		now.Summary.Split = r.split(foremost, now.Summary.Split)
+		now.Summary.Split = r.split(primary, now.Summary.Split)
 	} else {
 		now.Domains = f.withdrawn(now.Domains)
 		now.Summary.Domains, now.URL = countDomains(now.Domains)

@@ -266,10 +266,10 @@ func countDomains(domains []v1alpha1.DomainStatus) (summary, url string) {
 	return fmt.Sprintf("%d/%d", programmed, asked), url
 }
 
-// foremost returns the domain whose URL is status.url: the first programmed domain that routes to a
+// primary returns the domain whose URL is status.url: the first programmed domain that routes to a
 // group with an active release, so that the URL does not change to a group that is being tested. If
-// there is no such domain, foremost returns the first programmed domain, or nil.
-func (r *reporter) foremost(domains []v1alpha1.DomainStatus) (out *v1alpha1.DomainStatus) {
+// there is no such domain, primary returns the first programmed domain, or nil.
+func (r *reporter) primary(domains []v1alpha1.DomainStatus) (out *v1alpha1.DomainStatus) {
 	for i := range domains {
 		if !domains[i].Programmed || domains[i].URL == "" {
 			continue
@@ -287,10 +287,10 @@ func (r *reporter) foremost(domains []v1alpha1.DomainStatus) (out *v1alpha1.Doma
 // splitParts is the maximum number of different splits in the summary.
 const splitParts = 3
 
-// split returns the known split of each host, beginning with the foremost domain. Hosts with the
+// split returns the known split of each host, beginning with the primary domain. Hosts with the
 // same split are combined. The result includes hosts only if the splits differ. The result does not
 // change while a write is in progress.
-func (r *reporter) split(foremost *v1alpha1.DomainStatus, prev string) string {
+func (r *reporter) split(primary *v1alpha1.DomainStatus, prev string) string {
 	var parts []splitPart
 	add := func(host, text string) {
 		if text == "" {
@@ -302,7 +302,7 @@ func (r *reporter) split(foremost *v1alpha1.DomainStatus, prev string) string {
 		}
 		parts = append(parts, splitPart{host: host, text: text})
 	}
-	for _, row := range r.splitRows(foremost) {
+	for _, row := range r.splitRows(primary) {
 		route := r.routeOf(row)
 		if route == nil {
 			continue
@@ -352,13 +352,13 @@ func join(parts []splitPart) string {
 }
 
 // splitRows returns the rows that follow the weights of groups, beginning with the row of the
-// foremost domain.
-func (r *reporter) splitRows(foremost *v1alpha1.DomainStatus) []*Row {
+// primary domain.
+func (r *reporter) splitRows(primary *v1alpha1.DomainStatus) []*Row {
 	var first, rest []*Row
 	for _, row := range r.out.rows {
 		switch {
 		case row.pin || row.canary:
-		case foremost != nil && row.host == foremost.Domain && strings.TrimSuffix(row.path, "/") == foremost.Path:
+		case primary != nil && row.host == primary.Domain && strings.TrimSuffix(row.path, "/") == primary.Path:
 			first = append(first, row)
 		default:
 			rest = append(rest, row)

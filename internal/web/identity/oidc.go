@@ -161,7 +161,7 @@ func (o *OIDC) config(ctx context.Context) (*oauth2.Config, *oidc.Provider, erro
 
 // away returns the problem for a provider that is not responding.
 func (o *OIDC) away(err error) *web.Problem {
-	return &web.Problem{Status: http.StatusServiceUnavailable, Title: "The identity provider is not responding", Text: fmt.Sprintf("%s: %v. This page tries again.", o.Issuer, err)}
+	return &web.Problem{Status: http.StatusServiceUnavailable, Title: "The identity provider is not responding", Text: fmt.Sprintf("%s: %v. This page reloads automatically.", o.Issuer, err)}
 }
 
 // context returns a context for requests to the provider.
