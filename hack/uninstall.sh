@@ -3,7 +3,7 @@
 # in which no deletion waits indefinitely. It first deletes the objects, while the manager
 # can apply their deletionPolicy and end its reports on GitHub, and removes finalizers
 # that the manager does not remove in time. Then it waits for the deletion of the releases,
-# and removes the manager.
+# and removes the manager. A request that fails never counts as "there are no objects".
 # Usage: hack/uninstall.sh [KUSTOMIZATION], which defaults to config/default.
 set -euo pipefail
 
@@ -13,31 +13,45 @@ seconds=${HLNR_UNINSTALL_SECONDS:-120}
 
 list() { kubectl get "$1" --all-namespaces --output 'jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name}{"\n"}{end}'; }
 
+# exists returns whether an object exists. If the object cannot be read, the script ends.
+exists() {
+  local found
+  found=$(kubectl get "$@" --ignore-not-found --output name) || exit 1
+  [ -n "$found" ]
+}
+
+# await KIND DEADLINE STATE waits until there are no objects of a kind, or until the deadline. It repeats lists that fail.
+await() {
+  local left
+  while [ "$SECONDS" -lt "$2" ]; do
+    if left=$(list "$1"); then
+      if [ -z "$left" ]; then return; fi
+      echo "waiting for $(wc -l <<<"$left") $1 to be $3"
+    fi
+    sleep 2
+  done
+}
+
 for kind in "${kinds[@]}"; do
-  if ! kubectl get customresourcedefinition "$kind" >/dev/null 2>&1; then continue; fi
+  if ! exists customresourcedefinition "$kind"; then continue; fi
   echo "deleting all $kind"
   kubectl delete "$kind" --all --all-namespaces --wait=false
 done
 deadline=$((SECONDS + seconds))
 for kind in "${kinds[@]}"; do
-  if ! kubectl get customresourcedefinition "$kind" >/dev/null 2>&1; then continue; fi
-  while [ -n "$(list "$kind")" ] && [ "$SECONDS" -lt "$deadline" ]; do
-    echo "waiting for $(list "$kind" | wc -l) $kind to be finalized"
-    sleep 2
-  done
+  if ! exists customresourcedefinition "$kind"; then continue; fi
+  await "$kind" "$deadline" finalized
   list "$kind" | while read -r namespace name; do
     echo "removing the finalizer of $kind $namespace/$name, which remained for ${seconds}s" >&2
-    kubectl patch "$kind" --namespace "$namespace" "$name" --type merge --patch '{"metadata":{"finalizers":null}}'
+    # The patch fails if the manager has finalized the object in the meantime.
+    if ! kubectl patch "$kind" --namespace "$namespace" "$name" --type merge --patch '{"metadata":{"finalizers":null}}' &&
+      exists "$kind" --namespace "$namespace" "$name"; then exit 1; fi
   done
 done
 # The garbage collector deletes the releases. While the manager is running, CronJobs that follow them return to their own
 # configuration.
-if kubectl get customresourcedefinition versionedmicroservices.hlnr.io >/dev/null 2>&1; then
-  deadline=$((SECONDS + seconds))
-  while [ -n "$(list versionedmicroservices.hlnr.io)" ] && [ "$SECONDS" -lt "$deadline" ]; do
-    echo "waiting for $(list versionedmicroservices.hlnr.io | wc -l) versionedmicroservices.hlnr.io to be deleted"
-    sleep 2
-  done
+if exists customresourcedefinition versionedmicroservices.hlnr.io; then
+  await versionedmicroservices.hlnr.io $((SECONDS + seconds)) deleted
 fi
 kubectl delete --ignore-not-found --kustomize "$kustomization"
 # Remove the permissions that namespaces granted with config/components/read-secrets and config/components/secrets.
