@@ -329,8 +329,10 @@ func TestSomeNamespaces(t *testing.T) {
 	}
 	r := newRelease(t)
 	for want, wrong := range map[string]map[string]any{
-		`namespaces has "missing", which does not exist`: {"namespaces": []any{"shop", "missing"}},
-		`metrics.serviceMonitor.enabled needs the CRDs`:  {"metrics": map[string]any{"serviceMonitor": map[string]any{"enabled": true}}},
+		`namespaces has "missing", which does not exist`:    {"namespaces": []any{"shop", "missing"}},
+		`secrets.read has "missing", which does not exist`:  {"secrets": map[string]any{"read": []any{"missing"}}},
+		`secrets.track has "missing", which does not exist`: {"secrets": map[string]any{"track": []any{"shop", "missing"}}},
+		`metrics.serviceMonitor.enabled needs the CRDs`:     {"metrics": map[string]any{"serviceMonitor": map[string]any{"enabled": true}}},
 	} {
 		r.refused(wrong, want)
 	}

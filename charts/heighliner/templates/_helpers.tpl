@@ -60,11 +60,13 @@ Without a cluster, as in "helm template", lookup finds nothing, and references a
 {{- end }}
 {{- end }}
 {{- end }}
+{{- end }}
 {{- if $cluster }}
-{{- range . }}
+{{- range $field, $names := dict "namespaces" $values.namespaces "secrets.read" $values.secrets.read "secrets.track" $values.secrets.track }}
+{{- range $name := $names }}
 {{- /* Helm can create the namespace of the release together with the release. */}}
-{{- if not (or (eq . $.Release.Namespace) (lookup "v1" "Namespace" "" .)) }}
-{{- fail (printf "namespaces has %q, which does not exist: create it first, with \"kubectl create namespace %s\", or remove it from namespaces" . .) }}
+{{- if not (or (eq $name $.Release.Namespace) (lookup "v1" "Namespace" "" $name)) }}
+{{- fail (printf "%s has %q, which does not exist: create it first, with \"kubectl create namespace %s\", or remove it from %s" $field $name $name $field) }}
 {{- end }}
 {{- end }}
 {{- end }}
