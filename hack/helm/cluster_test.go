@@ -18,6 +18,7 @@ import (
 	"helm.sh/helm/v4/pkg/cli"
 	"helm.sh/helm/v4/pkg/kube"
 	appsv1 "k8s.io/api/apps/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
@@ -77,7 +79,19 @@ func newRelease(t *testing.T) *helmRelease {
 
 func (r *helmRelease) install(values map[string]any) {
 	r.Helper()
+	r.run(action.NewInstall(r.config), values)
+}
+
+// takeOver installs the release with --take-ownership and --force-conflicts.
+func (r *helmRelease) takeOver(values map[string]any) {
+	r.Helper()
 	install := action.NewInstall(r.config)
+	install.TakeOwnership, install.ForceConflicts = true, true
+	r.run(install, values)
+}
+
+func (r *helmRelease) run(install *action.Install, values map[string]any) {
+	r.Helper()
 	install.ReleaseName, install.Namespace, install.CreateNamespace, install.WaitStrategy = "heighliner", system, true, kube.HookOnlyStrategy
 	if _, err := install.Run(r.chart, with(values)); err != nil {
 		r.Fatalf("install: %v", err)
@@ -274,6 +288,59 @@ func TestUpgradesBetweenVariants(t *testing.T) {
 		}
 	}
 	r.uninstall()
+}
+
+// TestTakeOwnership tests that a release that takes over the objects of a kustomize installation loses the permissions that its
+// values do not include.
+func TestTakeOwnership(t *testing.T) {
+	defer removeDefinitions(t)
+	for _, name := range []string{"shop", "infra"} {
+		namespace(t, name)
+	}
+	before := kustomized(t, map[string]any{"resources": []string{"config/default"}, "components": []string{"config/components/web"}})
+	var items []object
+	for _, name := range []string{"heighliner-read-secrets", "heighliner-web-impersonate"} {
+		items = append(items, before["ClusterRole <nil> "+name], before["ClusterRoleBinding <nil> "+name])
+	}
+	manifest, err := yaml.Marshal(object{"apiVersion": "v1", "kind": "List", "items": items})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := env.Kubectl(t, string(manifest), "apply", "-f", "-"); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	secrets := authorizationv1.SubjectAccessReviewSpec{
+		User:               "system:serviceaccount:" + system + ":heighliner",
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: "kube-system", Verb: "get", Resource: "secrets"},
+	}
+	users := authorizationv1.SubjectAccessReviewSpec{
+		User:               "system:serviceaccount:" + system + ":heighliner-web",
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "impersonate", Resource: "users"},
+	}
+	allowed(t, secrets, true)
+	allowed(t, users, true)
+	r := newRelease(t)
+	values := maps.Clone(variants["granted secrets"])
+	values["web"] = behindProxy
+	r.takeOver(values)
+	allowed(t, secrets, false)
+	allowed(t, users, false)
+	r.uninstall()
+}
+
+// allowed waits until the authorizer allows or denies a request.
+func allowed(t *testing.T, request authorizationv1.SubjectAccessReviewSpec, want bool) {
+	t.Helper()
+	await.Nil(t, func(ctx context.Context) error {
+		review := &authorizationv1.SubjectAccessReview{Spec: request}
+		if err := env.Client.Create(ctx, review); err != nil {
+			return err
+		}
+		if review.Status.Allowed != want {
+			return fmt.Errorf("%+v: allowed is %t", request.ResourceAttributes, review.Status.Allowed)
+		}
+		return nil
+	})
 }
 
 // changedChart returns the chart with a change in each CRD.

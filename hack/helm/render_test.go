@@ -215,10 +215,8 @@ func addArgs(args ...string) map[string]any {
 	return map[string]any{"target": map[string]any{"kind": "Deployment", "name": "heighliner-web"}, "patch": patch.String()}
 }
 
-// remove returns a patch that removes the board's permission to impersonate users.
-func remove(kind string) map[string]any {
-	return map[string]any{"patch": fmt.Sprintf("apiVersion: rbac.authorization.k8s.io/v1\nkind: %s\nmetadata:\n  name: heighliner-web-impersonate\n$patch: delete\n", kind)}
-}
+// noImpersonation is a patch that removes the board's permission to impersonate users.
+var noImpersonation = map[string]any{"target": map[string]any{"kind": "ClusterRole", "name": "heighliner-web-impersonate"}, "patch": "- op: replace\n  path: /rules\n  value: []\n"}
 
 // TestSameAsKustomize tests that the chart and kustomize render the same objects, except for the labels that only the
 // chart sets, the annotation that keeps CRDs, empty lines in CEL, and the Namespace, which Helm must find or create before it
@@ -262,7 +260,7 @@ func TestSameAsKustomize(t *testing.T) {
 				addArgs("--url=https://board.example.com:8443/", "--read-only", "--tls-cert-file=/etc/heighliner-web/tls.crt", "--tls-private-key-file=/etc/heighliner-web/tls.key",
 					"--requestheader-client-ca-file=/etc/heighliner-web/ca.crt", "--requestheader-allowed-names=oauth2-proxy", "--requestheader-username-headers=X-User",
 					"--requestheader-group-headers=X-Group", "--requestheader-group-separator=|"),
-				remove("ClusterRole"), remove("ClusterRoleBinding"),
+				noImpersonation,
 			}}},
 		},
 		"components/secrets": {
