@@ -48,12 +48,13 @@ func inState(states string, seconds int) []string {
 	}
 }
 
-// inCondition returns the lines of an expression that is true for ImagePolicies or NetworkPolicies whose given condition is False.
-// The expression has one result for each object or, if metrics by name are not reported, one result for all objects.
+// inCondition returns the lines of an expression that is true for ImagePolicies or NetworkPolicies whose given condition is False or
+// Unknown. The expression has one result for each object or, if metrics by name are not reported, one result for all objects. The results
+// do not contain the reason of the condition: an alert for another reason would wait again before it fires.
 func inCondition(kind, condition string) []string {
 	return []string{
-		fmt.Sprintf(`max by (namespace, name, reason) (heighliner_policy_condition{kind="%s",condition="%s"}) == 0`, kind, condition),
-		fmt.Sprintf(`or (sum by (kind) (max by (kind, condition) (heighliner_policy_conditions{kind="%s",condition="%s",status="False"})) > 0 unless on () (max(heighliner_service_metrics_enabled) == 1))`, kind, condition),
+		fmt.Sprintf(`max by (namespace, name) (heighliner_policy_condition{kind="%s",condition="%s"}) == 0`, kind, condition),
+		fmt.Sprintf(`or (sum by (kind) (max by (kind, condition, status) (heighliner_policy_conditions{kind="%s",condition="%s",status!="True"})) > 0 unless on () (max(heighliner_service_metrics_enabled) == 1))`, kind, condition),
 	}
 }
 
@@ -114,7 +115,7 @@ func alerts() []ruleGroup {
 			"The canary does not continue. When its progress deadline ends, it loses its traffic, and later restarts at the first step.",
 			inState("Programming", 300)...),
 		alert("HeighlinerRoutesNotProgrammed", "gateway-not-confirming", "warning", "15m",
-			object("NetworkPolicy")+": some of the routes are not programmed, or have no ready endpoint{{ with $labels.reason }} ({{ . }}){{ end }}.",
+			object("NetworkPolicy")+": some of the routes are not programmed, or have no ready endpoint.",
 			"Hosts without a programmed route are not served; other hosts keep their previous routes.",
 			inCondition("NetworkPolicy", "Programmed")...),
 		alert("HeighlinerDiscoveryFailing", "discovery-failing", "warning", "15m",

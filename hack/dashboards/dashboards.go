@@ -101,7 +101,7 @@ func service() dashboard {
 func discovery() dashboard {
 	return newDashboard("discovery", "Discovery", "How versions are found: registries, GitHub, webhooks.", nil,
 		stat("ImagePolicies", "none", `sum(max by (status) (heighliner_policy_conditions{kind="ImagePolicy",condition="Ready"}))`),
-		stat("Source not reachable", "none", `sum(max by (status) (heighliner_policy_conditions{kind="ImagePolicy",condition="SourceReachable",status="False"}))`),
+		stat("Source not reachable", "none", `sum(max by (status) (heighliner_policy_conditions{kind="ImagePolicy",condition="SourceReachable",status!="True"}))`),
 		stat("Scans that wait", "none", `sum(heighliner_registry_scans{state="Waiting"})`),
 		stat("Failed calls in an hour", "percentunit", failedShare("1h")),
 		stat("GitHub: requests that remain", "none", "min(heighliner_github_rate_limit_remaining)"),
