@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -219,12 +220,15 @@ func namespaced(root string, files map[string][]byte) error {
 	list := []rbacv1.PolicyRule{{
 		APIGroups: []string{""}, Resources: []string{"configmaps"}, ResourceNames: []string{"heighliner-domains"}, Verbs: []string{"get", "list", "watch"},
 	}}
+	events := []rbacv1.PolicyRule{{APIGroups: []string{"events.k8s.io"}, Resources: []string{"events"}, Verbs: []string{"create", "patch"}}}
 	for name, objects := range map[string][]any{
 		"cluster_role.yaml": {role("ClusterRole", "", all.Name, cluster)},
 		"role.yaml":         {role("Role", "", all.Name, within)},
 		"role_binding.yaml": {binding("", all.Name)},
 		// The list of domains is in the manager's namespace, which need not be a watched namespace.
 		"domains.yaml": {role("Role", account.Namespace, "heighliner-domains", list), binding(account.Namespace, "heighliner-domains")},
+		// Events about cluster-scoped objects, such as ClusterFreezes, are in the namespace default.
+		"events.yaml": {role("Role", corev1.NamespaceDefault, "heighliner-events", events), binding(corev1.NamespaceDefault, "heighliner-events")},
 	} {
 		documents := make([]string, 0, len(objects))
 		for _, object := range objects {

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -20,6 +21,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -416,6 +418,7 @@ func TestSomeNamespaces(t *testing.T) {
 	serves(t, "shop", "1.1.0")
 	forbidden(t, "closed")
 	untouched(t, "bank")
+	clusterFreeze(t)
 
 	before := workloads(t, "shop")
 	r.chart = changedChart(t)
@@ -488,6 +491,28 @@ func forbidden(t *testing.T, namespace string) {
 		}
 		if !strings.Contains(fmt.Sprint(policy.Status.Conditions), "SecretsForbidden") {
 			return fmt.Errorf("conditions are %+v", policy.Status.Conditions)
+		}
+		return nil
+	})
+}
+
+// clusterFreeze creates a ClusterFreeze that selects no Microservice, and waits until an event reports that it began.
+func clusterFreeze(t *testing.T) {
+	t.Helper()
+	const user = "ana@example.com"
+	f := &v1alpha1.ClusterFreeze{ObjectMeta: metav1.ObjectMeta{Name: "upgrade", Annotations: map[string]string{v1alpha1.AnnotationDecidedBy: user}}}
+	f.Spec.FreezeRules = v1alpha1.FreezeRules{Reason: "upgrade of the cluster", Indefinite: true}
+	f.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"example.com/frozen": "true"}}
+	if err := env.As(t, user, "system:masters").Create(t.Context(), f); err != nil {
+		t.Fatal(err)
+	}
+	await.Nil(t, func(ctx context.Context) error {
+		var events eventsv1.EventList
+		if err := env.Client.List(ctx, &events, client.InNamespace(corev1.NamespaceDefault)); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool { return e.Regarding.Name == f.Name && e.Reason == "FreezeBegan" }) {
+			return errors.New("there is no event FreezeBegan")
 		}
 		return nil
 	})

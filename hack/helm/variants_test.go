@@ -92,17 +92,16 @@ func TestVariants(t *testing.T) {
 	role := func(namespace string) []string {
 		return []string{"Role " + namespace + " heighliner-manager", "RoleBinding " + namespace + " heighliner-manager"}
 	}
+	elsewhere := []string{
+		"Role heighliner-system heighliner-domains", "RoleBinding heighliner-system heighliner-domains", "Role default heighliner-events", "RoleBinding default heighliner-events",
+	}
 	for name, want := range map[string]struct{ more, fewer []string }{
 		"default":           {},
 		"high availability": {more: []string{"PodDisruptionBudget heighliner-system heighliner"}},
-		"namespaces": {
-			more: append(append(role("shop"), role("infra")...), "Role heighliner-system heighliner-domains", "RoleBinding heighliner-system heighliner-domains",
-				"RoleBinding shop heighliner-read-secrets", "RoleBinding infra heighliner-read-secrets"),
-		},
-		"granted secrets": {
-			more: append(append(role("shop"), role("infra")...), "Role heighliner-system heighliner-domains", "RoleBinding heighliner-system heighliner-domains",
-				"RoleBinding shop heighliner-read-secrets", "Role shop heighliner-secrets", "RoleBinding shop heighliner-secrets"),
-		},
+		"namespaces":        {more: slices.Concat(role("shop"), role("infra"), elsewhere, []string{"RoleBinding shop heighliner-read-secrets", "RoleBinding infra heighliner-read-secrets"})},
+		"granted secrets": {more: slices.Concat(role("shop"), role("infra"), elsewhere, []string{
+			"RoleBinding shop heighliner-read-secrets", "Role shop heighliner-secrets", "RoleBinding shop heighliner-secrets",
+		})},
 		"board": {more: append(slices.Clone(boardObjects), "HTTPRoute heighliner-system heighliner-web")},
 		"everything": {more: []string{
 			"PodDisruptionBudget heighliner-system heighliner", "HTTPRoute heighliner-system heighliner-webhooks", "ServiceMonitor heighliner-system heighliner",
