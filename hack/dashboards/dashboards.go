@@ -1,6 +1,9 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // dashboards returns all dashboards, by file name.
 func dashboards() map[string]dashboard {
@@ -16,9 +19,23 @@ func inStates(states string) string {
 	return fmt.Sprintf(`sum(max by (state) (heighliner_groups{state=~"%s"}))`, states)
 }
 
+// ours restricts an expression to the managers of Heighliner: Prometheus may scrape other programs that have the same metrics.
+func ours(expr string) string {
+	return expr + ` * on (instance) group_left () max by (instance) (heighliner_releases{status="active"} >= bool 0)`
+}
+
+// rate returns an expression for the rate of a counter of the managers.
+func rate(counter string) string {
+	expr := "rate(" + counter + "[$__rate_interval])"
+	if strings.HasPrefix(counter, "heighliner_") {
+		return expr
+	}
+	return ours(expr)
+}
+
 // rateOf returns an expression for the rate of a counter by labels.
 func rateOf(counter, by string) string {
-	return fmt.Sprintf("sum by (%s) (rate(%s[$__rate_interval]))", by, counter)
+	return fmt.Sprintf("sum by (%s) (%s)", by, rate(counter))
 }
 
 // quantile returns an expression for a quantile of a histogram.
@@ -26,7 +43,7 @@ func quantile(q float64, histogram, by string) string {
 	if by != "" {
 		by = ", " + by
 	}
-	return fmt.Sprintf("histogram_quantile(%g, sum by (le%s) (rate(%s_bucket[$__rate_interval])))", q, by, histogram)
+	return fmt.Sprintf("histogram_quantile(%g, sum by (le%s) (%s))", q, by, rate(histogram+"_bucket"))
 }
 
 // mean returns an expression for the mean of a summary over a window, for the services that match a selector.
@@ -125,16 +142,16 @@ func discovery() dashboard {
 // manager returns the dashboard of the manager's process and its calls.
 func manager() dashboard {
 	return newDashboard("manager", "Manager", "The manager: reconciles, calls, and resources.", nil,
-		stat("Managers that act", "none", "count(heighliner_microservices)"),
+		stat("Managers that act", "none", "count(max by (instance) (heighliner_shard_held) == 1) or count(heighliner_microservices)"),
 		stat("Metrics by name", "none", "max(heighliner_service_metrics_enabled)").about("1 while there are series by namespace, Microservice and group."),
 		stat("Microservices as a share of the limit", "percentunit", "max(heighliner_microservices) / max(heighliner_service_metrics_limit)"),
-		stat("Reconciles that fail", "reqps", `sum(rate(controller_runtime_reconcile_total{result="error"}[$__rate_interval]))`),
-		stat("Memory", "bytes", `sum(process_resident_memory_bytes * on (instance) group_left () max by (instance) (heighliner_microservices >= bool 0))`),
-		stat("Processor", "none", `sum(rate(process_cpu_seconds_total[$__rate_interval]) * on (instance) group_left () max by (instance) (heighliner_microservices >= bool 0))`),
+		stat("Reconciles that fail", "reqps", "sum("+rate(`controller_runtime_reconcile_total{result="error"}`)+")"),
+		stat("Memory", "bytes", "sum("+ours("process_resident_memory_bytes")+")").about("All managers, including those that wait for a Lease."),
+		stat("Processor", "none", "sum("+rate("process_cpu_seconds_total")+")"),
 		row("Reconciles"),
 		series("Reconciles", "reqps", query{"{{controller}} {{result}}", rateOf("controller_runtime_reconcile_total", "controller, result") + " > 0"}),
 		series("Duration, 99%", "s", query{"{{controller}}", quantile(.99, "controller_runtime_reconcile_time_seconds", "controller")}),
-		series("Queue", "none", query{"{{controller}}", "sum by (controller) (workqueue_depth)"}),
+		series("Queue", "none", query{"{{controller}}", "sum by (controller) (" + ours("workqueue_depth") + ")"}),
 		series("Requests to the API server", "reqps", query{"{{method}} {{code}}", rateOf("rest_client_requests_total", "method, code")}),
 		row("Releases"),
 		series("Events of releases", "none", query{"{{reason}}", "sum by (reason) (increase(heighliner_release_events_total[$__rate_interval]))"}),
@@ -147,7 +164,7 @@ func manager() dashboard {
 		series("Hooks by result", "reqps", query{"{{type}} {{result}}", rateOf("heighliner_hook_calls_total", "type, result")}),
 		series("Duration of hooks, 99%", "s", query{"hooks", quantile(.99, "heighliner_hook_call_duration_seconds", "")}),
 		row("Process"),
-		series("Memory", "bytes", query{"{{instance}} resident", "process_resident_memory_bytes * on (instance) group_left () max by (instance) (heighliner_releases{status=\"active\"} >= bool 0)"}, query{"{{instance}} heap", "go_memstats_heap_inuse_bytes * on (instance) group_left () max by (instance) (heighliner_releases{status=\"active\"} >= bool 0)"}),
-		series("Goroutines", "none", query{"{{instance}}", "go_goroutines * on (instance) group_left () max by (instance) (heighliner_releases{status=\"active\"} >= bool 0)"}),
+		series("Memory", "bytes", query{"{{instance}} resident", ours("process_resident_memory_bytes")}, query{"{{instance}} heap", ours("go_memstats_heap_inuse_bytes")}),
+		series("Goroutines", "none", query{"{{instance}}", ours("go_goroutines")}),
 	)
 }
