@@ -183,6 +183,15 @@ func TestFields(t *testing.T) {
 			t.Errorf("%s: subjects that may read all Secrets (-want +got):\n%s", name, diff)
 		}
 	}
+	for shards, want := range map[int]string{0: "--timeout=60s", 8: "--timeout=140s"} { // A single manager needs more than 70 seconds to take 8 shards.
+		r, err := rendered(t, with(map[string]any{"shards": shards}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(r.Hooks[0].Manifest, want) {
+			t.Errorf("with %d shards, helm test lacks %s:\n%s", shards, want, r.Hooks[0].Manifest)
+		}
+	}
 	digest := "sha256:" + strings.Repeat("0", 64)
 	byDigest := chartObjects(t, map[string]any{"image": map[string]any{"repository": "localhost:5000/heighliner", "digest": digest, "tag": "v1"}})
 	if got := field(byDigest["Deployment heighliner-system heighliner"], "spec/template/spec/containers/0/image"); got != "localhost:5000/heighliner@"+digest {
