@@ -302,7 +302,7 @@ func TestSameAsKustomize(t *testing.T) {
 }
 
 // TestOtherNamespace tests that a release in another namespace uses the name of this namespace wherever kustomize uses
-// heighliner-system.
+// heighliner-system, and in the commands of its notes.
 func TestOtherNamespace(t *testing.T) {
 	t.Parallel()
 	chart, err := loader.LoadDir(chartPath)
@@ -316,6 +316,9 @@ func TestOtherNamespace(t *testing.T) {
 	r := result.(*release.Release)
 	if strings.Contains(r.Manifest+r.Info.Notes, system) {
 		t.Error("the manifest contains heighliner-system")
+	}
+	if want := "hlnr doctor -A --manager-namespace platform\n"; !strings.Contains(r.Info.Notes, want) {
+		t.Errorf("the notes do not contain %q:\n%s", want, r.Info.Notes)
 	}
 	for _, want := range []string{"system:serviceaccount:platform:heighliner'", "namespace: platform"} {
 		if !strings.Contains(r.Manifest, want) {

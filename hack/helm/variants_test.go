@@ -279,7 +279,7 @@ func TestNamespacedRules(t *testing.T) {
 func TestNotes(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string][]string{
-		"default":         {"helm test heighliner -n heighliner-system", "may read every Secret in the cluster"},
+		"default":         {"helm test heighliner -n heighliner-system", "hlnr doctor -A\n", "may read every Secret in the cluster"},
 		"granted secrets": {"watches shop, infra", "create rolebinding heighliner-read-secrets"},
 	} {
 		r, err := rendered(t, with(variants[name]))
