@@ -311,7 +311,7 @@ func (d *doctor) checkWatched(ctx context.Context, m *appsv1.Deployment) {
 	}
 	if len(missing) > 0 {
 		slices.Sort(missing)
-		d.add(Problem, "Manager", "run helm upgrade with the same values and the chart version of the manager; this restores the ClusterRole heighliner-manager",
+		d.add(Problem, "Manager", d.install+"; this restores the ClusterRole heighliner-manager",
 			"the manager cannot list and watch %s in the cluster: no controller starts", strings.Join(missing, ", "))
 	}
 	for _, namespace := range d.watched {
@@ -323,10 +323,10 @@ func (d *doctor) checkWatched(ctx context.Context, m *appsv1.Deployment) {
 		case err != nil:
 			return
 		case all:
-			d.add(Problem, "Manager", fmt.Sprintf("run kubectl create namespace %s if the namespace does not exist; then run helm upgrade with the same values, which restores the RoleBinding heighliner-manager", namespace),
+			d.add(Problem, "Manager", fmt.Sprintf("run kubectl create namespace %s if the namespace does not exist; then %s; this restores the RoleBinding heighliner-manager", namespace, d.install),
 				"the manager is configured to watch namespace %s, but has no permissions in it, and does not reconcile its objects", namespace)
 		case len(missing) > 0:
-			d.add(Problem, "Manager", "run helm upgrade with the same values and the chart version of the manager; this restores the Role heighliner-manager",
+			d.add(Problem, "Manager", d.install+"; this restores the Role heighliner-manager",
 				"the manager is configured to watch namespace %s, but cannot list and watch %s in it: since its last start, the manager has not reconciled the objects in the namespace", namespace, strings.Join(missing, ", "))
 		}
 	}

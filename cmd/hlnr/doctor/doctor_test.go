@@ -408,13 +408,15 @@ func TestClusterRoleOfAnEarlierVersion(t *testing.T) {
 			}
 			return nil
 		}}).Build()
-		d := &doctor{client: c, watched: tc.watched}
+		d := &doctor{client: c, watched: tc.watched, install: "apply the overlay of the installation again: kubectl apply -k"}
 		d.checkWatched(t.Context(), &appsv1.Deployment{})
 		switch found := d.result.Findings; {
 		case tc.want == "" && len(found) > 0:
 			t.Errorf("%s: %+v", name, found)
 		case tc.want != "" && (len(found) != 1 || found[0].Level != Problem || !strings.Contains(found[0].Text, tc.want)):
 			t.Errorf("%s: %+v, want %q", name, found, tc.want)
+		case tc.want != "" && found[0].Fix != d.install+"; this restores the ClusterRole heighliner-manager":
+			t.Errorf("%s: the fix is %q", name, found[0].Fix)
 		}
 	}
 }
