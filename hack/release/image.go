@@ -50,7 +50,7 @@ func (b blobs) add(mediaType string, content any) (descriptor, error) {
 	return descriptor{MediaType: mediaType, Digest: "sha256:" + sum, Size: len(raw)}, nil
 }
 
-// ociLayout returns an archive of an OCI layout whose index refers to the manager's images for all platforms, and the
+// ociLayout returns an archive of an OCI layout whose index refers to the manager's images for all Linux platforms, and the
 // digest of the index. After a push, the image can be pulled by this digest.
 func ociLayout(in input, binaries []binary) (archive []byte, index string, _ error) {
 	certificates, err := os.ReadFile(filepath.Join(in.binaries, "ca-certificates.crt"))
@@ -60,7 +60,7 @@ func ociLayout(in input, binaries []binary) (archive []byte, index string, _ err
 	stored := blobs{}
 	var images []descriptor
 	for _, b := range binaries {
-		if b.name != "heighliner" {
+		if b.name != "heighliner" || b.os != "linux" {
 			continue
 		}
 		image, err := stored.image(in, b, certificates)
@@ -70,7 +70,7 @@ func ociLayout(in input, binaries []binary) (archive []byte, index string, _ err
 		images = append(images, image)
 	}
 	if len(images) == 0 {
-		return nil, "", errors.New("there is no binary of the manager")
+		return nil, "", errors.New("there is no binary of the manager for Linux")
 	}
 	all, err := stored.add(typeIndex, map[string]any{
 		"schemaVersion": 2, "mediaType": typeIndex, "manifests": images, "annotations": annotations(in),

@@ -147,7 +147,11 @@ func assemble(in input) (map[string][]byte, error) {
 	files := map[string][]byte{}
 	for _, b := range binaries {
 		called := map[string]string{"heighliner": "heighliner", "hlnr": "kubectl-hlnr"}[b.name]
-		archive, err := tarGz(in.time, []entry{{called, 0o755, b.content}, {"LICENSE", 0o644, license}})
+		program := called
+		if b.os == "windows" {
+			program += ".exe"
+		}
+		archive, err := tarGz(in.time, []entry{{program, 0o755, b.content}, {"LICENSE", 0o644, license}})
 		if err != nil {
 			return nil, err
 		}

@@ -44,7 +44,10 @@ func standIn(t *testing.T) []byte {
 func inputOf(t *testing.T, program []byte, age time.Duration) input {
 	t.Helper()
 	dir := t.TempDir()
-	names := []string{"heighliner-linux-amd64", "heighliner-linux-arm64", "hlnr-linux-amd64", "hlnr-linux-arm64", "ca-certificates.crt"}
+	names := []string{"ca-certificates.crt"}
+	for _, platform := range []string{"linux-amd64", "linux-arm64", "darwin-arm64", "windows-amd64"} {
+		names = append(names, "heighliner-"+platform, "hlnr-"+platform)
+	}
 	for i, name := range names {
 		path := filepath.Join(dir, name)
 		if err := os.WriteFile(path, append(bytes.Clone(program), byte(i)), 0o600); err != nil { // Each binary differs.
@@ -74,9 +77,11 @@ func TestReproducible(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"RELEASE_NOTES.md", "SHA256SUMS", "heighliner-0.2.0.tgz", "heighliner-image.tar", "heighliner-linux-amd64.spdx.json", "heighliner-linux-amd64.tar.gz",
-		"heighliner-linux-arm64.spdx.json", "heighliner-linux-arm64.tar.gz", "hlnr-linux-amd64.spdx.json", "hlnr-linux-arm64.spdx.json", "hlnr.yaml", "install.yaml",
-		"kubectl-hlnr-linux-amd64.tar.gz", "kubectl-hlnr-linux-arm64.tar.gz", "provenance.intoto.json",
+		"RELEASE_NOTES.md", "SHA256SUMS", "heighliner-0.2.0.tgz", "heighliner-darwin-arm64.spdx.json", "heighliner-darwin-arm64.tar.gz", "heighliner-image.tar",
+		"heighliner-linux-amd64.spdx.json", "heighliner-linux-amd64.tar.gz", "heighliner-linux-arm64.spdx.json", "heighliner-linux-arm64.tar.gz",
+		"heighliner-windows-amd64.spdx.json", "heighliner-windows-amd64.tar.gz", "hlnr-darwin-arm64.spdx.json", "hlnr-linux-amd64.spdx.json", "hlnr-linux-arm64.spdx.json",
+		"hlnr-windows-amd64.spdx.json", "hlnr.yaml", "install.yaml", "kubectl-hlnr-darwin-arm64.tar.gz", "kubectl-hlnr-linux-amd64.tar.gz", "kubectl-hlnr-linux-arm64.tar.gz",
+		"kubectl-hlnr-windows-amd64.tar.gz", "provenance.intoto.json",
 	}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(first))); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
@@ -137,7 +142,9 @@ func unpack(t *testing.T, archive []byte, compressed bool, each func(*tar.Header
 // checkFiles checks archives, manifests and checksums.
 func checkFiles(t *testing.T, files map[string][]byte) {
 	t.Helper()
-	for archive, name := range map[string]string{"heighliner-linux-arm64.tar.gz": "heighliner", "kubectl-hlnr-linux-amd64.tar.gz": "kubectl-hlnr"} {
+	for archive, name := range map[string]string{
+		"heighliner-linux-arm64.tar.gz": "heighliner", "kubectl-hlnr-linux-amd64.tar.gz": "kubectl-hlnr", "kubectl-hlnr-windows-amd64.tar.gz": "kubectl-hlnr.exe",
+	} {
 		if h := unpacked(t, files[archive], true)[name]; h == nil || h.Mode != 0o755 || h.Size == 0 {
 			t.Errorf("%s has %s as %+v", archive, name, h)
 		}
