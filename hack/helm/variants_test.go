@@ -21,6 +21,7 @@ var (
 		"httpRoute":      map[string]any{"parentRefs": []any{map[string]any{"name": "public", "namespace": "infra"}}},
 		"networkPolicy":  map[string]any{"egress": []any{map[string]any{"ports": []any{map[string]any{"port": 443}}}}},
 		"resources":      map[string]any{"requests": map[string]any{"memory": "128Mi"}},
+		"env":            []any{map[string]any{"name": "HTTPS_PROXY", "value": "http://proxy.example.com:3128"}},
 	}
 	behindProxy = map[string]any{
 		"enabled": true, "url": "https://board.example.com:8443/", "readOnly": true,
@@ -213,6 +214,7 @@ func TestBoard(t *testing.T) {
 				"--oidc-username-prefix=-", "--oidc-groups-claim=roles", "--oidc-groups-prefix=team:",
 			},
 			container + "image": "registry.example.com/heighliner:v0.1.0", container + "resources/requests/memory": "128Mi",
+			container + "env": []any{map[string]any{"name": "HTTPS_PROXY", "value": "http://proxy.example.com:3128"}},
 			"spec/template/spec/volumes/0/secret/secretName": "board", "spec/template/spec/nodeSelector": map[string]any{"kubernetes.io/os": "linux"},
 		},
 		"ClusterRole <nil> heighliner-web-impersonate":   {"rules/0/resourceNames": nil, "rules/1/resourceNames": []any{"oidc:shop", "oidc:ops"}},
