@@ -295,6 +295,20 @@ func groupWith(number int64, slug string, rows ...string) v1alpha1.ReleaseGroup 
 	return g
 }
 
+// release creates the object of a release from a commit.
+func (s *story) release(slug, version, sha string) *v1alpha1.VersionedMicroservice {
+	s.Helper()
+	release := &v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{
+		Namespace: s.namespace, Name: msName + "-" + short(version), Annotations: map[string]string{v1alpha1.AnnotationCommit: sha},
+	}}
+	release.Spec.MicroserviceName, release.Spec.Group, release.Spec.SemVer = msName, slug, v1alpha1.SemVer{Version: version}
+	release.Spec.Images = []v1alpha1.ReleaseImage{{Image: "registry.example.com/web@sha256:1", Digest: "sha256:1"}}
+	release.Spec.Template = s.microservice().DeepCopy().Spec.Template
+	release.Spec.Template.Spec.Containers[0].Image = "registry.example.com/web@sha256:1"
+	s.create(release)
+	return release
+}
+
 // route creates a NetworkPolicy for the Microservice, or updates the policy's status for the group: the
 // release that it routes to, and whether the route is programmed.
 func (s *story) route(slug, sha string, programmed bool) {

@@ -84,7 +84,7 @@ func (r *Reconciler) observeServices(ctx context.Context, f *observed, policy *v
 		if ms.DeletionTimestamp != nil {
 			continue
 		}
-		s := service{policy: policy, microservice: ms, failures: map[string]string{}, stable: map[string]bool{}}
+		s := service{policy: policy, microservice: ms, failures: map[string]string{}, commits: map[string]string{}, stable: map[string]bool{}}
 		var routes v1alpha1.NetworkPolicyList
 		if err := r.List(ctx, &routes, client.InNamespace(ms.Namespace), client.MatchingFields{index.NetworkPoliciesByMicroservice.Field: ms.Name}); err != nil {
 			return fmt.Errorf("list NetworkPolicies of Microservice %q: %w", ms.Name, err)
@@ -99,7 +99,7 @@ func (r *Reconciler) observeServices(ctx context.Context, f *observed, policy *v
 	return nil
 }
 
-// observeReleases determines why releases failed, and which active releases are stable. It requests
+// observeReleases determines why releases failed, the commits of active releases, and which active releases are stable. It requests
 // another reconcile for the time when more releases may have become stable.
 func (r *Reconciler) observeReleases(ctx context.Context, f *observed, s *service) error {
 	for _, g := range s.microservice.Status.ReleaseGroups {
@@ -117,6 +117,7 @@ func (r *Reconciler) observeReleases(ctx context.Context, f *observed, s *servic
 			if row.Status == v1alpha1.ReleaseError {
 				continue
 			}
+			s.commits[name] = release.Annotations[v1alpha1.AnnotationCommit]
 			if !row.Available && release.Status.Failure == "" {
 				f.requeueWithin(causePollInterval)
 			}

@@ -217,7 +217,7 @@ func (p *planner) planReleases() {
 				continue
 			}
 			version := g.Releases[at].SemVer.Version
-			head := target{"", environmentOf(p.feedback.Environment, s, g.Slug, nil), p.commitOf(s, g.Slug, version)}
+			head := target{"", environmentOf(p.feedback.Environment, s, g.Slug, nil), p.commitOf(s, g.Slug, &g.Releases[at])}
 			m := member{service: s, group: g, version: version, head: head, releaseState: s.stableState(g, version, p.recordedStates[head])}
 			p.members = append(p.members, m)
 			_, recorded := p.recordedStates[m.head]
@@ -231,9 +231,14 @@ func (p *planner) planReleases() {
 	}
 }
 
-// commitOf returns a release's commit: the revision that its ImagePolicy offers, or the commit of the tag for the
-// version. It returns "" if the commit is not known.
-func (p *planner) commitOf(s *service, slug, version string) string {
+// commitOf returns the commit that an active release was created from. If its object does not contain a commit, commitOf returns
+// the revision that its ImagePolicy offers, or the commit of the tag for the version. If the tag has moved, these are the
+// commit of the next release of the version. commitOf returns "" if no commit is known.
+func (p *planner) commitOf(s *service, slug string, row *v1alpha1.Release) string {
+	if sha := s.commits[row.VersionedMicroservice]; isCommit(sha) {
+		return sha
+	}
+	version := row.SemVer.Version
 	for _, offered := range s.policy.Status.Releases {
 		if offered.Group == slug && offered.SemVer.Version == version && isCommit(offered.Revision) {
 			return offered.Revision

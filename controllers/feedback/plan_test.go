@@ -27,7 +27,7 @@ func world(prs []v1alpha1.PullRequest, groups ...v1alpha1.ReleaseGroup) *observe
 	ms.Status.ReleaseGroups = groups
 	return &observed{
 		feedback: &v1alpha1.Feedback{}, pullRequestsComplete: true, pullRequests: prs,
-		services: []service{{policy: policy, microservice: ms, failures: map[string]string{}, stable: map[string]bool{}}},
+		services: []service{{policy: policy, microservice: ms, failures: map[string]string{}, commits: map[string]string{}, stable: map[string]bool{}}},
 	}
 }
 

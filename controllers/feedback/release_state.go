@@ -19,6 +19,8 @@ type service struct {
 	routes []v1alpha1.NetworkPolicy
 	// failures are the values of status.failure, by release name.
 	failures map[string]string
+	// commits are the commits from which the active releases were created, by release name.
+	commits map[string]string
 	// stable contains the active releases whose availability has not changed for stabilizationPeriod.
 	stable map[string]bool
 }

@@ -3,6 +3,7 @@ package feedback
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -154,12 +155,7 @@ func TestThreePushes(t *testing.T) {
 func TestFailure(t *testing.T) {
 	s := begin(t)
 	sha := s.open(feature())
-	release := &v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: msName + "-" + short(sha)}}
-	release.Spec.MicroserviceName, release.Spec.Group, release.Spec.SemVer = msName, groupName, v1alpha1.SemVer{Version: sha}
-	release.Spec.Images = []v1alpha1.ReleaseImage{{Image: "registry.example.com/web@sha256:1", Digest: "sha256:1"}}
-	release.Spec.Template = s.microservice().DeepCopy().Spec.Template
-	release.Spec.Template.Spec.Containers[0].Image = "registry.example.com/web@sha256:1"
-	s.create(release)
+	release := s.release(groupName, sha, sha)
 	release.Status.Failure, release.Status.Message = v1alpha1.FailureCrashLoopBackOff, `container "web" exited with code 1: password hunter2 was refused`
 	if err := env.Client.Status().Update(t.Context(), release); err != nil {
 		t.Fatal(err)
@@ -543,12 +539,18 @@ func TestReleases(t *testing.T) {
 		t.Fatal(err)
 	}
 	one, two := s.repo.Tag("v1.0.0"), s.repo.Tag("v1.1.0")
-	ghr := s.get()
-	before := ghr.DeepCopy()
-	ghr.Status.Tags = []v1alpha1.GitHubTag{{Name: "v1.1.0", SHA: two}, {Name: "v1.0.0", SHA: one}}
-	if _, err := status.Patch(t.Context(), env.Client, "looker", ghr, before); err != nil {
-		t.Fatal(err)
+	tag := func(name, sha string) {
+		t.Helper()
+		ghr := s.get()
+		before := ghr.DeepCopy()
+		ghr.Status.Tags = append([]v1alpha1.GitHubTag{{Name: name, SHA: sha}}, slices.DeleteFunc(ghr.Status.Tags, func(g v1alpha1.GitHubTag) bool { return g.Name == name })...)
+		if _, err := status.Patch(t.Context(), env.Client, "looker", ghr, before); err != nil {
+			t.Fatal(err)
+		}
 	}
+	tag("v1.0.0", one)
+	tag("v1.1.0", two)
+	s.release("1-x", "1.0.0", one)
 	s.rolloutState(0, "1-x", "1.0.0 pending")
 	s.settle()
 	s.expect("pending")
@@ -558,6 +560,9 @@ func TestReleases(t *testing.T) {
 	if d := s.repo.Deployments()[0]; d.Transient || !d.Production {
 		t.Errorf("deployment %+v", d)
 	}
+	tag("v1.0.0", s.repo.Commit()) // The release from this commit is not active yet.
+	s.settle()
+	s.expect("tag moved", "web/1-x "+short(one)+": success")
 	s.rolloutState(0, "1-x", "1.1.0 canary", "1.0.0 +active")
 	s.settle()
 	s.rolloutState(0, "1-x", "1.1.0 +active", "1.0.0 deprecated")
