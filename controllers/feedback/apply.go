@@ -211,7 +211,10 @@ func (a *access) writeDeployment(ctx context.Context, prefix string, w write) (i
 		SHA: record.Ref, Environment: record.Environment, Marker: marker(prefix, record.PullRequest),
 		Description: "Heighliner", Transient: record.PullRequest != 0, Production: record.PullRequest == 0,
 	}
-	status := github.DeploymentStatus{State: github.DeploymentState(w.want.state), Description: w.want.description, EnvironmentURL: w.want.url}
+	status := github.DeploymentStatus{State: github.DeploymentState(w.want.state), Description: w.want.description}
+	if isWebURL(w.want.url) { // GitHub rejects others
+		status.EnvironmentURL = w.want.url
+	}
 	id := record.DeploymentID
 	if id != 0 {
 		_, err := a.client.SetDeploymentStatus(ctx, a.repo, id, status)

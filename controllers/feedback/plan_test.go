@@ -68,6 +68,11 @@ func TestJudge(t *testing.T) {
 		return []v1alpha1.ReleaseGroup{g}
 	}
 	url := "https://feature-1.preview.example.com"
+	withURL := func(url string) v1alpha1.NetworkPolicy {
+		p := routedTo(groupName, head, true)
+		p.Status.Domains[0].URL = url
+		return p
+	}
 	for name, test := range map[string]struct {
 		groups []v1alpha1.ReleaseGroup
 		edit   func(*service)
@@ -95,6 +100,12 @@ func TestJudge(t *testing.T) {
 		"routed": {group(head + " +active"), func(s *service) {
 			s.routes = []v1alpha1.NetworkPolicy{routedTo(groupName, head, true)}
 		}, releaseState{state: "success", description: "The release is available and routed.", url: url, active: true}},
+		"routed, TLS": {group(head + " +active"), func(s *service) {
+			s.routes = []v1alpha1.NetworkPolicy{withURL("tls://db.example.com")}
+		}, releaseState{state: "success", description: "The release is available and routed.", url: "tls://db.example.com", active: true}},
+		"routed, TLS and HTTP": {group(head + " +active"), func(s *service) {
+			s.routes = []v1alpha1.NetworkPolicy{withURL("tls://db.example.com"), withURL("http://a.example.com"), withURL(url)}
+		}, releaseState{state: "success", description: "The release is available and routed.", url: "http://a.example.com", active: true}},
 		"not programmed": {group(head + " +active"), func(s *service) {
 			s.routes = []v1alpha1.NetworkPolicy{routedTo(groupName, head, false)}
 		}, releaseState{state: "in_progress", description: "Its route is not programmed: Pending.", active: true}},

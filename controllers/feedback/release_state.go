@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -30,7 +31,7 @@ type releaseState struct {
 	state v1alpha1.DeploymentState
 	// description is a short text that changes only with the state.
 	description string
-	// url is a URL at which the release serves; empty if there is none.
+	// url is a URL at which the release serves; empty if there is none. It is not a web URL if the release has only domains for TLS.
 	url string
 	// active reports whether the release is the active release of its group.
 	active bool
@@ -54,7 +55,7 @@ func (v releaseState) merge(other releaseState) releaseState {
 	if severity[other.state] > severity[v.state] {
 		out = other
 	}
-	out.url = cmp.Or(v.url, other.url)
+	out.url = preferredURL(v.url, other.url)
 	if out.state != v1alpha1.DeploymentSuccess {
 		out.url = ""
 	}
@@ -196,8 +197,8 @@ func (s *service) routedState(slug, release string) releaseState {
 			case d.Group != slug:
 			case !d.Programmed:
 				return releaseState{state: v1alpha1.DeploymentInProgress, description: fmt.Sprintf("Its route is not programmed: %s.", cmp.Or(d.Reason, "Pending"))}
-			case success.url == "" && routesTo(d, release):
-				success.url = d.URL
+			case routesTo(d, release):
+				success.url = preferredURL(success.url, d.URL)
 			}
 		}
 	}
@@ -205,6 +206,19 @@ func (s *service) routedState(slug, release string) releaseState {
 		success.description = "The release is available and routed."
 	}
 	return success
+}
+
+// isWebURL reports whether a URL has a scheme that GitHub accepts for an environment.
+func isWebURL(url string) bool {
+	return strings.HasPrefix(url, "https://") || strings.HasPrefix(url, "http://")
+}
+
+// preferredURL returns the first of two URLs, or the second if only the second is a web URL. Both may be empty.
+func preferredURL(first, second string) string {
+	if first == "" || !isWebURL(first) && isWebURL(second) {
+		return second
+	}
+	return first
 }
 
 // isActive reports whether the status of a NetworkPolicy shows a release as the active release of its group.

@@ -105,6 +105,28 @@ func TestLifeOfAPreview(t *testing.T) {
 	}
 }
 
+// TestTLSDomain checks that a preview behind a domain that browsers cannot open is reported as ready, without a link.
+func TestTLSDomain(t *testing.T) {
+	s := begin(t)
+	sha := s.open(feature())
+	s.route(groupName, sha, true)
+	policy := &v1alpha1.NetworkPolicy{}
+	if err := env.Client.Get(t.Context(), client.ObjectKey{Namespace: s.namespace, Name: msName}, policy); err != nil {
+		t.Fatal(err)
+	}
+	policy.Status.Domains[0].URL = "tls://feature-1.preview.example.com"
+	if err := env.Client.Status().Update(t.Context(), policy); err != nil {
+		t.Fatal(err)
+	}
+	s.rolloutState(1, groupName, sha+" +active")
+	s.settle()
+	s.expect("ready", envName+" "+short(sha)+": success")
+	s.commented("ready", 1, "**ready**", `tls\:\/\/feature\-1\.preview\.example\.com`)
+	if got := s.repo.Deployments()[0].Statuses[0].EnvironmentURL; got != "" {
+		t.Errorf("environment URL %q", got)
+	}
+}
+
 // TestReopened checks that the Deployment of the commit is used again after the pull request is reopened.
 func TestReopened(t *testing.T) {
 	s := begin(t)

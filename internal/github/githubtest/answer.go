@@ -338,7 +338,8 @@ func (s *Server) createStatus(x *exchange, d *Deployment) {
 		Owner: x.who.login, created: s.now(),
 	}
 	states := []string{"error", "failure", "inactive", "in_progress", "queued", "pending", "success"}
-	if !slices.Contains(states, t.State) || len(t.Description) > 140 {
+	link := t.EnvironmentURL == "" || strings.HasPrefix(t.EnvironmentURL, "https://") || strings.HasPrefix(t.EnvironmentURL, "http://")
+	if !slices.Contains(states, t.State) || len(t.Description) > 140 || !link {
 		s.refuse(x, "validation", nil)
 		return
 	}
