@@ -161,7 +161,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if known.task != nil {
 		return ctrl.Result{RequeueAfter: r.untilDeadline(&ghr)}, nil // enqueued again when the task is done
 	}
-	r.tasks.resetFailures(req.NamespacedName, fmt.Sprint(ghr.Generation, ghr.Annotations[v1alpha1.AnnotationRequestedAt]))
+	r.tasks.retryAll(req.NamespacedName, ghr.Generation, ghr.Annotations[v1alpha1.AnnotationRequestedAt])
 	return r.reconcileFeedback(ctx, &ghr, &known)
 }
 

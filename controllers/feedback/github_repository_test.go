@@ -148,7 +148,8 @@ func TestRenamed(t *testing.T) {
 }
 
 // TestPreviousRepositoryWithoutAccess checks that, if the credentials have no access to the previous repository, no Deployment is
-// recorded as inactive, feedback is written to the new repository, and the previous repository is eventually abandoned.
+// recorded as inactive, feedback is written to the new repository, and the previous repository is eventually abandoned, even if retries are
+// requested.
 func TestPreviousRepositoryWithoutAccess(t *testing.T) {
 	s := begin(t)
 	sha := s.ready()
@@ -171,6 +172,9 @@ func TestPreviousRepositoryWithoutAccess(t *testing.T) {
 	for try := 1; wait > 0; try++ {
 		if try > maxAbandonTries {
 			t.Fatalf("the task is retried indefinitely: %s", s.condition())
+		}
+		if try%2 == 0 {
+			s.request(try)
 		}
 		s.clock.Step(wait)
 		wait = s.settle()

@@ -208,6 +208,14 @@ func (s *story) edit(change func(*v1alpha1.GitHubRepository)) {
 	}
 }
 
+// request requests a retry, as users do, and replicas that receive a webhook delivery for another replica.
+func (s *story) request(n int) {
+	s.Helper()
+	s.edit(func(g *v1alpha1.GitHubRepository) {
+		g.Annotations = map[string]string{v1alpha1.AnnotationRequestedAt: fmt.Sprint(n)}
+	})
+}
+
 // poll writes the pull requests on GitHub to the status, as the GitHubRepository controller does.
 func (s *story) poll() {
 	s.Helper()

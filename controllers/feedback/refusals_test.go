@@ -345,7 +345,7 @@ func TestClosedWhileReplicasLag(t *testing.T) {
 }
 
 // TestDeploymentDeleted checks that a Deployment that a user deleted on GitHub is created again after it
-// has been missing on GitHub for a minute.
+// has been missing on GitHub for a minute, even if retries are requested.
 func TestDeploymentDeleted(t *testing.T) {
 	s := begin(t)
 	sha := s.open(feature())
@@ -353,10 +353,13 @@ func TestDeploymentDeleted(t *testing.T) {
 	s.repo.DeleteDeployment(s.repo.Deployments()[0].ID)
 	s.rolloutState(1, groupName, sha+" pending")
 	began := s.clock.Now()
-	for range 20 {
+	for try := range 20 {
 		wait := s.settle()
 		if len(s.repo.Deployments()) > 0 {
 			break
+		}
+		if try%2 == 0 {
+			s.request(try)
 		}
 		s.clock.Step(wait)
 	}

@@ -56,8 +56,9 @@ type repositoryEntry struct {
 	// access is the access that was last used.
 	access   *access
 	failures map[string]failure
-	// request is a value that changes when a user requests a retry of all writes.
-	request string
+	// generation is the last generation of the GitHubRepository, and request is the last request to retry all writes.
+	generation int64
+	request    string
 }
 
 // task is a batch of writes that is queued or running.
@@ -120,15 +121,23 @@ func (q *taskQueue) drop(repository types.NamespacedName) {
 	delete(q.repositories, repository)
 }
 
-// resetFailures forgets failures when request changes.
-func (q *taskQueue) resetFailures(repository types.NamespacedName, request string) {
+// retryAll makes the next attempts of all failed writes due if a user or a webhook delivery has requested a retry. If the
+// spec has changed, it also forgets the failures. A request does not forget them: deliveries may be more frequent than the
+// attempts after which a repository is abandoned, or a Deployment counts as deleted.
+func (q *taskQueue) retryAll(repository types.NamespacedName, generation int64, request string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	e := q.repositories[repository]
-	if e.request != request {
-		e.request = request
+	switch {
+	case e.generation != generation:
 		clear(e.failures)
+	case e.request != request:
+		for key, f := range e.failures {
+			f.next = time.Time{}
+			e.failures[key] = f
+		}
 	}
+	e.generation, e.request = generation, request
 }
 
 // retainFailures forgets the failures of writes that are no longer planned.
