@@ -348,14 +348,18 @@ func (p *planner) previous(r *v1alpha1.FeedbackRecord) (releaseState, bool) {
 	}
 	head := now[0]
 	replaced := fmt.Sprintf("Replaced by %s.", cmp.Or(short(head.head.ref), head.version))
+	if r.PullRequest == 0 {
+		// The records do not contain the Microservice, so that any of the current releases may have replaced this one.
+		if slices.ContainsFunc(now, func(m member) bool { return !p.isReported(m) }) {
+			return releaseState{}, false // unchanged until the new commit is ready
+		}
+		if len(now) > 1 {
+			replaced = "Replaced by another release."
+		}
+		return inactive(replaced)
+	}
 	written := p.recordedStates[head.head] == v1alpha1.DeploymentSuccess
 	ready := p.wantedStates[head.head].state == v1alpha1.DeploymentSuccess
-	if r.PullRequest == 0 {
-		if written || head.head.ref == "" && head.state == v1alpha1.DeploymentSuccess {
-			return inactive(replaced)
-		}
-		return releaseState{}, false // unchanged until the new commit is ready
-	}
 	if written && ready {
 		return inactive(replaced)
 	}
@@ -373,6 +377,16 @@ func (p *planner) previous(r *v1alpha1.FeedbackRecord) (releaseState, bool) {
 		return releaseState{}, false // changed after that state is written
 	}
 	return inactive(replaced)
+}
+
+// isReported reports whether the Deployment of an active release shows whether the release is ready. If the commit is not known,
+// there is no Deployment, and the release itself must be ready.
+func (p *planner) isReported(m member) bool {
+	if m.head.ref == "" {
+		return m.state == v1alpha1.DeploymentSuccess
+	}
+	state := p.recordedStates[m.head]
+	return state == v1alpha1.DeploymentSuccess || state == v1alpha1.DeploymentFailure
 }
 
 // planEnded returns the state of a Deployment whose environment no longer exists.

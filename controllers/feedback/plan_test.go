@@ -277,6 +277,59 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// TestReleasesInOneEnvironment checks that the Deployment of a replaced release remains active until all current releases in
+// its environment are reported, and that its description names another commit only if there is only one.
+func TestReleasesInOneEnvironment(t *testing.T) {
+	t.Parallel()
+	a, b, x := commit("a"), commit("b"), commit("d")
+	record := func(sha string, state v1alpha1.DeploymentState) v1alpha1.FeedbackRecord {
+		return v1alpha1.FeedbackRecord{Environment: "production", Ref: sha, DeploymentID: 7, State: state, Checksum: checksum(string(state), "The release is available.", "")}
+	}
+	withRoute := func(programmed bool) func(*service) {
+		return func(s *service) { s.routes = []v1alpha1.NetworkPolicy{routedTo("1-x", "2.0.0", programmed)} }
+	}
+	api, web := "api", "web"
+	for name, test := range map[string]struct {
+		services []string
+		web      func(*service)
+		records  []v1alpha1.FeedbackRecord
+		want     []string
+	}{
+		"not ready":       {[]string{api, web}, withRoute(false), []v1alpha1.FeedbackRecord{record(x, "success"), record(a, "success")}, nil},
+		"ready":           {[]string{api, web}, nil, []v1alpha1.FeedbackRecord{record(x, "success"), record(a, "success")}, []string{"bbbbbbb success: The release is available."}},
+		"not written yet": {[]string{api, web}, nil, []v1alpha1.FeedbackRecord{record(x, "success"), record(a, "success"), record(b, "")}, []string{"bbbbbbb success: The release is available."}},
+		"written":         {[]string{api, web}, nil, []v1alpha1.FeedbackRecord{record(x, "success"), record(a, "success"), record(b, "success")}, []string{"aaaaaaa inactive: Replaced by another release."}},
+		"written, another release fails": {[]string{api, web}, nil, []v1alpha1.FeedbackRecord{record(x, "failure"), record(a, "success"), record(b, "success")},
+			[]string{"aaaaaaa inactive: Replaced by another release."}},
+		"returns, not ready": {[]string{web}, withRoute(false), []v1alpha1.FeedbackRecord{record(a, "success"), record(b, "in_progress")},
+			[]string{"bbbbbbb in_progress: Its route is not programmed: Pending."}},
+		"one Microservice": {[]string{web}, nil, []v1alpha1.FeedbackRecord{record(a, "success"), record(b, "success")}, []string{"aaaaaaa inactive: Replaced by bbbbbbb."}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := world(nil)
+			f.feedback.Environment, f.feedback.Deployments.Releases = "production", true
+			f.services, f.records = nil, test.records
+			for _, name := range test.services {
+				version, sha := "2.0.0", b
+				if name == api {
+					version, sha = "1.0.0", x
+				}
+				s := world(nil, groupWith(0, "1-x", version+" +active")).services[0]
+				s.microservice.Name, s.policy.Spec.Source.GitHub = name, &v1alpha1.GitHubSource{Tags: &v1alpha1.GitHubTags{}}
+				s.commits[msName+"-"+version] = sha
+				if name == web && test.web != nil {
+					test.web(&s)
+				}
+				f.services = append(f.services, s)
+			}
+			if diff := cmp.Diff(test.want, stateWrites(newPlan(f))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 // TestHeadOf checks which commit gets a preview. The filters are tested separately.
 func TestHeadOf(t *testing.T) {
 	t.Parallel()
