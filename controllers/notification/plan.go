@@ -330,7 +330,7 @@ func (p *plan) due(s *v1alpha1.ReceiverStatus, o *observed, targets map[notify.K
 		}
 	}
 	slices.SortFunc(jobs, func(a, b job) int {
-		return cmp.Or(a.fact.Time.Compare(b.fact.Time), strings.Compare(a.message.ID, b.message.ID))
+		return cmp.Or(a.fact.Time.Compare(b.fact.Time), a.compareEnds(b), strings.Compare(a.message.ID, b.message.ID))
 	})
 	s.Pending = int32(len(jobs))
 	if state.running {
@@ -355,6 +355,18 @@ func (p *plan) due(s *v1alpha1.ReceiverStatus, o *observed, targets map[notify.K
 		p.jobs[s.Name] = append(p.jobs[s.Name], j)
 	}
 	return full
+}
+
+// compareEnds orders the ends of rollouts before other transitions. One plan can end a rollout and start the next rollout of the
+// same commit, and GitHub shows the last status of a commit.
+func (j job) compareEnds(other job) int {
+	switch first, second := notify.Ended(j.fact.Event), notify.Ended(other.fact.Event); {
+	case first == second:
+		return 0
+	case first:
+		return -1
+	}
+	return 1
 }
 
 // sending returns the number of records that running tasks may still add.

@@ -837,6 +837,12 @@ var situations = map[string]func(w *world){
 		w.push("1.2.0")
 		w.wait(time.Minute)
 	},
+	"canary with another configuration": func(w *world) {
+		live(w)
+		w.push("1.1.0")
+		w.wait(3 * time.Minute)
+		w.configure("changed")
+	},
 	"step 0 weight": func(w *world) {
 		live(w)
 		w.spec.Steps = []release.Step{{Name: "dark", Weight: 0, Approval: true}, {Weight: 50}}
