@@ -2,6 +2,7 @@ package notification
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -29,5 +30,28 @@ func TestSupersededByTheSameCommit(t *testing.T) {
 		if diff := cmp.Diff([]string{"shop 1.1.0 was superseded", "shop 1.1.0 started, 1.0.0 is active"}, titles[max(0, len(titles)-2):]); diff != "" {
 			t.Errorf("UID %d: last commit statuses (-want +got):\n%s", i, diff)
 		}
+	}
+}
+
+// TestCommitStatusWaitsForTheObject checks that a release in a rollout gets a commit status only when its object exists, because only
+// the object contains the commit.
+func TestCommitStatusWaitsForTheObject(t *testing.T) {
+	t.Parallel()
+	moments := viewtest.Moments("approval", "shop")
+	i := slices.IndexFunc(moments, func(m viewtest.Story) bool {
+		r := m.Input.Microservices[0].Status.ReleaseGroups[0].Rollout
+		return r != nil && r.Release == "shop-1-1-0-0a1b2c3d"
+	})
+	w, without := newWorld(t, commitStatuses), moments[i].Input
+	without.Releases = nil
+	w.pass(without, moments[i].Now)
+	for _, d := range w.policy.Status.Deliveries {
+		if d.Version == "1.1.0" {
+			t.Errorf("without an object, %s is recorded", d.Event)
+		}
+	}
+	w.pass(moments[i].Input, moments[i].Now)
+	if diff := cmp.Diff([]string{"shop 1.1.0 started, 1.0.0 is active"}, w.titles("github")); diff != "" {
+		t.Errorf("with the object (-want +got):\n%s", diff)
 	}
 }

@@ -268,6 +268,11 @@ func (t target) inRollout() bool {
 	return slices.ContainsFunc(t.facts, func(f notify.Fact) bool { return !notify.Ended(f.Event) })
 }
 
+// isUncreated reports whether the rollout of a release is in progress, but its object does not exist yet.
+func (t target) isUncreated() bool {
+	return t.state != nil && t.state.Rollout && t.state.Object == nil
+}
+
 // forget removes the records of rollouts that have ended in a way that the receiver does not want to be notified of. It reports
 // whether there were any.
 func (p *plan) forget(o *observed, targets map[notify.Key]target, records records, now time.Time) (found bool) {
@@ -325,6 +330,9 @@ func (p *plan) due(s *v1alpha1.ReceiverStatus, o *observed, targets map[notify.K
 	var jobs []job
 	room := maxDeliveries - records.len() - p.count() - o.sending()
 	for _, t := range targets {
+		if receiver.Type == v1alpha1.ReceiverGitHubStatus && t.isUncreated() {
+			continue // The commit is known when the object exists.
+		}
 		if known, f := t.of(receiver, records, sinceOf(s, now)); f != nil {
 			jobs = append(jobs, newJob(o.policy, receiver, t, known, *f))
 		}
