@@ -442,6 +442,12 @@ type ReleaseGroupInternal struct {
 	// +optional
 	Superseded int32 `json:"superseded,omitempty"`
 
+	// lastSuperseded is the release that was superseded last since the last promotion, if it was removed by the same
+	// write, so that releases never contained its end.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	LastSuperseded string `json:"lastSuperseded,omitempty"`
+
 	// failed records the failures that were removed from releases because the group was full.
 	// +optional
 	Failed *FailedVersions `json:"failed,omitempty"`

@@ -46,6 +46,7 @@ func readState(s *v1alpha1.MicroserviceStatus) release.State {
 			TrafficTime:     timeOf(g.TrafficTime),
 			SettledRevision: internal.SettledRevision,
 			Superseded:      int(internal.Superseded),
+			LastSuperseded:  internal.LastSuperseded,
 			Failed:          readFailed(internal.Failed),
 			Rollout:         readRollout(g.Rollout),
 			End:             readEnd(g.End),
@@ -137,7 +138,7 @@ func writeState(l release.State, s *v1alpha1.MicroserviceStatus) {
 			End:             writeEnd(g.End),
 			Internal: present(v1alpha1.ReleaseGroupInternal{
 				ResolvedFrom: g.Target.ResolvedFrom, SettledRevision: g.SettledRevision,
-				Superseded: int32(g.Superseded), Failed: present(v1alpha1.FailedVersions(g.Failed)),
+				Superseded: int32(g.Superseded), LastSuperseded: g.LastSuperseded, Failed: present(v1alpha1.FailedVersions(g.Failed)),
 			}),
 		}
 		if a := g.ActiveRow(); a != nil {

@@ -56,6 +56,7 @@ func TestEarlierStatusIsRead(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		state := release.State{Sequence: rapid.Int64Range(0, 1<<40).Draw(t, "sequence"), Groups: rapid.SliceOfN(rapid.Custom(group), 0, 3).Draw(t, "groups")}
 		for i := range state.Groups {
+			state.Groups[i].LastSuperseded = "" // earlier versions did not record it
 			if run := state.Groups[i].Rollout; run != nil {
 				run.Approvals = nil // earlier versions had no approvals
 			}
@@ -128,7 +129,7 @@ func group(t *rapid.T) release.Group {
 		PullRequest: int64(count(t, "number")), Head: word(t, "head"), HeadTime: maybe(t, "pushed"),
 		Target:          release.Target{Release: word(t, "target"), Reason: release.Reason(word(t, "why")), ResolvedFrom: word(t, "from")},
 		TrafficRevision: int64(count(t, "revision")), TrafficTime: maybe(t, "raised"),
-		SettledRevision: int64(count(t, "settled")), Superseded: count(t, "superseded"),
+		SettledRevision: int64(count(t, "settled")), Superseded: count(t, "superseded"), LastSuperseded: word(t, "superseded last"),
 		Failed:   release.Failed{Version: word(t, "forgotten"), Config: word(t, "forgotten config")},
 		Releases: rapid.SliceOfN(rapid.Custom(row), 0, 3).Draw(t, "rows"),
 	}

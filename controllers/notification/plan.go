@@ -57,6 +57,8 @@ type target struct {
 	state *view.ReleaseState
 	uid   types.UID
 	facts []notify.Fact
+	// superseded reports whether a release that no longer exists was superseded.
+	superseded bool
 }
 
 // newPlan returns the status that records accepted messages, and the messages to send next. It does not change the
@@ -225,7 +227,7 @@ func targetsOf(o *observed, records records) map[notify.Key]target {
 	for _, of := range records {
 		for key, d := range of {
 			if _, there := out[key]; !there && !notify.Ended(d.Event) && o.gone(key, d) {
-				out[key] = target{key: key}
+				out[key] = target{key: key, superseded: o.superseded(key)}
 			}
 		}
 	}
@@ -242,6 +244,13 @@ func (o *observed) gone(key notify.Key, d v1alpha1.NotificationDelivery) bool {
 	return !slices.ContainsFunc(o.releases, func(s view.ReleaseState) bool { return notify.KeyOf(s) == key })
 }
 
+// superseded reports whether a release that no longer exists is the one that its group superseded last.
+func (o *observed) superseded(key notify.Key) bool {
+	return slices.ContainsFunc(o.releases, func(s view.ReleaseState) bool {
+		return s.Microservice.Namespace == key.Namespace && s.Group.Internal != nil && s.Group.Internal.LastSuperseded == key.Release
+	})
+}
+
 // of returns the last report about a release to a receiver, or nil, and the fact that is due, or nil.
 func (t target) of(r *v1alpha1.NotificationReceiver, records records, since time.Time) (known *v1alpha1.NotificationDelivery, due *notify.Fact) {
 	known = records.get(r.Name, t.key)
@@ -250,7 +259,7 @@ func (t target) of(r *v1alpha1.NotificationReceiver, records records, since time
 		if known == nil || notify.Ended(known.Event) {
 			return known, nil
 		}
-		facts = []notify.Fact{notify.RemovedFact(known)}
+		facts = []notify.Fact{notify.RemovedFact(known, t.superseded)}
 	}
 	return known, notify.Due(r, known, facts, since)
 }

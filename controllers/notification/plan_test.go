@@ -246,6 +246,27 @@ func TestRemoved(t *testing.T) {
 	}
 }
 
+// TestSupersededWithoutTraffic checks that a release that was superseded and removed in one plan is reported as superseded, even if
+// the rollout that superseded it has continued in the meantime.
+func TestSupersededWithoutTraffic(t *testing.T) {
+	t.Parallel()
+	moments := viewtest.Moments("superseded without traffic", "shop")
+	w := newWorld(t, v1alpha1.NotificationReceiver{Name: "chat", Events: []v1alpha1.NotificationEvent{v1alpha1.NotifyStarted, v1alpha1.NotifySuperseded}})
+	next := slices.IndexFunc(moments, func(m viewtest.Story) bool {
+		return slices.ContainsFunc(m.Input.Microservices[0].Status.ReleaseGroups[0].Releases, func(r v1alpha1.Release) bool { return r.SemVer.Version == "1.2.0" })
+	})
+	for _, m := range moments[:next] {
+		w.pass(m.Input, m.Now)
+	}
+	last := moments[len(moments)-1]
+	w.pass(last.Input, last.Now)
+	w.pass(last.Input, last.Now.Add(time.Hour))
+	want := []string{"shop 1.0.0 started", "shop 1.1.0 started, 1.0.0 is active", "shop 1.1.0 was superseded", "shop 1.2.0 started, 1.0.0 is active"}
+	if diff := cmp.Diff(want, w.titles("chat")); diff != "" {
+		t.Errorf("messages (-want +got):\n%s", diff)
+	}
+}
+
 // manyRollouts returns n services with a rollout that waits for approval, and the current time.
 func manyRollouts(n int) (in view.Input, now time.Time) {
 	story, _ := viewtest.Play("approval", "shop")

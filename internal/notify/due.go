@@ -79,8 +79,12 @@ func isNew(known *v1alpha1.NotificationDelivery, f *Fact, since time.Time) bool 
 	return f.Step > known.Step || f.Event == v1alpha1.NotifyWaiting && f.Step == known.Step && !slices.Contains(known.Waits, f.Wait)
 }
 
-// RemovedFact returns the fact for a reported release that no longer exists.
-func RemovedFact(known *v1alpha1.NotificationDelivery) Fact {
+// RemovedFact returns the fact for a reported release that no longer exists. superseded reports whether it was removed because
+// another release superseded it.
+func RemovedFact(known *v1alpha1.NotificationDelivery, superseded bool) Fact {
+	if superseded {
+		return Fact{Event: v1alpha1.NotifySuperseded, Time: known.Time.Time}
+	}
 	return Fact{Event: v1alpha1.NotifyRemoved, Time: known.Time.Time}
 }
 

@@ -225,6 +225,7 @@ func (d draws) group(slug string, consistent bool) Group {
 	g := Group{
 		Slug: slug, Name: oneOf(d, "name", "1.x", "2.x", "release", "main"), Level: oneOf(d, "level", "Release", "Candidate", preview), Phase: Live,
 		TrafficRevision: int64(d.number(0, 20, "revision")), TrafficTime: d.time("traffic"), SettledRevision: int64(d.number(0, 20, "settled")), Superseded: d.number(0, 4, "superseded"),
+		LastSuperseded: oneOf(d, "superseded last", "", drawnName(slug, "1.1.0", "c1")),
 	}
 	if g.Level == preview {
 		g.PullRequest, g.Head, g.HeadTime = int64(d.number(0, 9, "pull request")), d.version("head"), d.time("head pushed")

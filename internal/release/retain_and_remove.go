@@ -40,6 +40,9 @@ func dropDrained(s *scope) {
 			s.record(w)
 			continue
 		}
+		if r.Reason == Superseded && r.Since.Equal(s.now) {
+			s.g.LastSuperseded = r.Release // Notifications do not find this in its row.
+		}
 		s.event(&r, false, Removed, fmt.Sprintf("%s is drained and removed", r.Version))
 		s.dropRow(r.Release)
 	}

@@ -178,6 +178,34 @@ var causes = []scene{
 		h.run(20 * time.Minute)
 		h.want("after the deadline", map[string]string{"1.1.0": "", "1.2.0": "canary 10"})
 	}},
+	{"a release that is superseded without traffic is recorded until it starts again, or until the next promotion", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10, Pause: time.Hour})
+		h.broken["1.1.0"] = "Unschedulable"
+		h.push("1.1.0")
+		h.run(time.Minute)
+		first := h.release("1.1.0")
+		h.push("1.2.0")
+		h.run(time.Minute)
+		last := func(when, want string) {
+			if got := h.group("1-x").LastSuperseded; got != want {
+				h.fail("%s: %q was superseded last, want %q", when, got, want)
+			}
+		}
+		h.want("superseded", map[string]string{"1.1.0": "", "1.2.0": "canary 10"})
+		last("superseded", first)
+		h.pin(Pin{Group: "1.x", Version: "1.1.0"})
+		h.run(time.Minute)
+		h.want("pinned", map[string]string{"1.1.0": "pending 0", "1.2.0": ""})
+		last("pinned", "")
+		h.pin()
+		h.run(time.Minute)
+		h.want("superseded again", map[string]string{"1.1.0": "", "1.2.0": "canary 10"})
+		last("superseded again", first)
+		h.run(2 * time.Hour)
+		h.want("promoted", map[string]string{"1.2.0": "active 100"})
+		last("promoted", "")
+	}},
 	{"a failed release without pods does not wait for a gateway after the rollout state is lost", func(h tale) {
 		h.reviewed()
 		odd := h.policy("odd")

@@ -220,6 +220,9 @@ func start(s *scope) {
 		}
 		s.g.Releases = append(s.g.Releases, Row{Release: target, Name: cand.Name, Version: cand.Version, Config: s.o.Config, Status: Pending, Reason: Started, Since: s.now, Decision: s.handled[target]})
 		r = s.g.Row(target)
+		if s.g.LastSuperseded == target {
+			s.g.LastSuperseded = ""
+		}
 	}
 	switch {
 	case r.Status == Error:

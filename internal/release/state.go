@@ -66,6 +66,8 @@ type Group struct {
 	SettledRevision int64
 	// Superseded is the number of releases that have been superseded since the last promotion (rule 28).
 	Superseded int
+	// LastSuperseded is the release that was superseded last since the last promotion, if the same plan dropped its row.
+	LastSuperseded string
 	// Failed marks failed releases that were dropped because the group was full.
 	Failed  Failed
 	Rollout *Rollout
@@ -317,7 +319,7 @@ func sameGroups(a, b []Group) bool {
 // sameGroup reports whether the stored parts of two groups are equal.
 func sameGroup(a, b *Group) bool {
 	return a.Slug == b.Slug && a.Name == b.Name && a.Level == b.Level && a.PullRequest == b.PullRequest && a.Head == b.Head && a.HeadTime.Equal(b.HeadTime) && a.Phase == b.Phase && a.Target == b.Target &&
-		a.TrafficRevision == b.TrafficRevision && a.TrafficTime.Equal(b.TrafficTime) && a.SettledRevision == b.SettledRevision && a.Superseded == b.Superseded && a.Failed == b.Failed && a.End.Release == b.End.Release && a.End.Time.Equal(b.End.Time) &&
+		a.TrafficRevision == b.TrafficRevision && a.TrafficTime.Equal(b.TrafficTime) && a.SettledRevision == b.SettledRevision && a.Superseded == b.Superseded && a.LastSuperseded == b.LastSuperseded && a.Failed == b.Failed && a.End.Release == b.End.Release && a.End.Time.Equal(b.End.Time) &&
 		sameRollout(a.Rollout, b.Rollout) && sameRows(a.Releases, b.Releases)
 }
 

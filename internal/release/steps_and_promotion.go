@@ -301,6 +301,6 @@ func (s *scope) promote(r *Row, reason Reason) {
 	r.Routed = r.Routed || len(s.reports) > 0
 	r.Weight, r.Promoted, r.Adopted, r.Attempt, r.RetryTime = 100, last+1, false, 0, noTime
 	s.turn(r, Active, reason)
-	s.g.Rollout, s.g.Superseded = nil, 0
+	s.g.Rollout, s.g.Superseded, s.g.LastSuperseded = nil, 0, ""
 	s.event(r, false, Promoted, fmt.Sprintf("%s (%s) is active in group %s", r.Version, r.Release, s.g.Name))
 }

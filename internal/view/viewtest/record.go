@@ -15,7 +15,7 @@ func groupOf(g release.Group) v1alpha1.ReleaseGroup {
 		Name: g.Name, Slug: g.Slug, Level: v1alpha1.ReleaseLevel(g.Level), Phase: v1alpha1.GroupPhase(g.Phase),
 		PullRequest: g.PullRequest, Head: g.Head, HeadTime: micro(g.HeadTime),
 		Target:          v1alpha1.GroupTarget{Release: g.Target.Release, Reason: string(g.Target.Reason)},
-		TrafficRevision: g.TrafficRevision, TrafficTime: micro(g.TrafficTime), Internal: &v1alpha1.ReleaseGroupInternal{SettledRevision: g.SettledRevision, ResolvedFrom: g.Target.ResolvedFrom, Superseded: int32(g.Superseded)},
+		TrafficRevision: g.TrafficRevision, TrafficTime: micro(g.TrafficTime), Internal: &v1alpha1.ReleaseGroupInternal{SettledRevision: g.SettledRevision, ResolvedFrom: g.Target.ResolvedFrom, Superseded: int32(g.Superseded), LastSuperseded: g.LastSuperseded},
 	}
 	if a := g.ActiveRow(); a != nil {
 		out.Active = a.Version

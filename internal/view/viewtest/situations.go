@@ -837,6 +837,14 @@ var situations = map[string]func(w *world){
 		w.push("1.2.0")
 		w.wait(time.Minute)
 	},
+	"superseded without traffic": func(w *world) {
+		live(w)
+		w.broken["1.1.0"] = "Unschedulable"
+		w.push("1.1.0")
+		w.wait(time.Minute)
+		w.push("1.2.0")
+		w.wait(time.Minute)
+	},
 	"canary with another configuration": func(w *world) {
 		live(w)
 		w.push("1.1.0")
