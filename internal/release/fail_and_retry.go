@@ -110,6 +110,14 @@ func (s *scope) ends(run *Rollout) time.Time {
 	return end
 }
 
+// due returns the time at which a step whose healthy wait is interrupted now passes its deadline. Until countHealthyTime
+// has added this wait, ends returns a time that is too early.
+func (s *scope) due(run *Rollout) time.Time {
+	interrupted := *run
+	interrupted.addWait(s.now)
+	return s.ends(&interrupted)
+}
+
 // moment returns how long a manager waits for reports after it starts. While the manager was not running,
 // it observed nothing, and no rollout could advance. Each step gets this time only once (Rollout.Grace), so
 // that a manager that restarts repeatedly does not postpone deadlines indefinitely.

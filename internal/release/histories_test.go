@@ -481,6 +481,33 @@ var histories = []scene{
 		h.run(time.Second)
 		h.want("denied", map[string]string{"1.0.0": "active 90", "1.1.0": "deprecated 0", "1.1.1": "canary 10"})
 	}},
+	{"rule 28: a canary that waited longer than its deadline finishes first although a pod restarts", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10}, Step{Weight: 50, Approval: true})
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.want("last step", map[string]string{"1.1.0": "canary 50"})
+		h.push("1.2.0")
+		h.run(time.Minute)
+		h.startup = time.Minute
+		h.kill(h.object("1.1.0"), 1)
+		h.report(h.object("1.1.0"))
+		h.run(time.Second)
+		h.want("a pod restarts", map[string]string{"1.1.0": "canary 50", "1.2.0": ""})
+	}},
+	{"rule 28: a canary that waited longer than its deadline becomes active when it is approved", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10}, Step{Weight: 50, Approval: true})
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.push("1.2.0")
+		h.run(time.Minute)
+		h.want("last step", map[string]string{"1.1.0": "canary 50", "1.2.0": ""})
+		h.decideOn("1.1.0", Continue, "2")
+		h.object("1.1.0").Unsettled = true
+		h.run(time.Second)
+		h.want("approved", map[string]string{"1.1.0": "active 50", "1.2.0": "canary 50"})
+	}},
 	{"a stale source starts no rollout, and does not prevent a rollback", func(h tale) {
 		h.live()
 		h.push("1.1.0")

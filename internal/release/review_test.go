@@ -163,6 +163,23 @@ var causes = []scene{
 		h.run(30 * time.Minute)
 		h.want("finished", map[string]string{"1.1.0": "active 100", "1.2.0": "error 0"})
 	}},
+	{"a canary that serves instead of an active release finishes first although one of its pods restarts after a long pause", func(h tale) {
+		h.live()
+		h.steps(Step{Weight: 10, Pause: time.Hour}, Step{Weight: 50, Pause: 10 * time.Minute})
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
+		h.run(20 * time.Minute)
+		h.broken["1.2.0"] = "CrashLoopBackOff"
+		h.push("1.2.0")
+		h.run(time.Minute)
+		h.want("the canary gets all traffic", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10", "1.2.0": ""})
+		h.startup = time.Minute
+		h.kill(h.object("1.1.0"), 1)
+		h.report(h.object("1.1.0"))
+		h.run(time.Second)
+		h.want("a pod restarts", map[string]string{"1.1.0": "canary 10", "1.2.0": ""})
+	}},
 	{"a canary that is not healthy within its deadline is superseded by a newer version, although only the canary serves", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: time.Hour})

@@ -307,8 +307,8 @@ func countHealthyTime(s *scope) {
 	case healthy && run.Interrupted:
 		run.Interrupted, run.WaitingSince = false, s.now
 	case !healthy && !run.WaitingSince.IsZero():
-		run.Waited += max(0, s.now.Sub(run.WaitingSince))
-		run.Interrupted, run.WaitingSince = true, noTime
+		run.addWait(s.now)
+		run.Interrupted = true
 	case !healthy && s.onlyPauses(run) && s.confirmed(run.StepRevision):
 		run.Interrupted = true // The pause is not recorded yet.
 	}

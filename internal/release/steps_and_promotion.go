@@ -48,6 +48,14 @@ func (s *scope) idle(run *Rollout, since time.Time) {
 	}
 }
 
+// addWait ends the current healthy wait of a step, and adds it to the time that the step has waited.
+func (run *Rollout) addWait(now time.Time) {
+	if !run.WaitingSince.IsZero() {
+		run.Waited += max(0, now.Sub(run.WaitingSince))
+	}
+	run.WaitingSince = noTime
+}
+
 // recordAfter is how long a canary pauses before the rollout state records the pause.
 const recordAfter = 20 * time.Second
 
