@@ -68,9 +68,7 @@ func (s *scope) freezeWait() *wait {
 	if s.o.Spec.Freeze == nil || !s.halted(r) {
 		return nil
 	}
-	if healthy, _, since := s.health(run, r, c); healthy {
-		s.idle(run, since)
-	}
+	s.idleIfHealthy(run, r, c)
 	return s.haltWait(r, frozen.AtWeight(r.Version, r.Weight))
 }
 

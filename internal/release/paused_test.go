@@ -40,7 +40,7 @@ func TestPausedFirstReleaseIsReported(t *testing.T) {
 }
 
 // TestPausedReturnIsReported checks that the rollback to a previously active release after the end of a pin waits while spec.paused is
-// set or a freeze is active, reports this wait, and then completes.
+// set or a freeze is active, reports this wait, and then completes. The wait does not count against the deadline.
 func TestPausedReturnIsReported(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -72,8 +72,15 @@ func TestPausedReturnIsReported(t *testing.T) {
 			if !slices.ContainsFunc(p.Notes, func(n Note) bool { return !n.Event && n.Reason == tc.reason && strings.Contains(n.Message, tc.message) }) {
 				t.Errorf("message %q is missing: %+v", tc.message, p.Notes)
 			}
+			o.Objects[1].Available = 1 // A pod restarts.
+			p = Plan(o, now.Add(time.Hour))
+			o.State = p.State
+			if r := p.State.Groups[0].Row("shop-1-1-0"); r.Status != Deprecated {
+				t.Errorf("after an hour, when a pod restarts, 1.1.0 is %s (%s)", r.Status, r.Reason)
+			}
+			o.Objects[1].Available = 2
 			o.Spec = going
-			p = Plan(o, now.Add(2*time.Minute))
+			p = Plan(o, now.Add(time.Hour+time.Minute))
 			if a := p.State.Groups[0].ActiveRow(); a == nil || a.Version != "1.1.0" {
 				t.Errorf("after the stop: active release %+v", a)
 			}

@@ -48,6 +48,13 @@ func (s *scope) idle(run *Rollout, since time.Time) {
 	}
 }
 
+// idleIfHealthy records the wait of a release that spec.paused or a freeze keeps from becoming active, if the release is healthy.
+func (s *scope) idleIfHealthy(run *Rollout, r *Row, c Object) {
+	if healthy, _, since := s.health(run, r, c); healthy {
+		s.idle(run, since)
+	}
+}
+
 // addWait ends the current healthy wait of a step, and adds it to the time that the step has waited.
 func (run *Rollout) addWait(now time.Time) {
 	if !run.WaitingSince.IsZero() {
@@ -229,6 +236,7 @@ func promoteFirst(s *scope) {
 		return
 	}
 	if s.o.Spec.Paused && !r.Adopted {
+		s.idleIfHealthy(run, r, c)
 		s.record(s.haltWait(r, frozen.AtWeight(r.Version, r.Weight)))
 		return
 	}
@@ -255,6 +263,7 @@ func promoteRetained(s *scope) {
 	if s.halted(r) && !s.exchanged(run) {
 		w := s.freezeWait()
 		if w == nil {
+			s.idleIfHealthy(run, r, c)
 			w = s.haltWait(r, frozen.Rollback(r.Version))
 		}
 		s.record(w)
