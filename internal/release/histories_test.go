@@ -504,7 +504,6 @@ var histories = []scene{
 		h.run(time.Minute)
 		h.want("last step", map[string]string{"1.1.0": "canary 50", "1.2.0": ""})
 		h.decideOn("1.1.0", Continue, "2")
-		h.object("1.1.0").Unsettled = true
 		h.run(time.Second)
 		h.want("approved", map[string]string{"1.1.0": "active 50", "1.2.0": "canary 50"})
 	}},

@@ -462,7 +462,7 @@ func (w *world) decide(release string, d Decision) {
 		return
 	}
 	w.say("decide %s on %s (%s)", d.Action, release, d.ID)
-	o.Decision = &d
+	o.Decision, o.Unsettled = &d, true // A decision is in the specification, so it increases the generation.
 	o.rv = w.id()
 	for _, g := range w.rolloutState.Groups {
 		if run := g.Rollout; run != nil && run.Release == release && d.Action == Continue {
