@@ -108,6 +108,33 @@ func TestReplacedReleaseKeepsItsAutoscaler(t *testing.T) {
 	}
 }
 
+// TestPromotedReleaseKeepsItsReplicas checks that the minimum of a promoted release's autoscaler, which had measured only half
+// of the traffic, decreases only when the autoscaler has measured all of the traffic.
+func TestPromotedReleaseKeepsItsReplicas(t *testing.T) {
+	t.Parallel()
+	s := half(t)
+	s.grow("1.0.0", 10)
+	if _, err := s.pass(); err != nil {
+		t.Fatal(err)
+	}
+	s.clock.Step(2 * time.Hour)
+	s.play(s.until("1.1.0 active 100%"))
+	s.gateway()
+	for _, later := range []time.Duration{0, 4 * time.Minute} {
+		s.clock.Step(later)
+		if _, err := s.pass(); err != nil {
+			t.Fatal(err)
+		}
+		if n := s.release("1.1.0").Spec.Replicas; n != 10 {
+			t.Errorf("%s after the gateway has confirmed the traffic, 1.1.0 has %d replicas, want 10", later, n)
+		}
+	}
+	s.play()
+	if n := s.release("1.1.0").Spec.Replicas; n != 2 {
+		t.Errorf("at the end, 1.1.0 has %d replicas, want 2", n)
+	}
+}
+
 // TestRefusedResizeKeepsNoTraffic checks that the rollout state is written, and removes the weight of a
 // failing canary, although the API server rejects a write to the canary.
 func TestRefusedResizeKeepsNoTraffic(t *testing.T) {

@@ -38,11 +38,11 @@ func TestReadSpec(t *testing.T) {
 		}), ""},
 		"minReplicas of the autoscaler": {v1alpha1.MicroserviceSpec{Availability: v1alpha1.Availability{
 			Replicas: 2, Autoscaling: &v1alpha1.Autoscaling{MinReplicas: ptr.To[int32](4), MaxReplicas: 9},
-		}}, defaults(func(s *release.Spec) { s.Replicas, s.SplitBy = 4, release.SplitByRoutes }), ""},
+		}}, defaults(func(s *release.Spec) { s.Replicas, s.Autoscaled, s.SplitBy = 4, true, release.SplitByRoutes }), ""},
 		"an autoscaler without minReplicas": {v1alpha1.MicroserviceSpec{Availability: v1alpha1.Availability{
 			Replicas: 2, Autoscaling: &v1alpha1.Autoscaling{MaxReplicas: 9}, StandbyReplicas: ptr.To(intstr.FromString("Full")),
 		}}, defaults(func(s *release.Spec) {
-			s.Replicas, s.StandbyFull, s.Standby, s.SplitBy = 2, true, 0, release.SplitByRoutes
+			s.Replicas, s.StandbyFull, s.Standby, s.Autoscaled, s.SplitBy = 2, true, 0, true, release.SplitByRoutes
 		}), ""},
 		"steps of all kinds": {v1alpha1.MicroserviceSpec{UpdateStrategy: v1alpha1.UpdateStrategy{Canary: &v1alpha1.CanaryStrategy{
 			Scale: v1alpha1.ScaleMatchWeight, Analysis: &v1alpha1.CanaryAnalysis{},

@@ -54,7 +54,7 @@ func readSpec(ms *v1alpha1.Microservice, minDrain time.Duration, now time.Time) 
 		spec.Standby = s.IntValue()
 	}
 	if a.Autoscaling != nil {
-		spec.SplitBy = release.SplitByRoutes
+		spec.Autoscaled, spec.SplitBy = true, release.SplitByRoutes
 	}
 	if u.Canary == nil {
 		return spec, nil

@@ -681,6 +681,19 @@ func (w *world) checkRetire(seen Observed, o *object, r Retire) {
 	}
 }
 
+// checkMinimum checks that the minimum of the autoscaler of an active release does not decrease while the autoscaler has measured only the
+// previous traffic. The plan may be older than the rollout state.
+func (w *world) checkMinimum(x write) {
+	g := w.rolloutState.group(x.object.Slug)
+	if g == nil || g.Phase != Live || g.Rollout != nil || x.sequence != w.rolloutState.Sequence || !x.seen.Spec.Autoscaled || x.seen.Spec.Exclusive {
+		return
+	}
+	since := w.now.Sub(g.TrafficTime)
+	if a := g.ActiveRow(); a != nil && a.Release == x.object.Release && x.retire.Replicas < x.object.Replicas && since >= 0 && since < measured {
+		w.fail("capacity: the minimum of %s is %d instead of %d %s after its traffic changed", a.Release, x.retire.Replicas, x.object.Replicas, since)
+	}
+}
+
 // splitsByPods reports whether users expect the shares of pods to follow the weights, because they requested this or because nothing routes to the group.
 func splitsByPods(o Observed, g *Group) bool {
 	routed := len(o.Policies) > 0 || slices.ContainsFunc(g.Releases, func(r Row) bool { return r.Routed })

@@ -1318,6 +1318,39 @@ var histories = []scene{
 		h.run(time.Hour)
 		h.want("rolled back", map[string]string{"1.0.0": "active 100"})
 	}},
+	{"capacity: a release keeps the replicas of its rollout until its autoscaler has measured all requests", func(h tale) {
+		h.edit("autoscaling", func(s *Spec) { s.Autoscaled = true })
+		h.live()
+		h.steps(Step{Weight: 10, Pause: time.Minute})
+		size := func(when, version string, n int) {
+			if have := h.object(version).Replicas; have != n {
+				h.fail("%s: %s has %d replicas, want %d", when, version, have, n)
+			}
+		}
+		h.autoscale(h.object("1.0.0"), 12)
+		h.push("1.1.0")
+		h.run(2 * time.Minute)
+		h.want("promoted", map[string]string{"1.1.0": "active 100"})
+		size("promoted", "1.1.0", 12)
+		h.run(3 * time.Minute)
+		size("its autoscaler measures", "1.1.0", 12)
+		h.run(2 * time.Minute)
+		size("its autoscaler has measured", "1.1.0", 2)
+		h.autoscale(h.object("1.1.0"), 9)
+		h.push("1.2.0")
+		h.run(30 * time.Second)
+		h.want("step", map[string]string{"1.2.0": "canary 10"})
+		h.decideOn("1.2.0", Deprecate, "")
+		h.run(time.Minute)
+		h.want("aborted", map[string]string{"1.1.0": "active 100"})
+		size("aborted", "1.1.0", 9)
+		h.run(3 * time.Minute)
+		h.edit("a smaller size", func(s *Spec) { s.Replicas = 1 })
+		h.run(30 * time.Second)
+		size("the size is edited", "1.1.0", 9)
+		h.run(time.Minute)
+		size("afterwards", "1.1.0", 1)
+	}},
 	{"capacity: Adopt waits for the replicas of the active release", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Approval: true})

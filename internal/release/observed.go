@@ -84,6 +84,8 @@ type Spec struct {
 	// MatchWeight reports whether a canary gets only as many replicas as its next weight needs. Otherwise
 	// it gets all replicas from the start.
 	MatchWeight bool
+	// Autoscaled reports whether each release that serves has an autoscaler, whose minimum is the number of replicas of the release.
+	Autoscaled bool
 	// SplitBy determines how work is split between the active release and a canary.
 	SplitBy SplitBy
 	// Exclusive reports whether at most one release of a group has pods (rule 47), regardless of

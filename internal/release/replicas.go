@@ -1,6 +1,9 @@
 package release
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // full returns the number of replicas of a release that has all the traffic. This is the number in the
 // specification, but during a rollout at least the number that the active release had (rule 6). If work is
@@ -143,6 +146,8 @@ func (s *scope) want(r Row, c Object) (int, *wait) {
 		return c.Replicas, nil // The object is deleted with its row.
 	case s.o.Spec.Exclusive:
 		return s.exclusiveSize(r, c)
+	case r.Status == Active && s.g.Rollout == nil:
+		return s.restSize(c)
 	case r.Status == Active && c.Replicas > 0 && s.dead(&r):
 		pressed, w := s.pressed()
 		if !pressed {
@@ -274,6 +279,22 @@ func (s *scope) activeSize(active Object) int {
 		return rest
 	}
 	return max(rest, min(active.Replicas, full))
+}
+
+// measured is how long the autoscaler of a release needs until its recommendations are based only on the current traffic. It is the
+// default stabilization window of a HorizontalPodAutoscaler. The recommendations in this window are smaller while the traffic is small,
+// and they have no effect while the minimum is larger.
+const measured = 5 * time.Minute
+
+// restSize returns the number of replicas of the active release while no rollout is in progress. A rollout can end in the plan that moves
+// the traffic: the release gets all requests, but its autoscaler has measured only a part of them. Until the autoscaler has measured all of
+// them, its minimum remains as it was during the rollout.
+func (s *scope) restSize(active Object) (int, *wait) {
+	full, end := s.full(), s.confirmedTime(s.g.TrafficTime).Add(measured)
+	if !s.o.Spec.Autoscaled || active.Replicas <= full || !s.now.Before(end) {
+		return full, nil
+	}
+	return active.Replicas, &wait{Until: end}
 }
 
 // shareSize returns the number of replicas of a canary that has a share of the pods. The number is for its current weight or, when

@@ -269,6 +269,7 @@ var happenings = []happening{
 	{"load", 3, func(w *world, a, b int) {
 		w.load = b % 9
 		w.say("all traffic of a group needs %d pods", w.load)
+		w.edit("autoscaling", func(s *Spec) { s.Autoscaled = w.load > 0 })
 	}},
 	{"canary scale", 1, func(w *world, a, b int) {
 		w.edit("canary scale", func(s *Spec) { s.MatchWeight = a%2 == 0 })

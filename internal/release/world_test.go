@@ -185,8 +185,9 @@ type write struct {
 	ensure       *Ensure
 	retire       *Retire
 	rolloutState *State
-	never        bool // the object should have the mark of a release that was never active
-	version      int  // a precondition on the rollout state
+	never        bool  // the object should have the mark of a release that was never active
+	version      int   // a precondition on the rollout state
+	sequence     int64 // the sequence of the rollout state of the plan
 	object       *object
 	config       string
 	cand         Candidate
@@ -1297,7 +1298,7 @@ func (w *world) plan(l *leader, lag lags) {
 		if w.denied[p.Retire[i].Release] && !p.Retire[i].Delete {
 			continue
 		}
-		l.todo = append(l.todo, write{retire: &p.Retire[i], object: objects[p.Retire[i].Release], seen: seen(), never: slices.Contains(p.NeverActive, p.Retire[i].Release)})
+		l.todo = append(l.todo, write{retire: &p.Retire[i], sequence: p.State.Sequence, object: objects[p.Retire[i].Release], seen: seen(), never: slices.Contains(p.NeverActive, p.Retire[i].Release)})
 	}
 }
 
@@ -1428,6 +1429,7 @@ func (w *world) retire(x write) bool {
 		return false
 	}
 	w.checkRetire(*x.seen, live, *r)
+	w.checkMinimum(x)
 	if had := live.ready; had > 0 && (r.Delete || r.Replicas == 0) {
 		w.taken[live.Release] = true
 		live.gone = w.now.Add(w.grace)
