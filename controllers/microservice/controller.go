@@ -92,6 +92,8 @@ type Reconciler struct {
 	minDrain time.Duration
 	// began is the time of the first reconcile. Earlier changes to releases are not known.
 	began first
+	// taken returns the time at which this process took the shard of a namespace; nil means that there are no shards.
+	taken func(namespace string) time.Time
 	// journal recognizes a rollout state that is older than the last write by this process.
 	journal status.Journal
 	// resizes recognizes releases that are older than the last resize by this process.
@@ -123,6 +125,19 @@ type first struct {
 func (f *first) at(now time.Time) time.Time {
 	f.once.Do(func() { f.time = now })
 	return f.time
+}
+
+// observesSince returns the time since which this process observes the releases of a namespace. Before it took the namespace's shard,
+// there may have been no process that wrote their statuses.
+func (r *Reconciler) observesSince(namespace string) time.Time {
+	began := r.began.at(r.clock.Now())
+	if r.taken == nil {
+		return began
+	}
+	if taken := r.taken(namespace); taken.After(began) {
+		return taken
+	}
+	return began
 }
 
 // +kubebuilder:rbac:groups=hlnr.io,resources=microservices,verbs=get;list;watch
@@ -160,6 +175,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		clock:    o.Clock,
 		minDrain: o.MinDrainDelay,
 		metrics:  m,
+		taken:    o.Shards.Since,
 		starts:   &startlimit.Limit{Max: o.MaxStarting, Age: startAge, Clock: o.Clock},
 	}
 	if err := o.Metrics.Register(starting{r.starts}); err != nil {

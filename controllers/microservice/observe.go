@@ -72,7 +72,7 @@ func (r *Reconciler) observe(ctx context.Context, ms *v1alpha1.Microservice) (*o
 		objects: map[string]*v1alpha1.VersionedMicroservice{},
 		offered: map[string]*v1alpha1.OfferedRelease{},
 		copies:  map[resources.Source]client.Object{},
-		facts:   release.Observed{Spec: spec, State: readState(&ms.Status), Began: r.began.at(r.clock.Now())},
+		facts:   release.Observed{Spec: spec, State: readState(&ms.Status), Began: r.observesSince(ms.Namespace)},
 	}
 	if err != nil {
 		o.problem = status.NewTerminal(reasonTimeZoneUnknown, err)

@@ -86,13 +86,13 @@ type Shards struct {
 
 // tenure is the period in which this replica holds a shard. It begins and ends at most once.
 type tenure struct {
-	begun atomic.Bool
+	begun atomic.Pointer[time.Time]
 	// Context is the parent of the contexts of reconciles. It ends with the tenure.
 	context.Context
 	end context.CancelCauseFunc
 }
 
-func (t *tenure) runs() bool { return t.begun.Load() && t.Err() == nil }
+func (t *tenure) runs() bool { return t.begun.Load() != nil && t.Err() == nil }
 
 // New returns the shards of this replica. Before Start, the replica holds no shard.
 func New(o Options) (*Shards, error) {
@@ -134,6 +134,16 @@ func newShards(o Options, t times) (*Shards, error) {
 // Holds reports whether this replica reconciles the objects of a namespace.
 func (s *Shards) Holds(namespace string) bool {
 	return s == nil || s.held[Of(namespace, s.Count)].runs()
+}
+
+// Since returns the time at which this replica took the shard of a namespace, or zero if it does not hold the shard, or if there are no shards.
+func (s *Shards) Since(namespace string) time.Time {
+	if s != nil {
+		if begun := s.held[Of(namespace, s.Count)].begun.Load(); begun != nil {
+			return *begun
+		}
+	}
+	return time.Time{}
 }
 
 // HoldsFirst reports whether this replica holds the first shard. That replica does the work that must be done once for all namespaces.
@@ -222,7 +232,7 @@ func (s *Shards) elector(shard int, failed func(error)) (*leaderelection.LeaderE
 
 // open allows the reconciles of a shard, and enqueues its objects.
 func (s *Shards) open(ctx context.Context, shard int) error {
-	s.held[shard].begun.Store(true)
+	s.held[shard].begun.Store(new(time.Now()))
 	s.mu.Lock()
 	gates := s.gates
 	s.mu.Unlock()

@@ -57,7 +57,7 @@ func TestOf(t *testing.T) {
 
 func TestNilHoldsEverything(t *testing.T) {
 	var s *Shards
-	if !s.Holds("shop") || !s.HoldsFirst() {
+	if !s.Holds("shop") || !s.HoldsFirst() || !s.Since("shop").IsZero() {
 		t.Error("nil does not hold a namespace")
 	}
 	called := 0
@@ -616,8 +616,15 @@ func TestGate(t *testing.T) {
 	if !s.HoldsFirst() {
 		t.Error("it does not hold the first shard")
 	}
+	before := time.Now()
 	if err := s.open(t.Context(), 2); err != nil {
 		t.Fatal(err)
+	}
+	if since := s.Since(names[2]); since.Before(before) {
+		t.Errorf("it holds %s since %s, want a time after %s", names[2], since, before)
+	}
+	if since := s.Since(names[1]); !since.IsZero() {
+		t.Errorf("it holds %s since %s, although it did not take that shard", names[1], since)
 	}
 	if q.Len() != 1 {
 		t.Fatalf("it enqueued %d objects, want 1", q.Len())
