@@ -225,7 +225,7 @@ func (o *observed) readObject(c *v1alpha1.VersionedMicroservice) release.Object 
 	}
 	o.readMeasured(c, &object)
 	readHooks(o.ms, c, &object)
-	if d := c.Spec.Decision; d != nil {
+	if d, last := c.Spec.Decision, c.Status.LastHandledDecision; d != nil && (last == nil || last.ID != d.ID) {
 		object.Decision = &release.Decision{Action: release.Action(d.Action), ID: d.ID, Step: d.Step, Groups: d.Groups, By: status.LineOf(c.Annotations[v1alpha1.AnnotationDecidedBy], maxBy)}
 	}
 	return object

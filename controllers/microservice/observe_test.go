@@ -36,3 +36,21 @@ func TestFirstListIsOfOneMicroservice(t *testing.T) {
 	}
 	same(t, "lists", live.asked, []string{"shop spec.microserviceName=web"})
 }
+
+// TestHandledDecisionIsNotRead checks that a decision is not read again after it was handled, even if the rollout state no longer
+// contains it.
+func TestHandledDecisionIsNotRead(t *testing.T) {
+	t.Parallel()
+	o := &observed{ms: &v1alpha1.Microservice{}}
+	c := &v1alpha1.VersionedMicroservice{}
+	c.Spec.Decision = &v1alpha1.Decision{Action: v1alpha1.DecisionAdopt, ID: "2"}
+	if d := o.readObject(c).Decision; d == nil || d.ID != "2" {
+		t.Errorf("a new decision is read as %v", d)
+	}
+	for id, want := range map[string]bool{"1": true, "2": false} {
+		c.Status.LastHandledDecision = &v1alpha1.HandledDecision{ID: id}
+		if d := o.readObject(c).Decision; (d != nil) != want {
+			t.Errorf("after decision %s was handled, the decision is read as %v", id, d)
+		}
+	}
+}

@@ -279,6 +279,7 @@ func (w *world) checkChange(o Observed, g, h *Group, quota int) {
 			if r.Status != Pending && !hasObject(o, r.Release) || r.Reason == leftover && r.Status != Deprecated {
 				w.fail("rule 40: %s begins as %s", r.Release, r.Status)
 			}
+			w.checkDecision(Row{}, *r)
 			continue
 		}
 		w.checkRow(o, g, h, *was, *r)
@@ -497,13 +498,20 @@ func (w *world) checkRow(o Observed, g, h *Group, was, r Row) {
 	if was.Decision != nil && r.Decision == nil && hasObject(o, r.Release) {
 		w.fail("the decision on %s was dropped", r.Release)
 	}
-	if d := r.Decision; d != nil && (was.Decision == nil || was.Decision.ID != d.ID) {
-		key := r.Release + "/" + d.ID
-		if w.handed[key] && d.Outcome == DecisionApplied {
-			w.fail("rule 21: decision %s on %s is applied again", d.ID, r.Release)
-		}
-		w.handed[key] = true
+	w.checkDecision(was, r)
+}
+
+// checkDecision checks that a decision is applied only once (rule 21). A row that is created again may contain the record of its decision.
+func (w *world) checkDecision(was, r Row) {
+	d := r.Decision
+	if d == nil || was.Decision != nil && was.Decision.ID == d.ID {
+		return
 	}
+	key := r.Release + "/" + d.ID
+	if at, handed := w.handed[key]; handed && d.Outcome == DecisionApplied && !d.Time.Equal(at) {
+		w.fail("rule 21: decision %s on %s is applied again", d.ID, r.Release)
+	}
+	w.handed[key] = d.Time
 }
 
 // checkTime checks that a release that is too slow does not fail before its deadline. The deadline is measured from the

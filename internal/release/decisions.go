@@ -43,6 +43,21 @@ func outcomeReason(outcome string) Reason {
 	return Reason(DecisionNotApplicable)
 }
 
+// handle records the outcome of a decision.
+func (s *scope) handle(r *Row, d Decision, outcome string) {
+	s.touch(r.Release)
+	r.Decision = &Handled{ID: d.ID, Action: d.Action, Time: s.now, By: d.By, Outcome: outcome}
+	s.event(r, outcome != DecisionApplied, outcomeReason(outcome), fmt.Sprintf("decision %s by %s on %s: %s", d.Action, whom(d.By), r.Version, outcome))
+}
+
+// rejectEarlier rejects a decision about the existing object of a release that gets a row. The decision may have been applied to an
+// earlier row of the release, and must not be applied twice.
+func (s *scope) rejectEarlier(r *Row) {
+	if c, _ := s.object(r.Release); c.Decision != nil && r.Decision == nil {
+		s.handle(r, *c.Decision, DecisionNotApplicable+": it was made before this rollout started; decide again")
+	}
+}
+
 func (s *scope) applyDecision(r *Row, d Decision) string {
 	refuse := func(format string, args ...any) string {
 		return DecisionNotApplicable + ": " + fmt.Sprintf(format, args...)

@@ -189,6 +189,29 @@ var gated = []scene{
 		h.run(time.Hour)
 		h.want("down", map[string]string{"2.0.0": "error 0"})
 	}},
+	{"rule 21: Adopt is not applied again when a superseded release gets a row again", func(h tale) {
+		h.live()
+		h.steps(twoSteps...)
+		h.gates(ConfirmRollout)
+		h.hooks[ConfirmRollout] = "no"
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.startup = time.Hour
+		h.decideOn("1.1.0", Adopt, "")
+		h.run(time.Second)
+		adopted := h.object("1.1.0")
+		adopted.ActiveJobs = true // The object remains until the Job has ended.
+		h.push("1.2.0")
+		h.run(time.Minute)
+		h.want("superseded", map[string]string{"1.1.0": "", "1.2.0": "pending 0"})
+		adopted.handled = "" // Its controller did not record the decision in time.
+		h.withdraw("1.2.0", Denied)
+		h.run(time.Minute)
+		h.want("again", map[string]string{"1.1.0": "pending 0"})
+		if g := h.group("1-x"); g.Row(adopted.Release).Adopted || adopted.Replicas > 0 {
+			h.fail("it is adopted again, with %d replicas", adopted.Replicas)
+		}
+	}},
 	{"rule 22: Adopt makes the first release of a group active while paused", func(h tale) {
 		h.policy("web")
 		h.startup = time.Minute

@@ -73,10 +73,7 @@ func decide(s *scope) {
 			s.state(r, true, Blocked, fmt.Sprintf("decision %s on %s is waiting: the API server rejects updates of its VersionedMicroservice", d.Action, r.Version))
 			continue
 		}
-		outcome := cut(s.applyDecision(r, *d), maxOutcome)
-		s.touch(r.Release)
-		r.Decision = &Handled{ID: d.ID, Action: d.Action, Time: s.now, By: d.By, Outcome: outcome}
-		s.event(r, outcome != DecisionApplied, outcomeReason(outcome), fmt.Sprintf("decision %s by %s on %s: %s", d.Action, whom(d.By), r.Version, outcome))
+		s.handle(r, *d, cut(s.applyDecision(r, *d), maxOutcome))
 	}
 }
 
@@ -223,6 +220,7 @@ func start(s *scope) {
 		if s.g.LastSuperseded == target {
 			s.g.LastSuperseded = ""
 		}
+		s.rejectEarlier(r)
 	}
 	switch {
 	case r.Status == Error:

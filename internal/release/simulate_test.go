@@ -361,6 +361,9 @@ var happenings = []happening{
 		if b%3 > 0 {
 			return
 		}
+		for _, o := range w.objects {
+			o.handled = ""
+		}
 		w.loseState()
 		for _, o := range w.objects {
 			o.Reported = ""

@@ -48,7 +48,7 @@ type world struct {
 
 	past     []*snapshot
 	ids      int
-	handed   map[string]bool // handled decisions, by release and ID
+	handed   map[string]time.Time // when decisions were handled, by release and ID
 	approved []approvedStep
 	named    map[string]time.Time // when a written route last referred to a release
 	taken    map[string]bool      // releases whose last pod the planner removed
@@ -108,6 +108,7 @@ type object struct {
 	why     string    // the reason why its pods never become ready
 	crowded bool      // some of its pods do not fit into the cluster
 	gone    time.Time // when the last of its removed pods has terminated
+	handled string    // the last decision that was copied from the rollout state
 	held    bool      // its pods wait until the pods of another release in an exclusive group have terminated
 	job               // the Job of its hook, if hooks have Jobs
 }
@@ -224,7 +225,7 @@ func newWorld() *world {
 		spec:   Spec{Replicas: 2, Standby: 1, MinimumAvailable: 2, Deadline: 10 * time.Minute, Drain: 30 * time.Second, Previews: Previews{MaxGroups: 20}},
 		offers: map[string]Candidate{}, moved: map[string]int{},
 		objects: map[string]*object{}, nets: map[string]*net{}, leaders: [2]*leader{{}, {}},
-		broken: map[string]string{}, quality: map[string]VerdictPhase{}, hooks: map[Point]string{}, back: map[string]bool{}, handed: map[string]bool{}, named: map[string]time.Time{},
+		broken: map[string]string{}, quality: map[string]VerdictPhase{}, hooks: map[Point]string{}, back: map[string]bool{}, handed: map[string]time.Time{}, named: map[string]time.Time{},
 		taken: map[string]bool{}, begun: map[string]bool{}, lost: map[string]bool{}, denied: map[string]bool{}, answered: map[string]bool{}, listed: map[string]bool{}, room: -1,
 	}
 	w.snap()
@@ -440,7 +441,11 @@ func (w *world) loseState() {
 	w.rolloutState = State{}
 	w.version++
 	w.leaders = [2]*leader{{}, {}}
-	clear(w.handed)
+	maps.DeleteFunc(w.handed, func(decision string, _ time.Time) bool { // Only the releases record decisions now.
+		release, id, _ := strings.Cut(decision, "/")
+		o := w.objects[release]
+		return o == nil || o.handled != id
+	})
 	for _, o := range w.objects {
 		w.lost[o.Slug] = true
 	}
@@ -599,6 +604,9 @@ func (w *world) measure(o *object, lag int) bool {
 	}
 	if o.read = seen.Sequence; w.jobs && w.runJobs(o, g) {
 		return true
+	}
+	if g != nil && g.Row(o.Release) != nil && g.Row(o.Release).Decision != nil {
+		o.handled = g.Row(o.Release).Decision.ID
 	}
 	if g != nil && g.End.Release == o.Release && !o.Terminating {
 		return w.endPreview(o, g)
@@ -1131,7 +1139,7 @@ func (o *object) same(x *object) bool {
 		o.Created == x.Created && o.Terminating == x.Terminating && o.Stamp == x.Stamp && o.Replicas == x.Replicas && o.Available == x.Available && o.Unsettled == x.Unsettled &&
 		o.Failure == x.Failure && o.Message == x.Message && o.Decision == x.Decision && o.Current == x.Current && o.Analysis == x.Analysis && o.Rollback == x.Rollback && o.End == x.End &&
 		o.Refused == x.Refused && o.job == x.job && o.UncreatedJob == x.UncreatedJob && o.ActiveJobs == x.ActiveJobs && o.GateJobs == x.GateJobs && o.NeverActive == x.NeverActive && o.Reported == x.Reported &&
-		o.uid == x.uid && o.rv == x.rv && o.ready == x.ready && o.up == x.up && o.asked == x.asked && o.auto == x.auto && o.why == x.why && o.crowded == x.crowded && o.held == x.held && o.gone.Equal(x.gone) && o.was == x.was
+		o.uid == x.uid && o.rv == x.rv && o.ready == x.ready && o.up == x.up && o.asked == x.asked && o.auto == x.auto && o.handled == x.handled && o.why == x.why && o.crowded == x.crowded && o.held == x.held && o.gone.Equal(x.gone) && o.was == x.was
 }
 
 // sameReport reports whether two reports are equal.
@@ -1186,7 +1194,11 @@ func (w *world) observe(l lags) (Observed, int, map[string]*object) {
 	}
 	o.Objects = slices.Grow(o.Objects, len(names))
 	for _, name := range names {
-		o.Objects = append(o.Objects, objects[name].Object)
+		c := objects[name].Object
+		if d := c.Decision; d != nil && d.ID == objects[name].handled {
+			c.Decision = nil
+		}
+		o.Objects = append(o.Objects, c)
 	}
 	return o, seen.version, objects
 }
@@ -1631,6 +1643,7 @@ func (w *world) fingerprint() string {
 		flag(o.Unsettled)
 		text(string(o.Failure))
 		text(string(o.Reported))
+		text(o.handled)
 		text(o.kind)
 		if flag(o.Analysis != nil); o.Analysis != nil {
 			number(o.Analysis.Rollout)
