@@ -114,7 +114,7 @@ func (s *scope) ends(run *Rollout) time.Time {
 // has added this wait, ends returns a time that is too early.
 func (s *scope) due(run *Rollout) time.Time {
 	interrupted := *run
-	interrupted.addWait(s.now)
+	interrupted.interrupt(s.now)
 	return s.ends(&interrupted)
 }
 

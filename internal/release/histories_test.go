@@ -495,6 +495,21 @@ var histories = []scene{
 		h.run(time.Second)
 		h.want("a pod restarts", map[string]string{"1.1.0": "canary 50", "1.2.0": ""})
 	}},
+	{"rule 28: a canary finishes first although it needs more replicas after a long pause", func(h tale) {
+		h.edit("autoscaling", func(s *Spec) { s.Autoscaled = true })
+		h.live()
+		h.steps(Step{Weight: 50, Pause: time.Hour})
+		h.push("1.1.0")
+		h.run(30 * time.Minute)
+		h.push("1.2.0")
+		h.autoscale(h.object("1.0.0"), 5)
+		h.startup = time.Minute
+		h.run(30*time.Minute + time.Second)
+		h.want("more replicas start", map[string]string{"1.1.0": "canary 50", "1.2.0": ""})
+		h.state("more replicas start", Blocked, false)
+		h.run(2 * time.Minute)
+		h.want("finished", map[string]string{"1.1.0": "active 50", "1.2.0": "canary 50"})
+	}},
 	{"rule 28: a canary that waited longer than its deadline becomes active when it is approved", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10}, Step{Weight: 50, Approval: true})

@@ -305,8 +305,7 @@ func countHealthyTime(s *scope) {
 	case healthy && run.Interrupted:
 		run.Interrupted, run.WaitingSince = false, s.now
 	case !healthy && !run.WaitingSince.IsZero():
-		run.addWait(s.now)
-		run.Interrupted = true
+		run.interrupt(s.now)
 	case !healthy && s.onlyPauses(run) && s.confirmed(run.StepRevision):
 		run.Interrupted = true // The pause is not recorded yet.
 	}

@@ -55,12 +55,13 @@ func (s *scope) idleIfHealthy(run *Rollout, r *Row, c Object) {
 	}
 }
 
-// addWait ends the current healthy wait of a step, and adds it to the time that the step has waited.
-func (run *Rollout) addWait(now time.Time) {
-	if !run.WaitingSince.IsZero() {
-		run.Waited += max(0, now.Sub(run.WaitingSince))
+// interrupt ends the current wait of a step, if there is one, and adds it to the time that the step has waited.
+func (run *Rollout) interrupt(now time.Time) {
+	if run.WaitingSince.IsZero() {
+		return
 	}
-	run.WaitingSince = noTime
+	run.Waited += max(0, now.Sub(run.WaitingSince))
+	run.Interrupted, run.WaitingSince = true, noTime
 }
 
 // recordAfter is how long a canary pauses before the rollout state records the pause.
@@ -187,6 +188,9 @@ func step(s *scope) {
 	from.raiseFloor(run, active)
 	if !c.has(s.nextSize(run)) {
 		run.Continued = run.Step // Only the pods are missing.
+		if !run.beforeTraffic(r) {
+			run.interrupt(s.now) // This plan requests the pods. Until they exist, the release is not healthy.
+		}
 		return
 	}
 	if !s.passGates(run, r, c) {
