@@ -110,9 +110,13 @@ func (s *scope) ends(run *Rollout) time.Time {
 	return end
 }
 
-// due returns the time at which a step whose healthy wait is interrupted now passes its deadline. Until countHealthyTime
-// has added this wait, ends returns a time that is too early.
-func (s *scope) due(run *Rollout) time.Time {
+// due returns the time at which a step whose healthy wait is interrupted now, by the given cause, passes its deadline. Until
+// countHealthyTime has added this wait, ends returns a time that is too early. The wait of a rollout that is already blocked,
+// and a wait that is recorded from its start, are not healthy.
+func (s *scope) due(run *Rollout, cause Reason) time.Time {
+	if run.WaitsFor != "" || cause == notCreated || cause == otherRunning {
+		return s.ends(run)
+	}
 	interrupted := *run
 	interrupted.interrupt(s.now)
 	return s.ends(&interrupted)

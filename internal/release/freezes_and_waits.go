@@ -217,7 +217,7 @@ func (s *scope) obstacle(run *Rollout, r *Row, c Object) (Reason, *wait) {
 	}
 	// The creation of an object, the confirmation of routes and the responses of hooks take a while. A release whose
 	// traffic was removed because its routes were not programmed does not get this extra time again.
-	if end := s.ends(run); s.now.Before(end) && (cause == notCreated || cause == noDomains || cause == noAnswer || cause == otherRunning || cause == notProgrammed && r.Reason != notProgrammed) {
+	if end := s.due(run, cause); s.now.Before(end) && (cause == notCreated || cause == noDomains || cause == noAnswer || cause == otherRunning || cause == notProgrammed && r.Reason != notProgrammed) {
 		w := &wait{}
 		switch cause {
 		case noDomains:

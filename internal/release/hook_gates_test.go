@@ -144,6 +144,24 @@ var gated = []scene{
 		h.run(time.Minute)
 		h.want("rejected", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 	}},
+	{"hooks: a release that waited for its window is blocked only if PreRollout hooks do not respond within the deadline", func(h tale) {
+		h.live()
+		h.run(29 * time.Minute)
+		h.steps(Step{Weight: 10, Window: &Window{}})
+		h.gates(PreRollout)
+		h.hooks[PreRollout] = "away"
+		h.push("1.1.0")
+		h.run(29 * time.Minute)
+		h.state("before the window", AwaitingWindow, true)
+		h.run(2 * time.Minute)
+		h.state("a minute after the hooks are called", AwaitingGate, true)
+		h.state("a minute after the hooks are called", Blocked, false)
+		h.run(11 * time.Minute)
+		h.state("after the deadline", Blocked, true)
+		h.hooks[PreRollout] = ""
+		h.run(time.Minute)
+		h.want("the hooks responded", map[string]string{"1.1.0": "active 100"})
+	}},
 	{"hooks: a user adopts or aborts a release that waits for PreRollout", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)

@@ -194,7 +194,7 @@ func (s *scope) overdue() bool {
 	if healthy || run.WaitsFor != "" || cause == TrafficLost || run.Grace.IsZero() && s.began() {
 		return false
 	}
-	return !s.now.Before(s.due(run))
+	return !s.now.Before(s.due(run, cause))
 }
 
 func (s *scope) known(release string) bool {
