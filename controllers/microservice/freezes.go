@@ -43,6 +43,7 @@ func (r *Reconciler) observeFreezes(ctx context.Context, o *observed) error {
 			return err
 		}
 	}
+	o.freezes = freeze.Calendar{Freezes: all, Subject: subject}
 	o.facts.Spec.Freeze = freeze.Of(all, subject, r.clock.Now())
 	return nil
 }

@@ -145,7 +145,7 @@ func TestFactsWithoutTheRightToReadFreezes(t *testing.T) {
 	s := begin(t)
 	s.offer("1.0.0")
 	s.fair(time.Hour)
-	facts, _, err := Facts(t.Context(), s.client, s.ms(), s.clock.Now())
+	facts, _, _, err := Facts(t.Context(), s.client, s.ms(), s.clock.Now())
 	if err != nil || facts.Spec.Freeze == nil {
 		t.Fatalf("freeze = %v, %v", facts.Spec.Freeze, err)
 	}
@@ -165,7 +165,7 @@ func TestFactsWithoutTheRightToReadFreezes(t *testing.T) {
 				return c.List(ctx, list, opts...)
 			},
 		})
-		facts, _, err := Facts(t.Context(), c, s.ms(), s.clock.Now())
+		facts, _, _, err := Facts(t.Context(), c, s.ms(), s.clock.Now())
 		if !errors.Is(err, tc.want) || facts.Spec.Freeze != nil {
 			t.Errorf("%s: freeze = %v, %v", name, facts.Spec.Freeze, err)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/microservice/resources"
+	"github.com/heighliner/heighliner/internal/freeze"
 	"github.com/heighliner/heighliner/internal/hook"
 	"github.com/heighliner/heighliner/internal/index"
 	"github.com/heighliner/heighliner/internal/release"
@@ -43,6 +44,8 @@ type observed struct {
 	// 0 means that there is no maximum.
 	requeue time.Duration
 	facts   release.Observed
+	// freezes are the freezes that exist, whether they apply now or not.
+	freezes freeze.Calendar
 	// analysis is the analysis of the canary, from the specification or a template; nil if there
 	// is no analysis, or if the template cannot be used.
 	analysis *v1alpha1.CanaryAnalysis
@@ -114,24 +117,24 @@ const fieldMicroservice = "spec.microserviceName"
 // Facts returns the input for a Microservice's plan at the given time, read by a client without a cache. ms
 // may differ from the stored object, so that a change can be planned before it is written. Facts requires
 // permission to get and list objects of the hlnr.io kinds and, if they are part of releases, ConfigMaps and
-// Secrets. Freezes that the client is not permitted to read are omitted. problem is the reason why no new
+// Secrets. freezes are all freezes, for plans at later times. Freezes that the client is not permitted to read are omitted. problem is the reason why no new
 // release would start: an error in the specification or in a referenced object. Facts assumes that the manager
 // has the default minimum drain delay, 5s.
-func Facts(ctx context.Context, c client.WithWatch, ms *v1alpha1.Microservice, now time.Time) (facts release.Observed, problem, err error) {
+func Facts(ctx context.Context, c client.WithWatch, ms *v1alpha1.Microservice, now time.Time) (facts release.Observed, freezes freeze.Calendar, problem, err error) {
 	ms = ms.DeepCopy()
 	convertStatus(&ms.Status)
 	plain := uncached(c)
 	r := &Reconciler{Client: plain, live: plain, clock: fixedClock{now}, minDrain: minDrainDelay, guest: true}
 	o, err := r.observe(ctx, ms)
 	if err != nil {
-		return release.Observed{}, nil, err
+		return release.Observed{}, freeze.Calendar{}, nil, err
 	}
 	// The manager is assumed to have run long enough that all reports are known.
 	o.facts.Began = time.Time{}
 	if o.problem != nil {
 		problem = o.problem
 	}
-	return o.facts, problem, nil
+	return o.facts, o.freezes, problem, nil
 }
 
 // fixedClock is a clock with a constant time.

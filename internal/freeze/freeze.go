@@ -257,6 +257,22 @@ func Of(freezes []Freeze, s Subject, now time.Time) *release.Freeze {
 	return &release.Freeze{Name: first.freeze.String(), Until: until, Reason: first.reason}
 }
 
+// Calendar contains all freezes, and the Microservice to which some of them apply.
+type Calendar struct {
+	Freezes []Freeze
+	Subject Subject
+}
+
+// Next returns the time at which a freeze that selects the Microservice begins or ends next; zero if there is no such time.
+func (c Calendar) Next(now time.Time) (next time.Time) {
+	for _, f := range c.Freezes {
+		if at := f.State(now).Next(); !at.IsZero() && (next.IsZero() || at.Before(next)) && f.Selects(c.Subject) {
+			next = at
+		}
+	}
+	return next
+}
+
 // End returns the end of a freeze's last period; zero if the freeze has no end.
 func (f Freeze) End() (end time.Time) {
 	for _, s := range f.spans() {

@@ -1,6 +1,6 @@
 // Package forecast predicts the decisions of the planner. It reads the facts about a Microservice, and simulates the
 // plans that follow from these facts. The simulation assumes that pods become available immediately, routes are
-// programmed immediately, measurements pass, and hooks and users approve. Only pauses, windows and drains take time. The times of a
+// programmed immediately, measurements pass, and hooks and users approve. Only pauses, windows, freezes and drains take time. The times of a
 // forecast are therefore the earliest possible times.
 //
 //	forecast.go  reads the facts
@@ -16,6 +16,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/microservice"
+	"github.com/heighliner/heighliner/internal/freeze"
 	"github.com/heighliner/heighliner/internal/release"
 )
 
@@ -31,18 +32,20 @@ type Facts struct {
 	objects []object
 	// windows are the windows of the steps, in the order of the steps. An entry is nil if the step has no window.
 	windows []*v1alpha1.DeployWindow
+	// freezes are all freezes. If there are any, they replace Spec.Freeze at each time of a simulation.
+	freezes freeze.Calendar
 	// decided is the ID of the decision that [Facts.Decide] added, or empty.
 	decided string
 }
 
 // Read reads the facts about a Microservice. The given object can differ from the stored object.
 func Read(ctx context.Context, c client.WithWatch, ms *v1alpha1.Microservice, now time.Time) (*Facts, error) {
-	observed, problem, err := microservice.Facts(ctx, c, ms, now)
+	observed, freezes, problem, err := microservice.Facts(ctx, c, ms, now)
 	if err != nil {
 		return nil, err
 	}
 	f := newFacts(observed, problem)
-	f.windows = windowsOf(ms)
+	f.windows, f.freezes = windowsOf(ms), freezes
 	return f, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/freeze"
 	"github.com/heighliner/heighliner/internal/release"
 	"github.com/heighliner/heighliner/internal/window"
 )
@@ -74,6 +75,7 @@ type play struct {
 	o        release.Observed
 	objects  []object
 	windows  []*v1alpha1.DeployWindow // by step
+	freezes  freeze.Calendar
 	start    time.Time
 	now      time.Time
 	before   int // number of pods at the start
@@ -85,7 +87,7 @@ type play struct {
 
 // Play starts with the facts, and simulates plans until no rollout is in progress.
 func (f *Facts) Play(now time.Time) Forecast {
-	p := &play{o: f.Observed, objects: slices.Clone(f.objects), windows: f.windows, start: now, now: now, voted: map[string]bool{}, asked: map[string]bool{}}
+	p := &play{o: f.Observed, objects: slices.Clone(f.objects), windows: f.windows, freezes: f.freezes, start: now, now: now, voted: map[string]bool{}, asked: map[string]bool{}}
 	p.o.Policies = slices.Clone(f.Policies)
 	p.before = p.pods()
 	if f.Problem != nil {
@@ -109,7 +111,11 @@ func (f *Facts) Play(now time.Time) Forecast {
 			p.forecast.Open = p.waits(result)
 			break
 		}
-		p.now = result.RequeueTime
+		next := result.RequeueTime
+		if at := p.freezes.Next(p.now); !at.IsZero() && at.Before(next) {
+			next = at
+		}
+		p.now = next
 	}
 	return p.forecast
 }
@@ -130,6 +136,9 @@ func outcomeOf(state release.State, id string) string {
 func (p *play) plan() release.Result {
 	o := p.o
 	o.Objects, o.Spec.Steps = p.objects, p.steps()
+	if all := p.freezes; len(all.Freezes) > 0 {
+		o.Spec.Freeze = freeze.Of(all.Freezes, all.Subject, p.now)
+	}
 	return release.Plan(o, p.now)
 }
 

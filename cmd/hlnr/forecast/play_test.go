@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/freeze"
 	"github.com/heighliner/heighliner/internal/release"
 	"github.com/heighliner/heighliner/internal/window"
 )
@@ -161,6 +163,36 @@ func TestPlayOfWindows(t *testing.T) {
 		}
 		if diff := cmp.Diff(before, f.Spec.Steps); diff != "" {
 			t.Errorf("%s: the simulation changed its input: %s", name, diff)
+		}
+	}
+}
+
+// TestPlayOfFreezes checks that freezes begin and end in the course of the simulation.
+func TestPlayOfFreezes(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		from, to time.Duration
+		begins   time.Duration // until the second step begins
+		duration time.Duration
+	}{
+		"during the first pause": {5 * time.Minute, 3 * time.Hour, 3 * time.Hour, 3*time.Hour + 5*time.Minute},
+		"within the first pause": {5 * time.Minute, 6 * time.Minute, 10 * time.Minute, 15 * time.Minute},
+		"during the last pause":  {12 * time.Minute, 3 * time.Hour, 10 * time.Minute, 3 * time.Hour},
+		"after the rollout":      {time.Hour, 3 * time.Hour, 10 * time.Minute, 15 * time.Minute},
+		"in another namespace":   {5 * time.Minute, 3 * time.Hour, 10 * time.Minute, 15 * time.Minute},
+	} {
+		f := shop(release.Step{Weight: 10, Pause: 10 * time.Minute}, release.Step{Weight: 50, Pause: 5 * time.Minute})
+		weekend := freeze.Freeze{Kind: "Freeze", Namespace: "shop", Name: "weekend", Rules: v1alpha1.FreezeRules{
+			Periods: []v1alpha1.FreezePeriod{{From: metav1.NewTime(start.Add(c.from)), To: metav1.NewTime(start.Add(c.to))}},
+		}}
+		if name == "in another namespace" {
+			weekend.Namespace = "other"
+		}
+		f.freezes = freeze.Calendar{Freezes: []freeze.Freeze{weekend}, Subject: freeze.Subject{Namespace: "shop", Name: "shop"}}
+		got := f.Play(start)
+		i := slices.IndexFunc(got.Events, func(e Event) bool { return strings.Contains(e.Text, "50%") })
+		if i < 0 || got.Events[i].After != c.begins || got.Duration != c.duration || got.Open != "" {
+			t.Errorf("%s: duration %s, open %q; want the second step after %s, and duration %s:\n%s", name, got.Duration, got.Open, c.begins, c.duration, strings.Join(got.Lines(), "\n"))
 		}
 	}
 }
