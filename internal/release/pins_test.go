@@ -593,12 +593,16 @@ func (w *world) checkPin(g *Group, failed bool) {
 			reach, broken = true, broken || r.Status == Error
 		}
 	}
-	if slices.ContainsFunc(w.withdrawals(), func(x Withdrawal) bool { return x.Slug == g.Slug && x.Version == pin.Version }) {
+	withdrawn := func(version string) bool {
+		return slices.ContainsFunc(w.withdrawals(), func(x Withdrawal) bool { return x.Slug == g.Slug && x.Version == version })
+	}
+	if withdrawn(pin.Version) {
 		return // A pin does not start a withdrawn version again.
 	}
 	switch a := g.ActiveRow(); {
 	case !reach:
 	case g.Rollout != nil && broken && g.Target.Reason == "PinnedReleaseFailed": // The rollout in progress continues.
+	case g.Rollout != nil && broken && a != nil && withdrawn(a.Version): // Another release replaces a denied release.
 	case g.Rollout != nil:
 		if r := g.Row(g.Rollout.Release); r.Version != pin.Version || pin.Current && r.Config != w.config {
 			w.fail("rule 16: group %s is pinned to %s, but rolls out %s\n%s", g.Slug, pin.Version, r.Release, renderGroup(g))
