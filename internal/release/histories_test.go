@@ -1366,6 +1366,22 @@ var histories = []scene{
 		h.run(time.Minute)
 		size("afterwards", "1.1.0", 1)
 	}},
+	{"capacity: immediately after a promotion, a fixed size can be reduced, and the minimum of an autoscaler can be increased", func(h tale) {
+		h.live()
+		h.push("1.1.0")
+		h.run(10 * time.Second)
+		h.want("promoted", map[string]string{"1.1.0": "active 100"})
+		h.edit("a smaller size", func(s *Spec) { s.Replicas = 1 })
+		h.run(time.Second)
+		if n := h.object("1.1.0").Replicas; n != 1 {
+			h.fail("it has %d replicas, want the fixed size 1", n)
+		}
+		h.edit("autoscaling", func(s *Spec) { s.Autoscaled, s.Replicas = true, 3 })
+		h.run(time.Second)
+		if n := h.object("1.1.0").Replicas; n != 3 {
+			h.fail("it has %d replicas, want the minimum 3", n)
+		}
+	}},
 	{"capacity: Adopt waits for the replicas of the active release", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Approval: true})
