@@ -643,3 +643,61 @@ func TestMissingTargetRemovesNoRoute(t *testing.T) {
 		})
 	}
 }
+
+// TestTargetWithoutEndpointsRemovesNoRoute checks that a domain or listener keeps its live target
+// until its new target has a ready endpoint, and that the group of the target is confirmed meanwhile.
+func TestTargetWithoutEndpointsRemovesNoRoute(t *testing.T) {
+	const www = "www.example.com"
+	pin, older := &v1alpha1.DomainRelease{Version: "1.0.0"}, &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsNamed, Names: []string{"0-x"}}
+	for name, tc := range map[string]struct {
+		edit func(*v1alpha1.NetworkPolicySpec)
+		// awaited is the version without endpoints.
+		awaited string
+		pinned  []string
+	}{
+		"version":                {func(s *v1alpha1.NetworkPolicySpec) { s.Domains[0].Release = pin }, "1.0.0", []string{"a"}},
+		"version and path":       {func(s *v1alpha1.NetworkPolicySpec) { s.Domains[0].Release, s.Domains[0].Path = pin, "/v1" }, "1.0.0", []string{"a"}},
+		"group":                  {func(s *v1alpha1.NetworkPolicySpec) { s.Domains[0].Groups = older }, "0.1.0", nil},
+		"version for a listener": {func(s *v1alpha1.NetworkPolicySpec) { s.Listeners[0].Release = pin }, "1.0.0", []string{"a"}},
+		"group for a listener":   {func(s *v1alpha1.NetworkPolicySpec) { s.Listeners[0].Groups = older }, "0.1.0", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := manyPorts(t)
+			zero := group("0-x", 1, "z 0.1.0 active 100")
+			w.rollout(group("1-x", 1, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"), zero)
+			w.ready = map[string]int{"b": 1}
+			w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: www, Port: "http"}, {Domain: "other.example.com", Port: "http", Path: "/other"}}
+			w.policy.Spec.Listeners = []v1alpha1.Listener{listener("tcp", "first")}
+			w.settle()
+			versions := strings.NewReplacer("map[a:100]", "1.0.0=100", "map[b:100]", "1.1.0=100", "map[z:100]", "0.1.0=100")
+			edited := func() (split, reason string) {
+				if w.policy.Spec.Listeners[0].Release != nil || w.policy.Spec.Listeners[0].Groups != nil {
+					if live := w.facts().Live[listenerKey("tcp", w.policy.Spec.Ports[4]).Name("shop", 0)]; live != nil {
+						split = versions.Replace(fmt.Sprint(newPlanner(w.facts()).backendsOf(live)))
+					}
+					return split, w.policy.Status.Listeners[0].Reason
+				}
+				return w.split(www), w.policy.Status.Domains[0].Reason
+			}
+			w.change(tc.edit)
+			for range 2 { // The second round follows a write.
+				w.settle()
+				split, reason := edited()
+				want(t, "previous target", split, "1.1.0=100")
+				want(t, "reason", reason, reasonNoReadyEndpoints)
+				want(t, "pinned, so that the planner starts pods", cmp.Diff(tc.pinned, w.groupTraffic("1-x").Pinned), "")
+				want(t, "ready", w.condition("Ready"), "False "+reasonNoReadyEndpoints)
+				w.rollout(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"), zero)
+			}
+			want(t, "the other domain", w.split("other.example.com"), "1.1.0=100")
+			if !strings.Contains(name, "path") {
+				want(t, "revision", w.groupTraffic("1-x").Revision, 2)
+			}
+			w.ready["a"], w.ready["z"] = 1, 1
+			w.settle()
+			split, reason := edited()
+			want(t, "then", split, tc.awaited+"=100")
+			want(t, "then: reason", reason, "")
+		})
+	}
+}

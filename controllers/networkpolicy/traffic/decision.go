@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -140,6 +141,18 @@ type groupDecision struct {
 	reason, message string
 }
 
+// unrouted returns the reason and message of a valid row of the group that is not in any route.
+func (g *groupDecision) unrouted() (reason, message string) {
+	switch {
+	case g == nil:
+	case g.absent:
+		return reasonNoActiveRelease, fmt.Sprintf("release group %q has no active release yet", g.group.Name)
+	case g.reason != "":
+		return g.reason, g.message
+	}
+	return reasonNoReadyEndpoints, "no release that should receive this traffic has a ready endpoint"
+}
+
 // bySlug returns the group decisions by group slug.
 func (d *Decision) bySlug() map[string]*groupDecision {
 	out := map[string]*groupDecision{}
@@ -247,6 +260,9 @@ type Row struct {
 	// pinned is the release of a row with a version, or the canary to which a canary row currently
 	// routes.
 	pinned string
+	// awaited is the release of a row with a version if the row keeps its live target until this
+	// release has a ready endpoint.
+	awaited string
 	// pin reports whether the row names a version, and canary reports whether the row routes to the
 	// canary. Such rows do not follow the weights of a group.
 	pin, canary bool
@@ -265,8 +281,8 @@ type Row struct {
 	// reason and message explain why a row is not routed or has an error.
 	reason, message string
 	// kept reports whether the row stays despite a problem: the specification no longer renders the
-	// row, because the host name is invalid or the target does not exist, or it is unknown whether the
-	// host is allowed.
+	// row, because the host name is invalid or the target does not exist; the target has no ready
+	// endpoint yet; or it is unknown whether the host is allowed.
 	kept bool
 	// covered reports whether the same entry gives the host to another group. If so, the row's
 	// group is treated as if no domain routed to it.

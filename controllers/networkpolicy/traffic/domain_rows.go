@@ -314,33 +314,37 @@ func (d *planner) unnamed(base Row, entry v1alpha1.Domain, candidates []*v1alpha
 }
 
 // keepUnresolved keeps the live target of a domain or listener while its new target (a group, or
-// the release of a version) does not exist. A live target that is a single release stays only if a
-// domain with a version may route to that release.
+// the release of a version) does not exist.
 func (d *planner) keepUnresolved(rows []*Row) {
 	for _, r := range rows {
 		if r.host == "" && r.listener == "" || r.group != nil || r.reason != reasonGroupNotFound && r.reason != reasonPinnedUnavailable && r.reason != reasonFrozen {
 			continue
 		}
-		for _, name := range SortedKeys(d.Live) {
-			route := d.Live[name]
-			g := d.rollout.bySlug[route.Group()]
-			if route.Deleting || g == nil || !live(g) || !d.serves(route, r) {
+		d.keepTarget(r)
+	}
+}
+
+// keepTarget gives a row the target of the live route that serves it, if there is one. A target that
+// is a single release stays only if a domain with a version may route to that release.
+func (d *planner) keepTarget(r *Row) {
+	for _, name := range SortedKeys(d.Live) {
+		route := d.Live[name]
+		g := d.rollout.bySlug[route.Group()]
+		if route.Deleting || g == nil || !live(g) || !d.serves(route, r) {
+			continue
+		}
+		pinned := ""
+		if route.Pinned() {
+			i := slices.IndexFunc(g.Releases, func(x v1alpha1.Release) bool {
+				return servable(&x) && d.backendsOf(route)[x.VersionedMicroservice] > 0
+			})
+			if i < 0 {
 				continue
 			}
-			if route.Pinned() {
-				i := slices.IndexFunc(g.Releases, func(x v1alpha1.Release) bool {
-					return servable(&x) && d.backendsOf(route)[x.VersionedMicroservice] > 0
-				})
-				if i < 0 {
-					continue
-				}
-				r.pin, r.pinned = true, g.Releases[i].VersionedMicroservice
-			} else {
-				r.pin = false
-			}
-			r.group, r.kept = g, true
-			break
+			pinned = g.Releases[i].VersionedMicroservice
 		}
+		r.group, r.newer, r.pin, r.pinned, r.kept = g, nil, pinned != "", pinned, true
+		return
 	}
 }
 

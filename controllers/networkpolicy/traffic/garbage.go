@@ -138,7 +138,7 @@ func (d *planner) stuck(out *Decision, route *providers.Live) *Row {
 			if slices.Contains(route.Hostnames, r.host) {
 				return r
 			}
-		case reasonDomainConflict:
+		case reasonDomainConflict, reasonNoReadyEndpoints:
 			if slices.Contains(route.Hostnames, r.host) && !d.taken(out.rows, r.host, route.Path) {
 				return r
 			}

@@ -40,6 +40,7 @@ func Plan(f *Observed) *Decision {
 		return &Decision{DeleteRoutes: d.forbiddenRoutes()}
 	}
 	out := &Decision{rows: d.rows()}
+	d.keepUnready(out.rows)
 	for _, g := range d.rollout.groups {
 		out.groups = append(out.groups, d.group(g, out.rows))
 	}

@@ -22,8 +22,8 @@ func (d *planner) addRoutes(out *Decision) {
 		if r.pinned == "" && len(d.splitOf(out, r, groups).weights) == 0 {
 			continue // No release that may serve has a ready endpoint, and there is no live route.
 		}
-		if r.pinned != "" && !d.ready(r.pinned) && !d.carriesPin(r) {
-			r.fail(reasonNoReadyEndpoints, fmt.Sprintf("%s.release.version: release %q has no ready endpoint yet", r.field, r.pinned))
+		if d.unreadyPin(r) {
+			r.fail(reasonNoReadyEndpoints, unreadyMessage(r))
 			continue
 		}
 		if problem := d.unsupported(r); problem != nil {
@@ -64,6 +64,43 @@ func (d *planner) splitOf(out *Decision, r *Row, groups map[string]*groupDecisio
 		return out.moves[move{r.group.Slug, r.newer.Slug}]
 	}
 	return groups[r.group.Slug]
+}
+
+// keepUnready keeps the live target of a domain or listener until its new target has a ready
+// endpoint: the host must not become unreachable while the pods of the new target start. A release
+// of a version remains reported as pinned, so that it gets pods.
+func (d *planner) keepUnready(rows []*Row) {
+	for _, r := range rows {
+		if r.host == "" && r.listener == "" || !r.routable() || r.kept || r.canary {
+			continue
+		}
+		if d.unreadyPin(r) {
+			asked, message := r.pinned, unreadyMessage(r)
+			if d.keepTarget(r); r.kept {
+				r.awaited = asked
+				r.fail(reasonNoReadyEndpoints, message)
+			}
+			continue
+		}
+		if main := mainOf(r.group); r.pin || main != nil && d.ready(main.VersionedMicroservice) {
+			continue
+		}
+		if g := d.group(r.group, rows); len(g.weights) == 0 {
+			if d.keepTarget(r); r.kept {
+				r.fail(g.unrouted())
+			}
+		}
+	}
+}
+
+// unreadyPin reports whether a row with a version cannot be routed yet, because its release has no
+// ready endpoint and no live route routes to it.
+func (d *planner) unreadyPin(r *Row) bool {
+	return r.pinned != "" && !d.ready(r.pinned) && !d.carriesPin(r)
+}
+
+func unreadyMessage(r *Row) string {
+	return fmt.Sprintf("%s.release.version: release %q has no ready endpoint yet", r.field, r.pinned)
 }
 
 // carriesPin reports whether a live route already routes the row's host to the row's release.

@@ -183,7 +183,8 @@ func (r *reporter) routed(row *Row, out v1alpha1.DomainStatus, unserved *provide
 	route, prev := r.routeOf(row), r.before(row)
 	if route == nil {
 		if out.Reason == "" {
-			out.Reason, out.Message = r.whyUnrouted(row)
+			reason, message := r.groupDecision(row.group).unrouted()
+			out.Reason, out.Message = reason, status.Line(message)
 		}
 		out.Backends = r.unroutedBackends(row, prev)
 		return out
@@ -234,18 +235,6 @@ func (r *reporter) unroutedBackends(row *Row, prev *v1alpha1.DomainStatus) []v1a
 
 // maxBackends is the maximum number of backends in the status of a domain.
 const maxBackends = 16
-
-// whyUnrouted returns the reason and message of a valid row that is not in any route.
-func (r *reporter) whyUnrouted(row *Row) (reason, message string) {
-	g := r.groupDecision(row.group)
-	if g != nil && g.absent {
-		return reasonNoActiveRelease, status.Line(fmt.Sprintf("release group %q has no active release yet", g.group.Name))
-	}
-	if g != nil && g.reason != "" {
-		return g.reason, status.Line(g.message)
-	}
-	return reasonNoReadyEndpoints, "no release that should receive this traffic has a ready endpoint"
-}
 
 func countDomains(domains []v1alpha1.DomainStatus) (summary, url string) {
 	if len(domains) == 0 {

@@ -18,12 +18,15 @@ func (d *planner) group(g *v1alpha1.ReleaseGroup, rows []*Row) *groupDecision {
 	var routable, refused *Row
 	for _, r := range rows {
 		out.newest = out.newest || r.newest && !r.canary && r.group == g
+		if r.awaited != "" && d.rollout.groupOf[r.awaited] == g {
+			out.pinned = Union(out.pinned, []string{r.awaited})
+		}
 		if r.group != g && r.newer != g {
 			continue
 		}
 		if r.pin {
-			if r.pinned != "" && !slices.Contains(out.pinned, r.pinned) {
-				out.pinned = append(out.pinned, r.pinned)
+			if r.pinned != "" {
+				out.pinned = Union(out.pinned, []string{r.pinned})
 			}
 			continue
 		}
@@ -45,7 +48,6 @@ func (d *planner) group(g *v1alpha1.ReleaseGroup, rows []*Row) *groupDecision {
 			refused = r
 		}
 	}
-	slices.Sort(out.pinned)
 	if !live(g) {
 		out.answers = true
 		return out
