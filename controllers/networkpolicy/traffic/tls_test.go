@@ -452,6 +452,36 @@ func TestIngressClassMissing(t *testing.T) {
 	want(t, "Ready", w.condition("Ready"), "True Programmed")
 }
 
+// TestWrongIngressClass checks that live Ingresses keep their class while the class in the
+// specification does not exist, that they follow an abort, and that nothing is confirmed meanwhile.
+func TestWrongIngressClass(t *testing.T) {
+	w := routedBy(t, byNginx)
+	classes := func() string {
+		var out []string
+		for _, o := range w.others {
+			out = append(out, deref(o.(*networkingv1.Ingress).Spec.IngressClassName))
+		}
+		slices.Sort(out)
+		return strings.Join(out, " ")
+	}
+	want(t, "before", classes(), "nginx nginx")
+	w.change(func(s *v1alpha1.NetworkPolicySpec) {
+		s.Provider = &v1alpha1.NetworkProvider{Ingress: &v1alpha1.IngressProvider{ClassName: "ngnix", AnnotationPrefix: byNginx.Ingress.AnnotationPrefix}}
+	})
+	w.settle()
+	want(t, "with a wrong name", classes(), "nginx nginx")
+	want(t, "live routes", w.splitOf(shopHost), "1.0.0=90 1.1.0=10")
+	want(t, "ResolvedRefs", w.condition("ResolvedRefs"), "False "+reasonParentNotFound)
+	w.rollout(group("1-x", 2, "b 1.1.0 error 0", "a 1.0.0 active 100"))
+	w.settle()
+	want(t, "after an abort", w.splitOf(shopHost), "1.0.0=100")
+	want(t, "revision", w.groupTraffic("1-x").Revision, 1)
+	w.classes["ngnix"] = true
+	w.settle()
+	want(t, "after the class is created", classes(), "ngnix")
+	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
+}
+
 // TestApisixTLS checks that one ApisixTls contains all hosts that share a Secret.
 func TestApisixTLS(t *testing.T) {
 	w := encrypted(t, byAPISIX, &v1alpha1.DomainTLS{SecretName: "shop-tls"})

@@ -348,8 +348,13 @@ func shares(r providers.Route) (main, second string, weight int32, exact bool) {
 
 // Build returns the Ingress of a route, and the Ingress of its canary if there is one. Ingresses
 // support only two Services. If there are additional Services, the main Ingress also receives their
-// weights, and Verdict reports that the split is not supported.
+// weights, and Verdict reports that the split is not supported. If the specification names a class
+// that does not exist, a live Ingress keeps its class, so that a wrong name does not interrupt
+// traffic.
 func (v *view) Build(r providers.Route) []resources.Object {
+	if live := mainOf(v.live[r.Name]); live != nil && v.missingClass() != nil {
+		v = v.of(live)
+	}
 	main, second, weight, _ := shares(r)
 	out := []resources.Object{v.build(r, r.Name, main, nil)}
 	if second == "" || v.prefix == "" {
@@ -382,7 +387,7 @@ func (v *view) build(r providers.Route, name, service string, extra map[string]s
 	if v.prefix != "" && extra == nil {
 		annotations[AnnotationPrefix] = v.prefix
 	}
-	if r.Protocol == v1alpha1.ProtocolHTTPS {
+	if r.Protocol == v1alpha1.ProtocolHTTPS && v.prefix != "" {
 		annotations[v.prefix+"/"+backendProtocol] = "HTTPS"
 	}
 	out := &networkingv1.Ingress{
@@ -444,8 +449,8 @@ func (v *view) Verdict(r providers.Route, built []resources.Object) providers.Ve
 // Carry returns the live Ingresses of a route with their Services replaced by those of a desired
 // route. The class, the TLS settings and the annotations of other owners remain unchanged.
 func (v *view) Carry(live *providers.Live, r providers.Route) []resources.Object {
-	main, ok := live.Objects[0].(*networkingv1.Ingress)
-	if !ok || main.Name != live.Name {
+	main := mainOf(live)
+	if main == nil {
 		return nil // A canary Ingress without its main Ingress serves nothing.
 	}
 	r.Name, r.Path, r.Protocol = live.Name, live.Path, ""
@@ -455,7 +460,7 @@ func (v *view) Carry(live *providers.Live, r providers.Route) []resources.Object
 	if r.Port == 0 {
 		r.Port = port(main)
 	}
-	then := &view{Input: v.Input, class: deref(main.Spec.IngressClassName), prefix: main.Annotations[AnnotationPrefix], live: v.live}
+	then := v.of(main)
 	if then.Unsupported(r) != nil {
 		r.Canary = "" // Unsupported matches get no annotations.
 	}
@@ -482,6 +487,22 @@ func (v *view) Carry(live *providers.Live, r providers.Route) []resources.Object
 		return nil
 	}
 	return built
+}
+
+// mainOf returns the main Ingress of a live route, or nil.
+func mainOf(live *providers.Live) *networkingv1.Ingress {
+	if live == nil {
+		return nil
+	}
+	if main, ok := live.Objects[0].(*networkingv1.Ingress); ok && main.Name == live.Name {
+		return main
+	}
+	return nil
+}
+
+// of returns a view with the class and the annotation prefix of a live Ingress.
+func (v *view) of(main *networkingv1.Ingress) *view {
+	return &view{Input: v.Input, class: deref(main.Spec.IngressClassName), prefix: main.Annotations[AnnotationPrefix], live: v.live}
 }
 
 // Apart returns true, because the controller of a class may reject a second Ingress with the same
