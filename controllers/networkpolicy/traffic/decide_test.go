@@ -701,3 +701,36 @@ func TestTargetWithoutEndpointsRemovesNoRoute(t *testing.T) {
 		})
 	}
 }
+
+// TestRowsOfOneKeyWithDifferentTargets checks that hosts that keep different targets do not share a
+// route although their domains are equal, and that they share a route when their targets are equal.
+func TestRowsOfOneKeyWithDifferentTargets(t *testing.T) {
+	version := func(v string) *v1alpha1.DomainRelease { return &v1alpha1.DomainRelease{Version: v} }
+	const first, second, third = "a.example.com", "b.example.com", "c.example.com"
+	for name, hosts := range map[string][]string{"the pinned host is first": {first, second}, "the pinned host is last": {second, first}} {
+		t.Run(name, func(t *testing.T) {
+			old, www := hosts[0], hosts[1]
+			w := newWorld(t, group("1-x", 1, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+			w.ready["a"], w.ready["b"] = 1, 1
+			w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: old, Release: version("1.0.0")}, {Domain: www}}
+			w.settle()
+			w.change(func(s *v1alpha1.NetworkPolicySpec) {
+				for i := range s.Domains {
+					s.Domains[i].Release = version("9.0.0")
+				}
+			})
+			for range 2 {
+				w.settle()
+				want(t, "the pinned host", w.split(old), "1.0.0=100")
+				want(t, "the other host", w.split(www), "1.1.0=100")
+				w.rollout(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+			}
+			w.change(func(s *v1alpha1.NetworkPolicySpec) {
+				s.Domains = []v1alpha1.Domain{{Domain: old, Release: version("1.0.0")}, {Domain: www, Release: version("1.0.0")}, {Domain: third, Release: version("1.0.0")}}
+			})
+			w.settle()
+			want(t, "then: split", w.split(old)+" "+w.split(www)+" "+w.split(third), "1.0.0=100 1.0.0=100 1.0.0=100")
+			want(t, "then: routes", len(w.routes), 1)
+		})
+	}
+}

@@ -326,6 +326,7 @@ func (h history) pass() {
 	h.listenersExist()
 	h.noWeightWithoutEndpoint(f, out)
 	h.canariesAreCanaries(f, out)
+	h.rowsHaveEqualTargets(out)
 	h.bothRouteToTheSame(out)
 	h.allIsReported(now)
 	h.servedIsReported(now)
@@ -422,6 +423,17 @@ func (h history) canariesAreCanaries(f *Observed, out *Decision) {
 		}
 		if route.Pinned == "" && strings.HasPrefix(r.target, "canary/NotFound/") {
 			h.Fatalf("%s has a route, although there is no canary", r.field)
+		}
+	}
+}
+
+// rowsHaveEqualTargets checks that all rows of a route have the same target.
+func (h history) rowsHaveEqualTargets(out *Decision) {
+	for _, route := range out.Routes {
+		for _, r := range route.rows {
+			if targetOf(r) != targetOf(route.rows[0]) {
+				h.Fatalf("%s and %s share route %s, but their targets differ", r.field, route.rows[0].field, route.Name)
+			}
 		}
 	}
 }

@@ -41,6 +41,7 @@ func (d *planner) addRoutes(out *Decision) {
 			buckets[key] = append(buckets[key], r)
 		}
 	}
+	d.splitBuckets(buckets)
 	keys := slices.SortedFunc(maps.Keys(buckets), func(a, b RouteKey) int {
 		return cmp.Or(cmp.Compare(a.Target, b.Target), cmp.Compare(a.Path, b.Path), cmp.Compare(a.Port, b.Port), cmp.Compare(a.matches, b.matches),
 			cmp.Compare(a.protocol, b.protocol), cmp.Compare(a.parents, b.parents), cmp.Compare(a.own, b.own))
@@ -56,6 +57,48 @@ func (d *planner) addRoutes(out *Decision) {
 	slices.SortStableFunc(out.Routes, func(a, b *RouteDecision) int {
 		return cmp.Compare(d.loses(a), d.loses(b))
 	})
+}
+
+// target is the target of a row's route.
+type target struct {
+	group, newer *v1alpha1.ReleaseGroup
+	pinned       string
+}
+
+func targetOf(r *Row) target { return target{r.group, r.newer, r.pinned} }
+
+// key returns a text that identifies a target among the targets of one domain.
+func (t target) key() string {
+	text := "/" + t.pinned
+	for _, g := range []*v1alpha1.ReleaseGroup{t.group, t.newer} {
+		if g != nil {
+			text += "/" + g.Slug
+		}
+	}
+	return text
+}
+
+// splitBuckets moves rows to buckets of their own if their targets differ from the target of their
+// bucket. Equal domains can have different targets because a host keeps its live target in some
+// cases. The target of a bucket is that of the first row whose host is in a live route of the
+// bucket, so that another host does not change it.
+func (d *planner) splitBuckets(buckets map[RouteKey][]*Row) {
+	for _, key := range slices.Collect(maps.Keys(buckets)) {
+		rows := buckets[key]
+		slices.SortFunc(rows, func(a, b *Row) int { return cmp.Compare(a.host, b.host) })
+		if !slices.ContainsFunc(rows, func(r *Row) bool { return targetOf(r) != targetOf(rows[0]) }) {
+			continue
+		}
+		first := rows[max(0, slices.IndexFunc(rows, func(r *Row) bool { return d.placed(key, r.host) >= 0 }))]
+		buckets[key] = nil
+		for _, r := range rows {
+			own := key
+			if targetOf(r) != targetOf(first) {
+				own.Target += targetOf(r).key()
+			}
+			buckets[own] = append(buckets[own], r)
+		}
+	}
 }
 
 // splitOf returns the split of a row's route.

@@ -514,3 +514,26 @@ func TestAcceptedBeforeTheGatewayWentIsServed(t *testing.T) {
 	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
 	want(t, "references", len(w.groupTraffic("1-x").References), 0)
 }
+
+// TestNewDomainDoesNotMoveOthers checks that a domain that is added while the newest group has no
+// endpoints routes to the group that serves, and that the other domains stay in the newest group.
+func TestNewDomainDoesNotMoveOthers(t *testing.T) {
+	for _, added := range []string{"app.example.com", "zzz.example.com"} {
+		t.Run(added, func(t *testing.T) {
+			w := newWorld(t, group("2-x", 1, "c 2.0.0 active 100"), group("1-x", 1, "a 1.0.0 active 100"))
+			w.ready["a"], w.ready["c"] = 1, 1
+			w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: "www.example.com"}}
+			w.settle()
+			w.ready["c"] = 0
+			w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains = append(s.Domains, v1alpha1.Domain{Domain: added}) })
+			w.settle()
+			want(t, "the existing domain", w.split("www.example.com"), "2.0.0=100")
+			want(t, "the new domain", w.split(added), "1.0.0=100")
+			want(t, "its group", w.policy.Status.Domains[1].Group, "1-x")
+			w.ready["c"] = 1
+			w.settle()
+			want(t, "then", w.split(added), "2.0.0=100")
+			want(t, "then: routes", len(w.routes), 1)
+		})
+	}
+}
