@@ -29,8 +29,9 @@ type Prober interface {
 
 // Certificates is a View whose live objects refer to the Secrets of hosts.
 type Certificates interface {
-	// Secret returns the Secret that live objects use to serve a host, or "" if there is none.
-	Secret(host string) string
+	// LiveTLS returns the mode, the Secret and the port with which live objects serve a host, or nil
+	// if there is no Secret.
+	LiveTLS(host string) *TLS
 }
 
 // SharedObjects is a View of routes that depend on additional objects, such as listeners.
@@ -138,13 +139,13 @@ func Holds(v View, o resources.Object, decided []Route) bool {
 	return ok && s.Holds(o, decided)
 }
 
-// Secret returns the Secret that live objects use to serve a host, or "" if there is none or the
-// view does not implement Certificates.
-func Secret(v View, host string) string {
+// LiveTLS returns the TLS settings with which live objects serve a host, or nil if there is no
+// Secret or the view does not implement Certificates.
+func LiveTLS(v View, host string) *TLS {
 	if c, ok := v.(Certificates); ok {
-		return c.Secret(host)
+		return c.LiveTLS(host)
 	}
-	return ""
+	return nil
 }
 
 // Carry returns the result of Switcher.Carry, or nil if the view is not a Switcher and therefore

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 )
 
 // literal reports whether a row has the same host for every group.
@@ -168,4 +169,37 @@ func (d *planner) checkHosts(rows []*Row) {
 				r.source(), r.host, d.Policy.Namespace, d.Owned.Unread)
 		}
 	}
+}
+
+// refusedHosts returns the hosts that groups must not have, as "slug/host".
+func refusedHosts(rows []*Row) map[string]bool {
+	out := map[string]bool{}
+	for _, r := range rows {
+		if r.reason == ReasonDomainNotAllowed && r.group != nil {
+			out[r.group.Slug+"/"+r.host] = true
+		}
+	}
+	return out
+}
+
+// keepsLive reports whether a row that has no route keeps the live route of its host with the given
+// path: invalid input removes nothing, unless something else uses the host and path.
+func (d *planner) keepsLive(r *Row, rows []*Row, path string) bool {
+	switch r.reason {
+	case ReasonGatewayAPIMissing, providers.ReasonProviderAPIMissing, ReasonNotSupported:
+		return samePath(r.path, path) || !d.taken(rows, r.host, path)
+	case reasonDomainConflict, reasonNoReadyEndpoints:
+		return !d.taken(rows, r.host, path)
+	}
+	return false
+}
+
+// taken reports whether another policy or a row already uses a host and path.
+func (d *planner) taken(rows []*Row, host, path string) bool {
+	return d.claimed(host, path) || slices.ContainsFunc(rows, func(r *Row) bool { return r.host == host && samePath(r.path, path) })
+}
+
+// claimed reports whether an older policy has a host and path.
+func (d *planner) claimed(host, path string) bool {
+	return slices.ContainsFunc(d.Claims, func(c Claim) bool { return !c.younger && c.host == host && samePath(c.path, path) })
 }

@@ -82,8 +82,8 @@ type Decision struct {
 	// Services are deleted last.
 	DeleteRoutes   []string
 	DeleteServices []string
-	// held contains the rows that would replace live routes but cannot be routed, by the name of the
-	// live route that stays.
+	// held contains the rows that would replace live routes, or hosts of live routes, but cannot be
+	// routed, by the name of the live route that stays.
 	held   map[string]*Row
 	groups []*groupDecision
 	rows   []*Row
@@ -284,6 +284,9 @@ type Row struct {
 	// row, because the host name is invalid or the target does not exist; the target has no ready
 	// endpoint yet; or it is unknown whether the host is allowed.
 	kept bool
+	// replaced reports whether the row keeps a live host in its route until another route has the host.
+	// Such a row is not part of the specification.
+	replaced bool
 	// covered reports whether the same entry gives the host to another group. If so, the row's
 	// group is treated as if no domain routed to it.
 	covered bool

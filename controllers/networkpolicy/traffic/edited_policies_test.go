@@ -2,6 +2,7 @@ package traffic
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -240,4 +241,114 @@ func restoredRule(t *testing.T) (p *pair, n *front, play func(accepts bool)) {
 		}
 	}
 	return p, n, play
+}
+
+// TestEditOfOneOfTwoHostsRemovesNoHost checks that a host stays in a route that it shares with
+// another host until the host is served elsewhere.
+func TestEditOfOneOfTwoHostsRemovesNoHost(t *testing.T) {
+	const first, second = "a.example.com", "b.example.com"
+	version := &v1alpha1.DomainRelease{Version: "9.0.0"}
+	for name, tc := range map[string]struct {
+		provider *v1alpha1.NetworkProvider
+		edit     func(w *world, d *v1alpha1.Domain)
+		// served reports whether a gateway serves the edited host as specified in the end. removed reports
+		// whether the edit removes the host.
+		served, removed bool
+	}{
+		"matches that are not supported": {&byGateway, func(_ *world, d *v1alpha1.Domain) {
+			d.CanaryMatches = []v1alpha1.CanaryMatch{{GRPC: &v1alpha1.MatchGRPC{Service: "x.Y"}}}
+		}, false, false},
+		"header that APISIX does not support": {&byAPISIX, func(_ *world, d *v1alpha1.Domain) {
+			d.CanaryMatches = []v1alpha1.CanaryMatch{{Headers: []v1alpha1.MatchValue{{Name: "x_team", Value: "a"}}}}
+		}, false, false},
+		"wrong Gateway": {&byGateway, func(_ *world, d *v1alpha1.Domain) { d.ParentRefs = []v1alpha1.ParentReference{{Name: "typo"}} }, false, false},
+		"TTL":           {&byGateway, func(_ *world, d *v1alpha1.Domain) { d.RecordTTLSeconds = 60 }, true, false},
+		"path":          {&byAPISIX, func(_ *world, d *v1alpha1.Domain) { d.Path = "/b" }, true, false},
+		"version":       {&byGateway, func(_ *world, d *v1alpha1.Domain) { d.Release = version }, true, false},
+		"certificate":   {&byGateway, func(_ *world, d *v1alpha1.Domain) { d.TLS = ownListener("b-tls") }, true, false},
+		"missing Gateway API kind": {&byGateway, func(w *world, d *v1alpha1.Domain) {
+			w.lacks, d.TLS = map[string]bool{"ListenerSet": true}, ownListener("b-tls")
+		}, false, false},
+		"path of another policy": {&byGateway, func(w *world, d *v1alpha1.Domain) {
+			w.claims, d.Path = []Claim{{host: second, path: "/b", policy: "other/older"}}, "/b"
+		}, false, false},
+		"host of another policy": {&byGateway, func(w *world, _ *v1alpha1.Domain) {
+			w.claims = []Claim{{host: second, path: "/", policy: "other/older"}}
+		}, false, true},
+		"host of another policy, wrong Gateway": {&byGateway, func(w *world, d *v1alpha1.Domain) {
+			w.claims, d.ParentRefs = []Claim{{host: second, path: "/", policy: "other/older"}}, []v1alpha1.ParentReference{{Name: "typo"}}
+		}, false, true},
+		"another host": {&byGateway, func(_ *world, d *v1alpha1.Domain) { d.Domain = "c.example.com" }, true, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+			w.ready["a"], w.ready["b"] = 1, 1
+			w.policy.Spec.Provider, w.policy.Spec.Domains = tc.provider, []v1alpha1.Domain{{Domain: first}, {Domain: second}}
+			w.settle()
+			live := SortedKeys(w.facts().Live)
+			want(t, "routes", len(live), 1)
+			has := func(host string) bool { return slices.Contains(w.facts().Live[live[0]].Hostnames, host) }
+			w.change(func(s *v1alpha1.NetworkPolicySpec) { tc.edit(w, &s.Domains[1]) })
+			w.pass()
+			w.pass() // No gateway has accepted a change.
+			want(t, "the edited host in its live route", has(second), !tc.removed)
+			w.settle()
+			want(t, "the edited host in its live route in the end", has(second), !tc.removed && !tc.served)
+			want(t, "the edited host is served", newPlanner(w.facts()).hasRoute(second), !tc.removed)
+			want(t, "the other host", has(first), true)
+			w.rollout(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+			w.settle()
+			if !tc.removed && !tc.served {
+				want(t, "revision that is not programmed", w.groupTraffic("1-x").Revision, 1)
+			}
+			if !tc.removed {
+				want(t, "after a promotion", strings.ReplaceAll(w.splitOf(second), "1.1.0=100 ", ""), "1.1.0=100")
+			}
+			w.claims, w.lacks = nil, nil
+			w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains[1] = v1alpha1.Domain{Domain: second} })
+			w.settle()
+			want(t, "routes after the correction", len(w.facts().Live), 1)
+			want(t, "revision", w.groupTraffic("1-x").Revision, 2)
+			w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains = s.Domains[:1] })
+			w.pass()
+			want(t, "a deleted domain", newPlanner(w.facts()).hasRoute(second), false)
+		})
+	}
+}
+
+// TestListenersOfAHostThatRemains checks that a host keeps its listener and its certificate in a
+// route that it shares with another host, while it cannot be routed as specified.
+func TestListenersOfAHostThatRemains(t *testing.T) {
+	const first, second = "a.example.com", "b.example.com"
+	issued := func(issuer string) *v1alpha1.DomainTLS {
+		t := ownListener("shop-tls")
+		t.IssuerRef = &v1alpha1.IssuerReference{Name: issuer}
+		return t
+	}
+	for name, edit := range map[string]func(*v1alpha1.Domain){
+		"matches": func(d *v1alpha1.Domain) {
+			d.CanaryMatches = []v1alpha1.CanaryMatch{{GRPC: &v1alpha1.MatchGRPC{Service: "x.Y"}}}
+		},
+		"wrong Gateway": func(d *v1alpha1.Domain) { d.ParentRefs = []v1alpha1.ParentReference{{Name: "typo"}} },
+		"issuer":        func(d *v1alpha1.Domain) { d.TLS = issued("other") },
+		"TLS":           func(d *v1alpha1.Domain) { d.TLS, d.ParentRefs = nil, []v1alpha1.ParentReference{{Name: "typo"}} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+			w.ready["a"] = 1
+			w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: first, TLS: issued("ca")}, {Domain: second, TLS: issued("ca")}}
+			w.settle()
+			live := SortedKeys(w.routes)[0]
+			parents, certificates, others := mustJSON(w.routes[live].Spec.ParentRefs), mustJSON(w.certificates()), maps.Clone(w.others)
+			w.change(func(s *v1alpha1.NetworkPolicySpec) { edit(&s.Domains[1]) })
+			w.pass()
+			w.settle()
+			want(t, "hosts", mustJSON(hostsOf(w.routes[live])), mustJSON([]string{first, second}))
+			want(t, "parents", mustJSON(w.routes[live].Spec.ParentRefs), parents)
+			want(t, "certificates", mustJSON(w.certificates()), certificates)
+			for name, o := range others {
+				want(t, name, mustJSON(w.others[name]), mustJSON(o))
+			}
+		})
+	}
 }

@@ -20,7 +20,6 @@ func (d *planner) obsolete(out *Decision) {
 // obsoleteRoutes decides which live routes are deleted, which routes stay because nothing can
 // replace them, and which routes follow their group until other routes have replaced them.
 func (d *planner) obsoleteRoutes(out *Decision) {
-	out.held = map[string]*Row{}
 	wanted := map[string]*RouteDecision{}
 	for _, r := range out.Routes {
 		wanted[r.Name] = r
@@ -62,17 +61,6 @@ func (d *planner) obsoleteRoutes(out *Decision) {
 			out.Previous = append(out.Previous, r)
 		}
 	}
-}
-
-// refusedHosts returns the hosts that groups must not have, as "slug/host".
-func refusedHosts(rows []*Row) map[string]bool {
-	out := map[string]bool{}
-	for _, r := range rows {
-		if r.reason == ReasonDomainNotAllowed && r.group != nil {
-			out[r.group.Slug+"/"+r.host] = true
-		}
-	}
-	return out
 }
 
 // replaced reports whether all desired routes for hosts of a live route are accepted, regardless of
@@ -133,24 +121,11 @@ func (d *planner) stuck(out *Decision, route *providers.Live) *Row {
 		if r.user != "" && r.reason != "" && !r.kept {
 			return r
 		}
-		switch r.reason {
-		case ReasonGatewayAPIMissing, providers.ReasonProviderAPIMissing, ReasonNotSupported:
-			if slices.Contains(route.Hostnames, r.host) {
-				return r
-			}
-		case reasonDomainConflict, reasonNoReadyEndpoints:
-			if slices.Contains(route.Hostnames, r.host) && !d.taken(out.rows, r.host, route.Path) {
-				return r
-			}
+		if slices.Contains(route.Hostnames, r.host) && d.keepsLive(r, out.rows, route.Path) {
+			return r
 		}
 	}
 	return nil
-}
-
-// taken reports whether another policy or a row already uses a host and path.
-func (d *planner) taken(rows []*Row, host, path string) bool {
-	return slices.ContainsFunc(d.Claims, func(c Claim) bool { return !c.younger && c.host == host && samePath(c.path, path) }) ||
-		slices.ContainsFunc(rows, func(r *Row) bool { return r.host == host && samePath(r.path, path) })
 }
 
 // follows updates a live route that stays although no row requires it. The route gets the split of

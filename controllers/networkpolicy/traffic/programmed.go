@@ -102,6 +102,9 @@ func (r *reporter) routesVerdict(g *groupDecision) verdict {
 		if v := r.routeState(route); !v.Accepted {
 			return v
 		}
+		if row := r.out.held[route.Name]; row != nil {
+			return verdict{Reason: row.reason, Message: row.message}
+		}
 		if route.rows[0].newer != nil && !route.answers {
 			return verdict{Reason: reasonNoReadyEndpoints, Message: fmt.Sprintf("no release of group %q that should receive traffic has a ready endpoint", g.group.Name)}
 		}

@@ -327,6 +327,7 @@ func (h history) pass() {
 	h.noWeightWithoutEndpoint(f, out)
 	h.canariesAreCanaries(f, out)
 	h.rowsHaveEqualTargets(out)
+	h.hostsKeepARoute(f, out)
 	h.bothRouteToTheSame(out)
 	h.allIsReported(now)
 	h.servedIsReported(now)
@@ -423,6 +424,40 @@ func (h history) canariesAreCanaries(f *Observed, out *Decision) {
 		}
 		if route.Pinned == "" && strings.HasPrefix(r.target, "canary/NotFound/") {
 			h.Fatalf("%s has a route, although there is no canary", r.field)
+		}
+	}
+}
+
+// hostsKeepARoute checks that a host that had routes keeps one of them as long as the specification
+// contains it: no gateway has accepted a new route yet. The host may lose a route if the group or the
+// only release of the route must not be reachable.
+func (h history) hostsKeepARoute(f *Observed, out *Decision) {
+	after, absent := newPlanner(h.w.facts()), map[string]bool{}
+	for _, g := range out.groups {
+		absent[g.slug] = g.absent || !live(g.group)
+	}
+	for _, name := range SortedKeys(f.Live) {
+		route := f.Live[name]
+		if gone, known := absent[route.Group()]; gone || !known || route.Deleting {
+			continue
+		}
+		if route.Pinned() && !slices.ContainsFunc(SortedKeys(after.backendsOf(route)), func(name string) bool {
+			row := after.rollout.rows[name]
+			return row != nil && servable(row)
+		}) {
+			continue
+		}
+		for _, r := range out.rows {
+			// Rows of canaries and rows without a target may lose their routes.
+			if r.host == "" || r.canary || r.group == nil && r.reason != ReasonNotSupported || !slices.Contains(route.Hostnames, r.host) {
+				continue
+			}
+			if !slices.ContainsFunc(SortedKeys(after.Live), func(name string) bool {
+				old := f.Live[name]
+				return old != nil && slices.Contains(old.Hostnames, r.host) && slices.Contains(after.Live[name].Hostnames, r.host)
+			}) {
+				h.Fatalf("%s requests host %q, which had route %s and has no live route now: %s %s", r.field, r.host, name, r.reason, r.message)
+			}
 		}
 	}
 }

@@ -70,7 +70,7 @@ func keyOf(r *Row) RouteKey {
 	if r.listener != "" {
 		return key // The name of the listener identifies the route.
 	}
-	if r.tls != nil && r.tls.Mode == v1alpha1.TLSListenerSet {
+	if ofSet(r.tls) {
 		key.own = "/" + string(r.tls.Mode)
 	}
 	if r.recordTTL > 0 {
@@ -154,3 +154,6 @@ func tlsOf(rows []*Row) map[string]providers.TLS {
 
 // tlsByHost returns the TLS settings of a row, by host.
 func (r *Row) tlsByHost() map[string]providers.TLS { return tlsOf([]*Row{r}) }
+
+// ofSet reports whether TLS settings give a host its own listeners.
+func ofSet(t *providers.TLS) bool { return t != nil && t.Mode == v1alpha1.TLSListenerSet }

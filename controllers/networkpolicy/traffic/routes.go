@@ -14,7 +14,7 @@ import (
 // addRoutes assigns the rows to routes.
 func (d *planner) addRoutes(out *Decision) {
 	groups := out.bySlug()
-	buckets := map[RouteKey][]*Row{}
+	buckets, byHost := map[RouteKey][]*Row{}, map[string]*Row{}
 	for _, r := range out.rows {
 		if !r.routable() {
 			continue
@@ -30,6 +30,7 @@ func (d *planner) addRoutes(out *Decision) {
 			r.fail(problem.Reason, r.field+"."+problem.Message)
 			continue
 		}
+		byHost[r.host] = cmp.Or(byHost[r.host], r)
 		for _, r := range append([]*Row{r}, d.meanwhile(r)...) {
 			key := keyOf(r)
 			if providers.Apart(d.View) {
@@ -47,15 +48,85 @@ func (d *planner) addRoutes(out *Decision) {
 			cmp.Compare(a.protocol, b.protocol), cmp.Compare(a.parents, b.parents), cmp.Compare(a.own, b.own))
 	})
 	for _, key := range keys {
-		for i, rows := range d.allocate(key, buckets[key]) {
+		for i, rows := range d.allocate(key, append(buckets[key], d.remaining(out, key, buckets[key], byHost)...)) {
 			if len(rows) > 0 {
 				name := key.Name(d.Policy.Name, i)
 				out.Routes = append(out.Routes, d.route(name, rows, d.splitOf(out, rows[0], groups)))
 			}
 		}
 	}
+	d.removeReplaced(out, groups)
 	slices.SortStableFunc(out.Routes, func(a, b *RouteDecision) int {
 		return cmp.Compare(d.loses(a), d.loses(b))
+	})
+}
+
+// remaining returns rows for the live hosts that the routes of a key would lose although the
+// specification still contains these hosts: a host stays in its live route until all other routes of
+// the host are accepted, or if it cannot be routed as specified. Until then, it follows the target of
+// its live route. byHost contains the first row that has a route, by host.
+func (d *planner) remaining(out *Decision, key RouteKey, rows []*Row, byHost map[string]*Row) (stay []*Row) {
+	if providers.Apart(d.View) || rows[0].host == "" {
+		return nil
+	}
+	refused := refusedHosts(out.rows)
+	for i := range maxRows / providers.MaxHostnames {
+		live := d.Live[key.Name(d.Policy.Name, i)]
+		if live == nil || live.Deleting {
+			continue
+		}
+		for _, host := range live.Hostnames {
+			switch {
+			case slices.ContainsFunc(rows, func(r *Row) bool { return r.host == host }):
+			case d.Owned.refuses(host, host) != nil || refused[live.Group()+"/"+host] || d.claimed(host, live.Path):
+			default:
+				if r := cmp.Or(d.heldBy(out, host, live.Path), byHost[host]); r != nil {
+					kept := *rows[0]
+					kept.host, kept.replaced, kept.tls = host, true, d.liveTLS(r, rows[0])
+					stay = append(stay, &kept)
+				}
+			}
+		}
+	}
+	return stay
+}
+
+// heldBy returns a row that keeps a host in its live route, because the row cannot be routed; or nil.
+func (d *planner) heldBy(out *Decision, host, path string) *Row {
+	if i := slices.IndexFunc(out.rows, func(r *Row) bool { return r.host == host && d.keepsLive(r, out.rows, path) }); i >= 0 {
+		return out.rows[i]
+	}
+	return nil
+}
+
+// removeReplaced removes from routes the hosts that only remained until other routes have them.
+func (d *planner) removeReplaced(out *Decision, groups map[string]*groupDecision) {
+	next := map[*RouteDecision][]*Row{}
+	for _, route := range out.Routes {
+		var rows []*Row
+		for _, r := range route.rows {
+			if r.replaced {
+				if by := d.heldBy(out, r.host, r.path); by != nil {
+					out.held[route.Name] = by
+				} else if d.served(out, r.host) {
+					continue
+				}
+			}
+			rows = append(rows, r)
+		}
+		if len(rows) < len(route.rows) {
+			next[route] = rows
+		}
+	}
+	for route, rows := range next {
+		*route = *d.route(route.Name, rows, d.splitOf(out, rows[0], groups))
+	}
+}
+
+// served reports whether all routes that the specification requires for a host are accepted.
+func (d *planner) served(out *Decision, host string) bool {
+	return !slices.ContainsFunc(out.Routes, func(route *RouteDecision) bool {
+		return slices.ContainsFunc(route.rows, func(r *Row) bool { return r.host == host && !r.replaced }) && !d.verdict(route).Accepted
 	})
 }
 

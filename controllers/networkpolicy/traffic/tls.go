@@ -67,8 +67,8 @@ func (d *planner) keepSecrets(rows []*Row) {
 		if r.tls == nil || certmanager.Unready(d.Input, r.host, *r.tls) == nil {
 			continue
 		}
-		if now := providers.Secret(d.View, r.host); now != r.tls.Secret {
-			r.tls.Until = now
+		if now := providers.LiveTLS(d.View, r.host); now != nil && now.Secret != r.tls.Secret {
+			r.tls.Until = now.Secret
 		}
 	}
 }
@@ -76,7 +76,7 @@ func (d *planner) keepSecrets(rows []*Row) {
 // meanwhile returns the row that serves a host until the host's own listeners are ready. This row
 // belongs to the host's existing route, which is attached to the listeners of the Gateway.
 func (d *planner) meanwhile(r *Row) []*Row {
-	if r.tls == nil || r.tls.Mode != v1alpha1.TLSListenerSet {
+	if !ofSet(r.tls) {
 		return nil
 	}
 	before := *r
@@ -86,6 +86,22 @@ func (d *planner) meanwhile(r *Row) []*Row {
 		return nil
 	}
 	return []*Row{&before}
+}
+
+// liveTLS returns the TLS settings of a live host that its live route keeps, although row r no
+// longer requests the route. like is another row of the route. If r has a route, its settings apply
+// to both routes. Otherwise, the live settings remain.
+func (d *planner) liveTLS(r, like *Row) *providers.TLS {
+	out := r.tls
+	if out == nil || !r.routable() || d.unsupported(r) != nil {
+		if out = providers.LiveTLS(d.View, r.host); out != nil {
+			out.Until = out.Secret // The Certificate of the Secret stays.
+		}
+	}
+	if ofSet(out) != ofSet(like.tls) {
+		return nil // The listeners of the route belong to the Gateway.
+	}
+	return out
 }
 
 // unsupported returns a problem if the provider does not support the row, or nil.

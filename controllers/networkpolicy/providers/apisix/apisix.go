@@ -218,14 +218,14 @@ func (v *view) Shared(routes []providers.Route) []providers.Shared {
 	return out
 }
 
-// Secret returns the Secret in the ApisixTls for a host, or "".
-func (v *view) Secret(host string) string {
+// LiveTLS returns the settings in the ApisixTls for a host, or nil.
+func (v *view) LiveTLS(host string) *providers.TLS {
 	for _, o := range v.Objects {
 		if t, ok := o.(*ApisixTls); ok && t.DeletionTimestamp == nil && slices.Contains(t.Spec.Hosts, host) {
-			return t.Spec.Secret.Name
+			return &providers.TLS{Mode: v1alpha1.TLSApisix, Secret: t.Spec.Secret.Name}
 		}
 	}
-	return ""
+	return nil
 }
 
 // Holds reports whether a live ApisixTls must stay because it contains hosts that a live

@@ -188,8 +188,8 @@ func (v *view) set(name string) *gatewayv1.ListenerSet {
 	return nil
 }
 
-// Secret returns the Secret of the listener for a host in the policy's ListenerSets, or "".
-func (v *view) Secret(host string) string {
+// LiveTLS returns the settings of the listener for a host in the policy's ListenerSets, or nil.
+func (v *view) LiveTLS(host string) *providers.TLS {
 	for _, o := range v.Objects {
 		s := listenerSet(o)
 		if s == nil || s.DeletionTimestamp != nil {
@@ -197,11 +197,11 @@ func (v *view) Secret(host string) string {
 		}
 		for _, l := range s.Spec.Listeners {
 			if l.TLS != nil && len(l.TLS.CertificateRefs) > 0 && string(deref(l.Hostname)) == host {
-				return string(l.TLS.CertificateRefs[0].Name)
+				return &providers.TLS{Mode: v1alpha1.TLSListenerSet, Secret: string(l.TLS.CertificateRefs[0].Name), Port: int32(l.Port)}
 			}
 		}
 	}
-	return ""
+	return nil
 }
 
 // setProblem returns a problem if the Gateway of an attachment does not accept the ListenerSet. It

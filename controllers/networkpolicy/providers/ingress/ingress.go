@@ -412,18 +412,18 @@ func (v *view) build(r providers.Route, name, service string, extra map[string]s
 	return out
 }
 
-// Secret returns the Secret for a host in the policy's Ingresses, or "".
-func (v *view) Secret(host string) string {
+// LiveTLS returns the settings for a host in the policy's Ingresses, or nil.
+func (v *view) LiveTLS(host string) *providers.TLS {
 	for _, name := range providers.Sorted(v.live) {
 		for _, o := range v.live[name].Objects {
 			for _, t := range o.(*networkingv1.Ingress).Spec.TLS {
 				if slices.Contains(t.Hosts, host) {
-					return t.SecretName
+					return &providers.TLS{Mode: v1alpha1.TLSIngress, Secret: t.SecretName}
 				}
 			}
 		}
 	}
-	return ""
+	return nil
 }
 
 // Verdict reports whether the live Ingresses of a route match those that Build returned. The status
