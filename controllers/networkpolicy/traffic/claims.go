@@ -188,7 +188,7 @@ func (d *planner) keepsLive(r *Row, rows []*Row, path string) bool {
 	switch r.reason {
 	case ReasonGatewayAPIMissing, providers.ReasonProviderAPIMissing, ReasonNotSupported:
 		return samePath(r.path, path) || !d.taken(rows, r.host, path)
-	case reasonDomainConflict, reasonNoReadyEndpoints:
+	case reasonDomainConflict:
 		return !d.taken(rows, r.host, path)
 	}
 	return false

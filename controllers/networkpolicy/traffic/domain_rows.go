@@ -320,32 +320,46 @@ func (d *planner) keepUnresolved(rows []*Row) {
 		if r.host == "" && r.listener == "" || r.group != nil || r.reason != reasonGroupNotFound && r.reason != reasonPinnedUnavailable && r.reason != reasonFrozen {
 			continue
 		}
-		d.keepTarget(r)
+		d.keepTarget(r, rows)
 	}
 }
 
-// keepTarget gives a row the target of the live route that serves it, if there is one. A target that
-// is a single release stays only if a domain with a version may route to that release.
-func (d *planner) keepTarget(r *Row) {
+// keepTarget gives a row the target of the live route that serves it or, if there is none, of a live
+// route that it replaces because its path is edited too.
+func (d *planner) keepTarget(r *Row, rows []*Row) {
 	for _, name := range SortedKeys(d.Live) {
-		route := d.Live[name]
-		g := d.rollout.bySlug[route.Group()]
-		if route.Deleting || g == nil || !live(g) || !d.serves(route, r) {
-			continue
+		if d.serves(d.Live[name], r) && d.keepTargetOf(d.Live[name], r) {
+			return
 		}
-		pinned := ""
-		if route.Pinned() {
-			i := slices.IndexFunc(g.Releases, func(x v1alpha1.Release) bool {
-				return servable(&x) && d.backendsOf(route)[x.VersionedMicroservice] > 0
-			})
-			if i < 0 {
-				continue
-			}
-			pinned = g.Releases[i].VersionedMicroservice
-		}
-		r.group, r.newer, r.pin, r.pinned, r.kept = g, nil, pinned != "", pinned, true
-		return
 	}
+	for _, name := range SortedKeys(d.Live) {
+		live := d.Live[name]
+		elsewhere := slices.ContainsFunc(rows, func(other *Row) bool { return other != r && other.host == r.host && samePath(other.path, live.Path) })
+		if r.host != "" && slices.Contains(live.Hostnames, r.host) && !elsewhere && d.keepTargetOf(live, r) {
+			return
+		}
+	}
+}
+
+// keepTargetOf gives a row the target of a live route, and reports whether it did. A target that is a
+// single release stays only if a domain with a version may route to that release.
+func (d *planner) keepTargetOf(route *providers.Live, r *Row) bool {
+	g := d.rollout.bySlug[route.Group()]
+	if route.Deleting || g == nil || !live(g) {
+		return false
+	}
+	pinned := ""
+	if route.Pinned() {
+		i := slices.IndexFunc(g.Releases, func(x v1alpha1.Release) bool {
+			return servable(&x) && d.backendsOf(route)[x.VersionedMicroservice] > 0
+		})
+		if i < 0 {
+			return false
+		}
+		pinned = g.Releases[i].VersionedMicroservice
+	}
+	r.group, r.newer, r.pin, r.pinned, r.kept = g, nil, pinned != "", pinned, true
+	return true
 }
 
 // pinRow returns the row of a domain with a version (rule 33). The row routes to an active, canary

@@ -190,7 +190,7 @@ func (d *planner) keepUnready(rows []*Row) {
 		}
 		if d.unreadyPin(r) {
 			asked, message := r.pinned, unreadyMessage(r)
-			if d.keepTarget(r); r.kept {
+			if d.keepTarget(r, rows); r.kept {
 				r.awaited = asked
 				r.fail(reasonNoReadyEndpoints, message)
 			}
@@ -200,7 +200,7 @@ func (d *planner) keepUnready(rows []*Row) {
 			continue
 		}
 		if g := d.group(r.group, rows); len(g.weights) == 0 {
-			if d.keepTarget(r); r.kept {
+			if d.keepTarget(r, rows); r.kept {
 				r.fail(g.unrouted())
 			}
 		}
