@@ -18,6 +18,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/apisix"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providertest"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
@@ -63,6 +64,7 @@ func TestServerKindsInstalledLater(t *testing.T) {
 	}
 	p.eventually("shop", "with UDPRoute", has("Ready", "Programmed"))
 	p.eventually("other", "with ApisixRoute", has("Ready", "Programmed"))
+	conditionIsRemoved(t, p)
 
 	known := allKnown() // All kinds are discovered once, because discovering each kind takes longer than a step.
 	for name, c := range providertest.Cases() {
@@ -80,6 +82,30 @@ func TestServerKindsInstalledLater(t *testing.T) {
 			providertest.PlaySwitch(t, c[0], c[1], newOnServer(t, known))
 		})
 	}
+}
+
+// conditionIsRemoved checks that a condition that a user adds to a rule of an ApisixRoute is removed.
+func conditionIsRemoved(t *testing.T, p *place) {
+	t.Helper()
+	read := func() *apisix.ApisixRoute {
+		var all apisix.ApisixRouteList
+		if err := server.List(t.Context(), &all, client.InNamespace(p.namespace)); err != nil || len(all.Items) != 1 {
+			t.Fatal(len(all.Items), err)
+		}
+		return &all.Items[0]
+	}
+	route := read()
+	before := mustJSON(route.Spec)
+	route.Spec.HTTP[0].Match.Methods = []string{"POST"}
+	if err := server.Update(t.Context(), route); err != nil {
+		t.Fatal(err)
+	}
+	await.Nil(t, func(context.Context) error {
+		if now := mustJSON(read().Spec); now != before {
+			return fmt.Errorf("not reverted: %s, want %s", now, before)
+		}
+		return nil
+	})
 }
 
 // onServer is a Stage on an API server, with the controller as the manager runs it.

@@ -28,6 +28,8 @@ func TestServerFixesTampering(t *testing.T) {
 		"timeout": func(r *gatewayv1.HTTPRoute) {
 			r.Spec.Rules[0].Timeouts = &gatewayv1.HTTPRouteTimeouts{Request: new(gatewayv1.Duration("1ms"))}
 		},
+		"listener": func(r *gatewayv1.HTTPRoute) { r.Spec.ParentRefs[0].SectionName = new(gatewayv1.SectionName("web")) },
+		"port":     func(r *gatewayv1.HTTPRoute) { r.Spec.ParentRefs[0].Port = new(gatewayv1.PortNumber(80)) },
 		"hostname": func(r *gatewayv1.HTTPRoute) { r.Spec.Hostnames = append(r.Spec.Hostnames, "other.example.com") },
 		"weight":   func(r *gatewayv1.HTTPRoute) { r.Spec.Rules[0].BackendRefs[0].Weight = new(int32(0)) },
 		"labels":   func(r *gatewayv1.HTTPRoute) { r.Labels = nil },

@@ -36,7 +36,7 @@ func Same(old, want resources.Object) bool {
 	had, _ := partsOf(old)
 	has, _ := partsOf(want)
 	return a == b && slices.Equal(had.hosts, has.hosts) && slices.EqualFunc(had.parents, has.parents, func(p, q gatewayv1.ParentReference) bool {
-		return ofSet(p) == ofSet(q) && keyOf(p, old.GetNamespace()) == keyOf(q, old.GetNamespace()) && deref(p.SectionName) == deref(q.SectionName)
+		return ofSet(p) == ofSet(q) && keyOf(p, old.GetNamespace()) == keyOf(q, old.GetNamespace()) && deref(p.SectionName) == deref(q.SectionName) && deref(p.Port) == deref(q.Port)
 	}) && sameRules(old, want)
 }
 

@@ -527,7 +527,7 @@ func deref(text *string) string {
 }
 
 // Same reports whether a live Ingress has the desired content. Additions by other owners, such as
-// annotations, do not matter.
+// annotations, or certificates of an Ingress without TLS settings, do not matter.
 func Same(old, want resources.Object) bool {
 	had, ok := old.(*networkingv1.Ingress)
 	has, also := want.(*networkingv1.Ingress)
@@ -537,8 +537,9 @@ func Same(old, want resources.Object) bool {
 	a, _ := resources.StampOf(had)
 	b, _ := resources.StampOf(has)
 	prefixes := append(prefixesOf(had), prefixesOf(has)...)
-	return a == b && maps.Equal(ours(had, prefixes...), ours(has, prefixes...)) && prefixed(had, has) &&
-		equality.Semantic.DeepEqual(had.Spec.IngressClassName, has.Spec.IngressClassName) && equality.Semantic.DeepEqual(had.Spec.Rules, has.Spec.Rules) && equality.Semantic.DeepEqual(had.Spec.TLS, has.Spec.TLS)
+	secured := len(has.Spec.TLS) == 0 || equality.Semantic.DeepEqual(had.Spec.TLS, has.Spec.TLS)
+	return a == b && secured && maps.Equal(ours(had, prefixes...), ours(has, prefixes...)) && prefixed(had, has) &&
+		equality.Semantic.DeepEqual(had.Spec.IngressClassName, has.Spec.IngressClassName) && equality.Semantic.DeepEqual(had.Spec.Rules, has.Spec.Rules)
 }
 
 // prefixed reports whether a live Ingress has all desired annotations with the same values and the

@@ -220,9 +220,12 @@ func TestVerdictSeesEachObject(t *testing.T) {
 	}{
 		"as decided":          {nil, func(_, _ *networkingv1.Ingress) {}, true},
 		"an annotation added": {nil, func(main, _ *networkingv1.Ingress) { main.Annotations[nginx+"/proxy-body-size"] = "8m" }, true},
-		"a canary remains":    {one, func(_, _ *networkingv1.Ingress) {}, false},
-		"the weight":          {nil, func(_, c *networkingv1.Ingress) { c.Annotations[nginx+"/canary-weight"] = "11" }, false},
-		"no annotation":       {nil, func(_, c *networkingv1.Ingress) { delete(c.Annotations, nginx+"/canary") }, false},
+		"a certificate added": {nil, func(main, _ *networkingv1.Ingress) {
+			main.Spec.TLS = []networkingv1.IngressTLS{{Hosts: []string{"a.example.com"}, SecretName: "theirs"}}
+		}, true},
+		"a canary remains": {one, func(_, _ *networkingv1.Ingress) {}, false},
+		"the weight":       {nil, func(_, c *networkingv1.Ingress) { c.Annotations[nginx+"/canary-weight"] = "11" }, false},
+		"no annotation":    {nil, func(_, c *networkingv1.Ingress) { delete(c.Annotations, nginx+"/canary") }, false},
 		"another controller's protocol": {nil, func(main, _ *networkingv1.Ingress) {
 			main.Annotations["alb.ingress.kubernetes.io/backend-protocol"] = "HTTP"
 		}, true},
