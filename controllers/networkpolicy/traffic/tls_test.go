@@ -527,6 +527,9 @@ func TestListenersOfTheGateway(t *testing.T) {
 	bad := []gatewayv1.ListenerStatus{{Name: "https", Conditions: []metav1.Condition{
 		{Type: "ResolvedRefs", Status: metav1.ConditionFalse, Reason: "InvalidCertificateRef", Message: "no such Secret.", ObservedGeneration: 1},
 	}}}
+	shut, other := https, https // The policy is not in the namespace of the Gateway.
+	shut.AllowedRoutes = &gatewayv1.AllowedRoutes{Namespaces: &gatewayv1.RouteNamespaces{From: new(gatewayv1.NamespacesFromSame)}}
+	other.AllowedRoutes = &gatewayv1.AllowedRoutes{Kinds: []gatewayv1.RouteGroupKind{{Kind: "GRPCRoute"}}}
 	stale := slices.Clone(bad)
 	stale[0].Conditions = slices.Clone(bad[0].Conditions)
 	stale[0].Conditions[0].ObservedGeneration = 0
@@ -546,6 +549,10 @@ func TestListenersOfTheGateway(t *testing.T) {
 		"https requested":                        {&v1alpha1.DomainTLS{Mode: v1alpha1.TLSGateway}, []gatewayv1.Listener{https}, nil, "https://" + firstHost, ""},
 		"https without a certificate":            {nil, []gatewayv1.Listener{https}, bad, "http://" + firstHost, ""},
 		"https requested, without a certificate": {&v1alpha1.DomainTLS{}, []gatewayv1.Listener{https}, bad, "https://" + firstHost, ReasonCertificateNotReady},
+		"https for another namespace":            {nil, []gatewayv1.Listener{shut}, nil, "http://" + firstHost, ""},
+		"https requested, another namespace":     {&v1alpha1.DomainTLS{}, []gatewayv1.Listener{shut}, nil, "https://" + firstHost, reasonNoMatchingListener},
+		"https for another kind":                 {nil, []gatewayv1.Listener{other}, nil, "http://" + firstHost, ""},
+		"https requested, another kind":          {&v1alpha1.DomainTLS{}, []gatewayv1.Listener{other}, nil, "https://" + firstHost, reasonNoMatchingListener},
 		"status of an earlier generation":        {&v1alpha1.DomainTLS{}, []gatewayv1.Listener{https}, stale, "https://" + firstHost, ""},
 		"https in conflict":                      {&v1alpha1.DomainTLS{}, []gatewayv1.Listener{https}, conflicted, "https://" + firstHost, ReasonListenerNotReady},
 	} {

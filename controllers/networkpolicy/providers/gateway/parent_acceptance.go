@@ -180,7 +180,8 @@ func (v *view) Serves(r providers.Route, host string) (string, *providers.Proble
 			names = append(names, string(p))
 		}
 		return address(scheme, host, 0, r.Path), &providers.Problem{Reason: providers.ReasonNoMatchingListener, Message: fmt.Sprintf(
-			"no %s listener of the Gateways has a hostname that matches %q: add one, or change the domain", strings.Join(names, " or "), host)}
+			"no %s listener of the Gateways that accepts %ss from namespace %q has a hostname that matches %q: add one, or change the domain",
+			strings.Join(names, " or "), kindOf(r.Protocol).Kind, v.Policy.Namespace, host)}
 	}
 	if l.Protocol == gatewayv1.HTTPSProtocolType {
 		scheme = "https"
@@ -212,8 +213,8 @@ type served struct {
 	problem *providers.Problem
 }
 
-// listener returns the best listener for a host among the listeners of a route's parents, or nil.
-// Listeners without a problem take precedence. If several listeners remain, the order of the
+// listener returns the best listener for a host among the listeners of a route's parents that accept
+// the route, or nil. Listeners without a problem take precedence. If several listeners remain, the order of the
 // protocols in wanted decides. known is false if a Gateway that could have such a listener does not
 // exist.
 func (v *view) listener(r providers.Route, host string, wanted []gatewayv1.ProtocolType) (best *served, known bool) {
@@ -235,6 +236,9 @@ func (v *view) listener(r providers.Route, host string, wanted []gatewayv1.Proto
 			if p.SectionName != "" && string(candidate.Name) != p.SectionName || !takes(deref(candidate.Hostname), host) || !slices.Contains(wanted, candidate.Protocol) {
 				continue
 			}
+			if !takesKind(candidate, kindOf(r.Protocol)) || !admits(g, string(candidate.Name), v.Policy.Namespace) {
+				continue
+			}
 			l := &served{Listener: candidate}
 			for _, s := range g.Status.Listeners {
 				if s.Name == candidate.Name {
@@ -247,6 +251,14 @@ func (v *view) listener(r providers.Route, host string, wanted []gatewayv1.Proto
 		}
 	}
 	return best, known
+}
+
+// takesKind reports whether a listener accepts routes of a kind.
+func takesKind(l gatewayv1.Listener, kind providers.Kind) bool {
+	kinds := deref(l.AllowedRoutes).Kinds
+	return len(kinds) == 0 || slices.ContainsFunc(kinds, func(k gatewayv1.RouteGroupKind) bool {
+		return string(k.Kind) == kind.Kind && (k.Group == nil || *k.Group == gatewayv1.GroupName)
+	})
 }
 
 // takes reports whether the hostname of a listener matches a host.

@@ -245,13 +245,10 @@ func (v *view) listeners(g *gatewayv1.Gateway, p attachment, r providers.Route) 
 // takesRoute reports whether a listener admits HTTPRoutes in the policy's namespace. The API server
 // has set omitted fields to their defaults.
 func (v *view) takesRoute(g *gatewayv1.Gateway, l gatewayv1.Listener) bool {
-	allowed := deref(l.AllowedRoutes)
-	if len(allowed.Kinds) > 0 && !slices.ContainsFunc(allowed.Kinds, func(k gatewayv1.RouteGroupKind) bool {
-		return string(k.Kind) == httpKind.Kind && (k.Group == nil || *k.Group == gatewayv1.GroupName)
-	}) {
+	if !takesKind(l, httpKind) {
 		return false
 	}
-	namespaces := deref(allowed.Namespaces)
+	namespaces := deref(deref(l.AllowedRoutes).Namespaces)
 	switch cmp.Or(deref(namespaces.From), gatewayv1.NamespacesFromAll) {
 	case gatewayv1.NamespacesFromAll:
 		return true
