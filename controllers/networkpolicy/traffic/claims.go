@@ -103,9 +103,16 @@ func (d *planner) keepsHost(r *Row, newer *v1alpha1.ReleaseGroup) bool {
 }
 
 // Holds reports whether a policy with this domain status has the host, that is, whether the host is
-// or will be served.
+// or will be served. A host that cannot be routed as specified is still served if its live route
+// stays.
 func Holds(d v1alpha1.DomainStatus) bool {
-	return d.URL != "" && (d.Programmed || d.Reason == ReasonPending || d.Reason == ReasonCertificateNotReady || d.Reason == ReasonListenerNotReady)
+	switch {
+	case d.URL == "":
+		return false
+	case MissingKind(d.Reason) || d.Reason == ReasonNotSupported:
+		return d.Programmed || len(d.Backends) > 0
+	}
+	return d.Programmed || d.Reason == ReasonPending || d.Reason == ReasonCertificateNotReady || d.Reason == ReasonListenerNotReady
 }
 
 // HoldsListener reports whether a policy with this listener status has the listener.

@@ -161,6 +161,55 @@ func TestSwitchingPolicyHoldsItsHosts(t *testing.T) {
 	want(t, "during the drain: programmed by the younger policy", b.policy.Status.Domains[0].Programmed, false)
 }
 
+// TestPolicyWithAnInvalidEditHoldsItsHosts checks that a policy keeps its hosts while its live routes
+// stay because of an edit that cannot be routed, also if the host shares its route with another host.
+func TestPolicyWithAnInvalidEditHoldsItsHosts(t *testing.T) {
+	ofHeader := []v1alpha1.CanaryMatch{{Headers: []v1alpha1.MatchValue{{Name: "x_team", Value: "a"}}}}
+	for name, tc := range map[string]struct {
+		provider v1alpha1.NetworkProvider
+		edit     func(w *world, s *v1alpha1.NetworkPolicySpec)
+	}{
+		"matches for an Ingress": {byNginx, func(_ *world, s *v1alpha1.NetworkPolicySpec) {
+			s.Domains[0].CanaryMatches = []v1alpha1.CanaryMatch{{Method: "POST"}}
+		}},
+		"matches for APISIX": {byAPISIX, func(_ *world, s *v1alpha1.NetworkPolicySpec) { s.Domains[0].CanaryMatches = ofHeader }},
+		"no kind of certificates": {byAPISIX, func(w *world, s *v1alpha1.NetworkPolicySpec) {
+			w.lacks = map[string]bool{"Certificate": true}
+			s.Domains[0].TLS = &v1alpha1.DomainTLS{SecretName: "tls", IssuerRef: &v1alpha1.IssuerReference{Name: "ca"}}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+			a.policy.Spec.Provider = &tc.provider
+			a.policy.Spec.Domains = []v1alpha1.Domain{{Domain: shopHost}, {Domain: "other.example.com"}}
+			a.policy.CreationTimestamp.Time = a.now.Add(-time.Hour)
+			younger := func() string {
+				b := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+				b.policy.Name, b.policy.Namespace, b.policy.UID = "other", "other", "other"
+				b.policy.CreationTimestamp.Time = b.now
+				b.policy.Spec.Provider, b.policy.Spec.Domains = &tc.provider, []v1alpha1.Domain{{Domain: shopHost}}
+				b.ready["a"] = 1
+				b.claims = ClaimsOf(b.facts(), []v1alpha1.NetworkPolicy{*a.policy})
+				b.settle()
+				return b.policy.Status.Domains[0].Reason
+			}
+			valid := a.policy.Spec.DeepCopy()
+			a.ready["a"] = 1
+			a.change(func(s *v1alpha1.NetworkPolicySpec) { tc.edit(a, s) })
+			a.settle()
+			want(t, "for a policy that never had a route", younger(), "")
+			a.lacks = nil
+			a.change(func(s *v1alpha1.NetworkPolicySpec) { *s = *valid })
+			a.settle()
+			want(t, "before", younger(), reasonDomainConflict)
+			a.change(func(s *v1alpha1.NetworkPolicySpec) { tc.edit(a, s) })
+			a.settle()
+			want(t, "live", newPlanner(a.facts()).hasRoute(shopHost), true)
+			want(t, "after", younger(), reasonDomainConflict)
+		})
+	}
+}
+
 // TestConditionOfRoutesThatStay checks that, if a policy switches to a rule that does not exist,
 // its condition shows why its routes stay, and does not show a time in the past.
 func TestConditionOfRoutesThatStay(t *testing.T) {

@@ -219,15 +219,23 @@ func (r *reporter) routed(row *Row, out v1alpha1.DomainStatus, unserved *provide
 }
 
 // unroutedBackends returns the backends of a row without a route if a live route for the row's host stays
-// until another route replaces it. Until the gateway has accepted the last change to the live route, these
-// are the backends in the last report.
+// until another route replaces it, or because the row cannot be routed. Until the gateway has accepted the
+// last change to the live route, these are the backends in the last report.
 func (r *reporter) unroutedBackends(row *Row, prev *v1alpha1.DomainStatus) []v1alpha1.DomainBackend {
-	if prev == nil || row.host == "" {
+	if row.host == "" {
 		return nil
 	}
-	for _, live := range r.Live {
-		if !live.User && !live.Deleting && !live.Accepted && samePath(live.Path, row.path) && slices.Contains(live.Hostnames, row.host) {
+	for _, name := range SortedKeys(r.Live) {
+		live := r.Live[name]
+		if live.User || live.Deleting || !samePath(live.Path, row.path) || !slices.Contains(live.Hostnames, row.host) {
+			continue
+		}
+		switch {
+		case !live.Accepted && prev != nil:
 			return prev.Backends
+		case live.Accepted && r.out.held[name] != nil:
+			out := r.backends(live.Services, live.Weights)
+			return out[:min(len(out), maxBackends)]
 		}
 	}
 	return nil
