@@ -143,11 +143,10 @@ type groupDecision struct {
 
 // unrouted returns the reason and message of a valid row of the group that is not in any route.
 func (g *groupDecision) unrouted() (reason, message string) {
-	switch {
-	case g == nil:
-	case g.absent:
+	if g != nil && g.absent {
 		return reasonNoActiveRelease, fmt.Sprintf("release group %q has no active release yet", g.group.Name)
-	case g.reason != "":
+	}
+	if g != nil && g.reason != "" {
 		return g.reason, g.message
 	}
 	return reasonNoReadyEndpoints, "no release that should receive this traffic has a ready endpoint"

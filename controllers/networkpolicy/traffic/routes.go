@@ -149,10 +149,10 @@ func (t target) key() string {
 	return text
 }
 
-// splitBuckets moves rows to buckets of their own if their targets differ from the target of their
-// bucket. Equal domains can have different targets because a host keeps its live target in some
-// cases. The target of a bucket is that of the first row whose host is in a live route of the
-// bucket, so that another host does not change it.
+// splitBuckets moves rows to other buckets if their targets differ from the target of their bucket.
+// Equal domains can have different targets because a host keeps its live target in some cases. The
+// target of a bucket is that of the first row whose host is in a live route of the bucket, so that
+// another host does not change it.
 func (d *planner) splitBuckets(buckets map[RouteKey][]*Row) {
 	for _, key := range slices.Collect(maps.Keys(buckets)) {
 		rows := buckets[key]
