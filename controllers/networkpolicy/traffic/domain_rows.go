@@ -320,7 +320,9 @@ func (d *planner) keepUnresolved(rows []*Row) {
 		if r.host == "" && r.listener == "" || r.group != nil || r.reason != reasonGroupNotFound && r.reason != reasonPinnedUnavailable && r.reason != reasonFrozen {
 			continue
 		}
-		d.keepTarget(r, rows)
+		if d.keepTarget(r, rows); r.kept && r.host != "" {
+			r.tls = d.askedTLS(d.Policy.Spec.Domains[r.entry].TLS, r.group)
+		}
 	}
 }
 

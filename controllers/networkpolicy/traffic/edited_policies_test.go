@@ -161,6 +161,31 @@ func TestSwitchingPolicyHoldsItsHosts(t *testing.T) {
 	want(t, "during the drain: programmed by the younger policy", b.policy.Status.Domains[0].Programmed, false)
 }
 
+// TestMissingTargetKeepsTheListener checks that a host keeps its listener and its certificate if the
+// version or the group of its domain does not exist.
+func TestMissingTargetKeepsTheListener(t *testing.T) {
+	for name, edit := range map[string]func(*v1alpha1.Domain){
+		"version": func(d *v1alpha1.Domain) { d.Release = &v1alpha1.DomainRelease{Version: "9.0.0"} },
+		"group": func(d *v1alpha1.Domain) {
+			d.Groups = &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsNamed, Names: []string{"9-x"}}
+		},
+	} {
+		for _, secret := range []string{"www-tls", "{{.ReleaseGroupName}}-tls"} {
+			t.Run(name+" "+secret, func(t *testing.T) {
+				w := encrypted(t, byGateway, nil)
+				w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: "www.example.com", TLS: ownListener(secret)}}
+				w.settle()
+				listeners, certificates := mustJSON(w.sets()), mustJSON(w.certificates())
+				w.change(func(s *v1alpha1.NetworkPolicySpec) { edit(&s.Domains[0]) })
+				w.settle()
+				want(t, "split", w.split("www.example.com"), "2.0.0=100")
+				want(t, "listeners", mustJSON(w.sets()), listeners)
+				want(t, "certificates", mustJSON(w.certificates()), certificates)
+			})
+		}
+	}
+}
+
 // TestPolicyWithAnInvalidEditHoldsItsHosts checks that a policy keeps its hosts while its live routes
 // stay because of an edit that cannot be routed, also if the host shares its route with another host.
 func TestPolicyWithAnInvalidEditHoldsItsHosts(t *testing.T) {
