@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
@@ -406,6 +408,9 @@ func TestListenersOfAHostThatRemains(t *testing.T) {
 		"wrong Gateway": func(d *v1alpha1.Domain) { d.ParentRefs = []v1alpha1.ParentReference{{Name: "typo"}} },
 		"issuer":        func(d *v1alpha1.Domain) { d.TLS = issued("other") },
 		"TLS":           func(d *v1alpha1.Domain) { d.TLS, d.ParentRefs = nil, []v1alpha1.ParentReference{{Name: "typo"}} },
+		"TLS mode": func(d *v1alpha1.Domain) {
+			d.TLS, d.ParentRefs = &v1alpha1.DomainTLS{}, []v1alpha1.ParentReference{{Name: "typo"}}
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
@@ -425,4 +430,66 @@ func TestListenersOfAHostThatRemains(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestEditOfAllHostsOfOneOfTwoRoutes checks that edits of all hosts of one of the two routes into
+// which equal domains are divided replace this route.
+func TestEditOfAllHostsOfOneOfTwoRoutes(t *testing.T) {
+	for name, part := range map[string][2]int{"first": {0, providers.MaxHostnames}, "second": {providers.MaxHostnames, providers.MaxHostnames + 1}} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+			w.ready["a"] = 1
+			w.policy.Spec.Domains = nil
+			for i := range providers.MaxHostnames + 1 {
+				w.policy.Spec.Domains = append(w.policy.Spec.Domains, v1alpha1.Domain{Domain: fmt.Sprintf("h%02d.example.com", i)})
+			}
+			w.settle()
+			want(t, "routes", len(w.routes), 2)
+			w.change(func(s *v1alpha1.NetworkPolicySpec) {
+				for i := part[0]; i < part[1]; i++ {
+					s.Domains[i].RecordTTLSeconds = 60
+				}
+			})
+			w.settle()
+			want(t, "routes", len(w.routes), 2)
+			want(t, "Ready", w.condition("Ready"), "True Programmed")
+			for _, d := range w.policy.Spec.Domains {
+				want(t, d.Domain, w.split(d.Domain), "1.0.0=100")
+			}
+		})
+	}
+}
+
+// TestHostWithNewListenerRemains checks that a host of a shared route stays in this route until its
+// own listener serves, even if other settings of the domain change too.
+func TestHostWithNewListenerRemains(t *testing.T) {
+	const first, second = "a.example.com", "b.example.com"
+	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
+	w.ready["a"] = 1
+	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: first}, {Domain: second}}
+	w.settle()
+	live := SortedKeys(w.routes)[0]
+	w.uncertain = map[string]string{"b-tls": "Pending"}
+	w.change(func(s *v1alpha1.NetworkPolicySpec) {
+		s.Domains[1].TLS, s.Domains[1].RecordTTLSeconds = ownListener("b-tls"), 60
+	})
+	w.settle()
+	want(t, "while the certificate is not issued", mustJSON(hostsOf(w.routes[live])), mustJSON([]string{first, second}))
+	w.uncertain = nil
+	w.settle()
+	want(t, "when it is issued", mustJSON(hostsOf(w.routes[live])), mustJSON([]string{first}))
+}
+
+// TestHostLeavesTheHTTPRouteForAGRPCRoute checks that a host leaves a shared HTTPRoute when it is
+// added to a GRPCRoute, because gateways do not accept the GRPCRoute before.
+func TestHostLeavesTheHTTPRouteForAGRPCRoute(t *testing.T) {
+	const first, second = "a.example.com", "b.example.com"
+	w := manyPorts(t)
+	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: first, Port: "http"}, {Domain: second, Port: "http"}}
+	w.settle()
+	live := SortedKeys(w.routes)[0]
+	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains[1].Port = "grpc" })
+	w.pass()
+	w.pass() // No gateway has accepted the GRPCRoute.
+	want(t, "hosts of the HTTPRoute", mustJSON(hostsOf(w.routes[live])), mustJSON([]string{first}))
 }

@@ -80,7 +80,11 @@ func (d *planner) remaining(out *Decision, key RouteKey, rows []*Row, byHost map
 			case slices.ContainsFunc(rows, func(r *Row) bool { return r.host == host }):
 			case d.Owned.refuses(host, host) != nil || refused[live.Group()+"/"+host] || d.claimed(host, live.Path):
 			default:
-				if r := cmp.Or(d.heldBy(out, host, live.Path), byHost[host]); r != nil {
+				r := d.heldBy(out, host, live.Path)
+				if by := byHost[host]; r == nil && by != nil && !excludes(by, rows[0]) {
+					r = by
+				}
+				if r != nil {
 					kept := *rows[0]
 					kept.host, kept.replaced, kept.tls = host, true, d.liveTLS(r, rows[0])
 					stay = append(stay, &kept)
@@ -91,6 +95,14 @@ func (d *planner) remaining(out *Decision, key RouteKey, rows []*Row, byHost map
 	return stay
 }
 
+// excludes reports whether the routes of two rows are of different kinds of which gateways accept only
+// one for a host: an HTTPRoute and a GRPCRoute (Gateway API, GRPCRoute). If the existing route kept the
+// host, the gateway would never accept the other route.
+func excludes(a, b *Row) bool {
+	return a.port.Protocol != b.port.Protocol && readable(a.port.Protocol) && readable(b.port.Protocol) &&
+		(a.port.Protocol == v1alpha1.ProtocolGRPC || b.port.Protocol == v1alpha1.ProtocolGRPC)
+}
+
 // heldBy returns a row that keeps a host in its live route, because the row cannot be routed; or nil.
 func (d *planner) heldBy(out *Decision, host, path string) *Row {
 	if i := slices.IndexFunc(out.rows, func(r *Row) bool { return r.host == host && d.keepsLive(r, out.rows, path) }); i >= 0 {
@@ -99,7 +111,8 @@ func (d *planner) heldBy(out *Decision, host, path string) *Row {
 	return nil
 }
 
-// removeReplaced removes from routes the hosts that only remained until other routes have them.
+// removeReplaced removes from routes the hosts that only remained until other routes have them, and
+// routes that contain no other hosts.
 func (d *planner) removeReplaced(out *Decision, groups map[string]*groupDecision) {
 	next := map[*RouteDecision][]*Row{}
 	for _, route := range out.Routes {
@@ -118,15 +131,24 @@ func (d *planner) removeReplaced(out *Decision, groups map[string]*groupDecision
 			next[route] = rows
 		}
 	}
+	// A route that contains only replaced hosts is no longer desired.
+	out.Routes = slices.DeleteFunc(out.Routes, func(route *RouteDecision) bool {
+		rows, changed := next[route]
+		return changed && len(rows) == 0
+	})
 	for route, rows := range next {
-		*route = *d.route(route.Name, rows, d.splitOf(out, rows[0], groups))
+		if len(rows) > 0 {
+			*route = *d.route(route.Name, rows, d.splitOf(out, rows[0], groups))
+		}
 	}
 }
 
-// served reports whether all routes that the specification requires for a host are accepted.
+// served reports whether all routes that the specification requires for a host are accepted, and
+// whether the host's own listeners are ready.
 func (d *planner) served(out *Decision, host string) bool {
 	return !slices.ContainsFunc(out.Routes, func(route *RouteDecision) bool {
-		return slices.ContainsFunc(route.rows, func(r *Row) bool { return r.host == host && !r.replaced }) && !d.verdict(route).Accepted
+		i := slices.IndexFunc(route.rows, func(r *Row) bool { return r.host == host && !r.replaced })
+		return i >= 0 && (!d.verdict(route).Accepted || ofSet(route.rows[i].tls) && d.unready(route.Route, host) != nil)
 	})
 }
 

@@ -93,7 +93,7 @@ func (d *planner) meanwhile(r *Row) []*Row {
 // to both routes. Otherwise, the live settings remain.
 func (d *planner) liveTLS(r, like *Row) *providers.TLS {
 	out := r.tls
-	if out == nil || !r.routable() || d.unsupported(r) != nil {
+	if out == nil || ofSet(out) != ofSet(like.tls) || !r.routable() || d.unsupported(r) != nil {
 		if out = providers.LiveTLS(d.View, r.host); out != nil {
 			out.Until = out.Secret // The Certificate of the Secret stays.
 		}
