@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 	gatewayv1alpha2 "sigs.k8s.io/gateway-api/apis/v1alpha2"
 	"sigs.k8s.io/yaml"
@@ -180,5 +181,32 @@ func TestGatewayOfANamespaceThatIsNotWatched(t *testing.T) {
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("problem (-want +got):\n%s", d)
+	}
+}
+
+// TestListenersOfUserRoutes checks that a user-managed GRPCRoute is served by a listener that accepts only GRPCRoutes.
+func TestListenersOfUserRoutes(t *testing.T) {
+	const host = "api.example.com"
+	gateway := &gatewayv1.Gateway{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Name: "public"}}
+	gateway.Spec.Listeners = []gatewayv1.Listener{{
+		Name: "grpc", Port: 80, Protocol: gatewayv1.HTTPProtocolType,
+		AllowedRoutes: &gatewayv1.AllowedRoutes{Kinds: []gatewayv1.RouteGroupKind{{Kind: "GRPCRoute"}}},
+	}}
+	for kind, want := range map[string]string{"GRPCRoute": "", "HTTPRoute": providers.ReasonNoMatchingListener} {
+		p := policy()
+		p.Spec.Provider = &v1alpha1.NetworkProvider{RouteRef: &v1alpha1.RouteReference{Kind: kind, Name: "api"}}
+		route := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "gateway.networking.k8s.io/v1", "kind": kind, "metadata": map[string]any{"namespace": "prod", "name": "api"},
+			"spec": map[string]any{"parentRefs": []any{map[string]any{"name": "public"}}, "hostnames": []any{host}, "rules": []any{map[string]any{}}},
+		}}
+		s := providers.Input{Policy: p, Microservice: "shop", Served: map[string]providers.Served{}, Users: []*unstructured.Unstructured{route}}
+		s.Referents = map[providers.Reference]resources.Object{reference("prod", v1alpha1.ParentReference{Name: "public"}): gateway}
+		for _, k := range append(Provider{}.Writes(), gatewayKind) {
+			s.Served[k.Kind] = providers.Served{Version: k.Versions[0]}
+		}
+		_, problem := (RouteRef{}).NewView(s).Serves(providers.Route{}, host)
+		if got := deref(problem).Reason; got != want {
+			t.Errorf("%s: reason %q, want %q", kind, got, want)
+		}
 	}
 }

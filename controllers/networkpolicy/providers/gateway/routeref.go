@@ -429,8 +429,13 @@ func (v *userView) Serves(r providers.Route, host string) (string, *providers.Pr
 	if !ok {
 		return "", nil
 	}
-	if r.Protocol = v1alpha1.ProtocolHTTP; u.object.GetKind() == tlsKind.Kind {
+	switch u.object.GetKind() {
+	case tlsKind.Kind:
 		r.Protocol = v1alpha1.ProtocolTLS
+	case grpcKind.Kind:
+		r.Protocol = v1alpha1.ProtocolGRPC
+	default:
+		r.Protocol = v1alpha1.ProtocolHTTP
 	}
 	r.Path = v.path(u.object)
 	for _, p := range u.parents {
