@@ -99,25 +99,24 @@ func (r *Reconciler) observeServices(ctx context.Context, f *observed, policy *v
 	return nil
 }
 
-// observeReleases determines why releases failed, the commits of active releases, and which active releases are stable. It requests
+// observeReleases determines the commits of releases, why releases failed, and which active releases are stable. It requests
 // another reconcile for the time when more releases may have become stable.
 func (r *Reconciler) observeReleases(ctx context.Context, f *observed, s *service) error {
 	for _, g := range s.microservice.Status.ReleaseGroups {
 		for _, row := range g.Releases {
-			if row.Status != v1alpha1.ReleaseError && row.Status != v1alpha1.ReleaseActive {
-				continue
-			}
 			name := row.VersionedMicroservice
 			var release v1alpha1.VersionedMicroservice
 			err := r.Get(ctx, client.ObjectKey{Namespace: s.microservice.Namespace, Name: name}, &release)
 			if client.IgnoreNotFound(err) != nil {
 				return fmt.Errorf("get VersionedMicroservice %q: %w", name, err)
 			}
-			s.failures[name] = release.Status.Failure
-			if row.Status == v1alpha1.ReleaseError {
+			s.commits[name] = release.Annotations[v1alpha1.AnnotationCommit]
+			if row.Status == v1alpha1.ReleaseError || row.Status == v1alpha1.ReleaseActive {
+				s.failures[name] = release.Status.Failure
+			}
+			if row.Status != v1alpha1.ReleaseActive {
 				continue
 			}
-			s.commits[name] = release.Annotations[v1alpha1.AnnotationCommit]
 			if !row.Available && release.Status.Failure == "" {
 				f.requeueWithin(causePollInterval)
 			}

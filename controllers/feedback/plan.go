@@ -349,8 +349,7 @@ func (p *planner) previous(r *v1alpha1.FeedbackRecord) (releaseState, bool) {
 	head := now[0]
 	replaced := fmt.Sprintf("Replaced by %s.", cmp.Or(short(head.head.ref), head.version))
 	if r.PullRequest == 0 {
-		// The records do not contain the Microservice, so that any of the current releases may have replaced this one.
-		if slices.ContainsFunc(now, func(m member) bool { return !p.isReported(m) }) {
+		if slices.ContainsFunc(now, func(m member) bool { return !p.isReported(m) && m.hasReplaced(r.Ref) }) {
 			return releaseState{}, false // unchanged until the new commit is ready
 		}
 		if len(now) > 1 {
@@ -377,6 +376,15 @@ func (p *planner) previous(r *v1alpha1.FeedbackRecord) (releaseState, bool) {
 		return releaseState{}, false // changed after that state is written
 	}
 	return inactive(replaced)
+}
+
+// hasReplaced reports whether the active release may have replaced a release from a commit: its group still contains a release from
+// this commit, or a release whose commit is not known. The records do not contain the Microservice.
+func (m member) hasReplaced(commit string) bool {
+	return slices.ContainsFunc(m.group.Releases, func(row v1alpha1.Release) bool {
+		of := m.service.commits[row.VersionedMicroservice]
+		return of == commit || of == "" && row.Status != v1alpha1.ReleaseActive
+	})
 }
 
 // isReported reports whether the Deployment of an active release shows whether the release is ready. If the commit is not known,

@@ -277,8 +277,8 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestReleasesInOneEnvironment checks that the Deployment of a replaced release remains active until all current releases in
-// its environment are reported, and that its description names another commit only if there is only one.
+// TestReleasesInOneEnvironment checks that the Deployment of a replaced release remains active until the release that replaced it
+// is reported, and that its description names another commit only if there is only one.
 func TestReleasesInOneEnvironment(t *testing.T) {
 	t.Parallel()
 	a, b, x := commit("a"), commit("b"), commit("d")
@@ -288,14 +288,21 @@ func TestReleasesInOneEnvironment(t *testing.T) {
 	withRoute := func(programmed bool) func(*service) {
 		return func(s *service) { s.routes = []v1alpha1.NetworkPolicy{routedTo("1-x", "2.0.0", programmed)} }
 	}
-	api, web := "api", "web"
+	withoutCommit := func(s *service) {
+		s.commits[msName+"-1.9.0"] = ""
+		withRoute(false)(s)
+	}
+	api, web, db := "api", "web", "db"
 	for name, test := range map[string]struct {
 		services []string
 		web      func(*service)
 		records  []v1alpha1.FeedbackRecord
 		want     []string
 	}{
-		"not ready":       {[]string{api, web}, withRoute(false), []v1alpha1.FeedbackRecord{record(x, "success"), record(a, "success")}, nil},
+		"not ready": {[]string{api, web}, withRoute(false), []v1alpha1.FeedbackRecord{record(x, "success"), record(a, "success")}, nil},
+		"not ready, the commit of the replaced release is not known": {[]string{api, web}, withoutCommit, []v1alpha1.FeedbackRecord{record(x, "success"), record(a, "success")}, nil},
+		"written, another release is never ready": {[]string{api, db, web}, nil, []v1alpha1.FeedbackRecord{record(x, "success"), record(a, "success"), record(b, "success")},
+			[]string{"aaaaaaa inactive: Replaced by another release."}},
 		"ready":           {[]string{api, web}, nil, []v1alpha1.FeedbackRecord{record(x, "success"), record(a, "success")}, []string{"bbbbbbb success: The release is available."}},
 		"not written yet": {[]string{api, web}, nil, []v1alpha1.FeedbackRecord{record(x, "success"), record(a, "success"), record(b, "")}, []string{"bbbbbbb success: The release is available."}},
 		"written":         {[]string{api, web}, nil, []v1alpha1.FeedbackRecord{record(x, "success"), record(a, "success"), record(b, "success")}, []string{"aaaaaaa inactive: Replaced by another release."}},
@@ -311,13 +318,19 @@ func TestReleasesInOneEnvironment(t *testing.T) {
 			f.feedback.Environment, f.feedback.Deployments.Releases = "production", true
 			f.services, f.records = nil, test.records
 			for _, name := range test.services {
-				version, sha := "2.0.0", b
-				if name == api {
-					version, sha = "1.0.0", x
+				version, sha, rows := "2.0.0", b, []string{"2.0.0 +active", "1.9.0 deprecated"}
+				switch name {
+				case api:
+					version, sha, rows = "1.0.0", x, []string{"1.0.0 +active"}
+				case db:
+					version, sha, rows = "3.0.0", commit("c"), []string{"3.0.0 +active"}
 				}
-				s := world(nil, groupWith(0, "1-x", version+" +active")).services[0]
+				s := world(nil, groupWith(0, "1-x", rows...)).services[0]
 				s.microservice.Name, s.policy.Spec.Source.GitHub = name, &v1alpha1.GitHubSource{Tags: &v1alpha1.GitHubTags{}}
-				s.commits[msName+"-"+version] = sha
+				s.commits[msName+"-"+version], s.commits[msName+"-1.9.0"] = sha, a
+				if name == db {
+					s.routes = []v1alpha1.NetworkPolicy{routedTo("1-x", "3.0.0", false)}
+				}
 				if name == web && test.web != nil {
 					test.web(&s)
 				}

@@ -20,7 +20,7 @@ type service struct {
 	routes []v1alpha1.NetworkPolicy
 	// failures are the values of status.failure, by release name.
 	failures map[string]string
-	// commits are the commits from which the active releases were created, by release name.
+	// commits are the commits from which releases were created, by release name. Unknown commits are empty.
 	commits map[string]string
 	// stable contains the active releases whose availability has not changed for stabilizationPeriod.
 	stable map[string]bool
