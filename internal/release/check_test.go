@@ -696,9 +696,22 @@ func (w *world) checkMinimum(x write) {
 	if g == nil || g.Phase != Live || g.Rollout != nil || x.sequence != w.rolloutState.Sequence || !x.seen.Spec.Autoscaled || x.seen.Spec.Exclusive {
 		return
 	}
-	since := w.now.Sub(g.TrafficTime)
-	if a := g.ActiveRow(); a != nil && a.Release == x.object.Release && x.retire.Replicas < x.object.Replicas && since >= 0 && since < measured {
-		w.fail("capacity: the minimum of %s is %d instead of %d %s after its traffic changed", a.Release, x.retire.Replicas, x.object.Replicas, since)
+	a := g.ActiveRow()
+	if a == nil || a.Release != x.object.Release || x.retire.Replicas >= x.object.Replicas {
+		return
+	}
+	newest := slices.ContainsFunc(x.seen.Policies, func(p Policy) bool {
+		return slices.ContainsFunc(p.Groups, func(r Report) bool { return r.Slug == g.Slug && r.Newest })
+	})
+	for i := range w.rolloutState.Groups {
+		from := &w.rolloutState.Groups[i]
+		since := w.now.Sub(from.TrafficTime)
+		if (from == g || newest && byNewest(from, g) < 0) && since >= 0 && since < measured {
+			w.fail("capacity: the minimum of %s is %d instead of %d %s after the traffic of group %s changed", a.Release, x.retire.Replicas, x.object.Replicas, since, from.Name)
+		}
+		if run := from.Rollout; run != nil && run.From == g.Slug && x.retire.Replicas < run.Floor && !splitsByPods(*x.seen, g) {
+			w.fail("capacity: the minimum of %s is %d, although the newest domains move to group %s and may return", a.Release, x.retire.Replicas, from.Name)
+		}
 	}
 }
 

@@ -16,6 +16,21 @@ func (s *scope) full() int {
 	return n
 }
 
+// activeFull returns the full number of replicas of the active release. While the newest domains move from this group to a newer group,
+// this is at least the number that the release had before it lost a part of their requests: it gets this part back if the rollout fails.
+func (s *scope) activeFull() int {
+	n := s.full()
+	if s.byPods() {
+		return n
+	}
+	for i := range s.groups {
+		if run := s.groups[i].Rollout; run != nil && run.From == s.g.Slug {
+			n = max(n, run.Floor)
+		}
+	}
+	return n
+}
+
 // portion returns the number of replicas that a percentage of the requests needs.
 func (s *scope) portion(percent int) int {
 	if s.byPods() {
@@ -151,7 +166,7 @@ func (s *scope) want(r Row, c Object) (int, *wait) {
 	case r.Status == Active && c.Replicas > 0 && s.dead(&r):
 		pressed, w := s.pressed()
 		if !pressed {
-			return s.full(), w
+			return s.activeFull(), w
 		}
 		// The release serves nothing, but takes up capacity that the release with the fix needs.
 		if c.Unsettled {
@@ -268,7 +283,7 @@ func PodShare(weight, n int) int {
 // the weight of the canary. The removed replicas return when the rollout ends. If the canary loses pods, no further pods of the
 // active release are removed.
 func (s *scope) activeSize(active Object) int {
-	full := s.full()
+	full := s.activeFull()
 	_, canary, c := s.rollout()
 	if !s.byPods() || canary == nil || canary.Status != Canary || canary.Weight == 0 || canary.Promoted > 0 {
 		return full
@@ -290,11 +305,34 @@ const measured = 5 * time.Minute
 // the traffic: the release gets all requests, but its autoscaler has measured only a part of them. Until the autoscaler has measured all of
 // them, its minimum remains as it was during the rollout.
 func (s *scope) restSize(active Object) (int, *wait) {
-	full, end := s.full(), s.confirmedTime(s.g.TrafficTime).Add(measured)
-	if !s.o.Spec.Autoscaled || active.Replicas <= full || !s.now.Before(end) {
+	full := s.activeFull()
+	if !s.o.Spec.Autoscaled || active.Replicas <= full {
+		return full, nil
+	}
+	end := s.movedTime().Add(measured)
+	if !s.now.Before(end) {
 		return full, nil
 	}
 	return active.Replicas, &wait{Until: end}
+}
+
+// movedTime returns the time at which the last traffic change of the group was confirmed. If the newest domains route to the group, they
+// may have returned because the rollout of a newer group failed. This changes only the traffic of that group.
+func (s *scope) movedTime() time.Time {
+	moved := s.confirmedTime(s.g.TrafficTime)
+	if !s.hasNewest() {
+		return moved
+	}
+	for i := range s.groups {
+		g := &s.groups[i]
+		if byNewest(g, s.g) >= 0 {
+			continue
+		}
+		if t := s.planner.scope(g).confirmedTime(g.TrafficTime); t.After(moved) {
+			moved = t
+		}
+	}
+	return moved
 }
 
 // shareSize returns the number of replicas of a canary that has a share of the pods. The number is for its current weight or, when

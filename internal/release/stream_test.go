@@ -143,6 +143,56 @@ var streams = []scene{
 		h.run(10 * time.Minute)
 		h.newestDomains("the next version", "2.0.1=100")
 	}},
+	{"the active release of the older group keeps its replicas until its autoscaler has measured all requests again", func(h tale) {
+		h.edit("autoscaling", func(s *Spec) { s.Autoscaled = true })
+		h.newest(held...)
+		size := func(when string, n int) {
+			if have := h.object("1.0.0").Replicas; have != n {
+				h.fail("%s: 1.0.0 has %d replicas, want %d", when, have, n)
+			}
+		}
+		h.autoscale(h.object("1.0.0"), 8)
+		size("the autoscaler added pods", 2)
+		h.push("2.0.0")
+		h.run(time.Minute)
+		h.newestDomains("step 1", "1.0.0=90 2.0.0=10")
+		size("step 1", 8)
+		h.run(time.Hour)
+		size("an hour later", 8)
+		h.decideOn("2.0.0", Deprecate, "")
+		h.run(time.Minute)
+		h.newestDomains("aborted", "1.0.0=100")
+		size("aborted", 8)
+		h.run(3 * time.Minute)
+		size("its autoscaler measures", 8)
+		h.run(2 * time.Minute)
+		size("its autoscaler has measured", 2)
+	}},
+	{"the active release of the older group keeps its replicas during its own rollout, and until the newest domains have moved", func(h tale) {
+		h.edit("autoscaling", func(s *Spec) { s.Autoscaled = true })
+		h.newest(held...)
+		size := func(when, version string, n int) {
+			if have := h.object(version).Replicas; have != n {
+				h.fail("%s: %s has %d replicas, want %d", when, version, have, n)
+			}
+		}
+		h.push("1.1.0")
+		h.run(time.Minute)
+		h.autoscale(h.object("1.0.0"), 8)
+		h.push("2.0.0")
+		h.run(time.Minute)
+		h.newestDomains("both", "1.0.0=81 1.1.0=9 2.0.0=10")
+		size("both", "1.0.0", 8)
+		h.decideOn("1.1.0", Continue, "1")
+		h.run(10 * time.Minute)
+		h.newestDomains("the older group is promoted", "1.1.0=90 2.0.0=10")
+		size("the older group is promoted", "1.1.0", 8)
+		h.decideOn("2.0.0", Continue, "1")
+		h.run(10 * time.Minute)
+		h.newestDomains("the newer group is promoted", "2.0.0=100")
+		size("the newer group is promoted", "1.1.0", 2)
+		size("the newer group is promoted", "2.0.0", 2)
+	}},
 	{"hooks apply to the first release of a newer group", func(h tale) {
 		h.newest(twoSteps...)
 		h.gates(PreRollout, ConfirmPromotion)
