@@ -114,7 +114,7 @@ func (s *scope) ends(run *Rollout) time.Time {
 // countHealthyTime has added this wait, ends returns a time that is too early. The wait of a rollout that is already blocked,
 // and a wait that is recorded from its start, are not healthy.
 func (s *scope) due(run *Rollout, cause Reason) time.Time {
-	if run.WaitsFor != "" || cause == notCreated || cause == otherRunning {
+	if run.WaitsFor != "" || cause == otherRunning || cause == notCreated && !s.outgrown(run) {
 		return s.ends(run)
 	}
 	interrupted := *run

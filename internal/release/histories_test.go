@@ -79,6 +79,22 @@ func (h tale) live() {
 	h.want("at first", map[string]string{"1.0.0": "active 100"})
 }
 
+// awaitsWindow lets 1.1.0 wait for the window of its last step, which is approved. Its routes are confirmed a moment after the step began.
+func (h tale) awaitsWindow() {
+	h.live()
+	h.run(25 * time.Minute) // Windows are open for the first twenty minutes of each hour.
+	h.steps(Step{Weight: 10, Approval: true}, Step{Weight: 50, Approval: true})
+	h.push("1.1.0")
+	h.run(time.Minute)
+	h.nets["web"].stuck = true
+	h.decideOn("1.1.0", Continue, "1")
+	h.run(time.Second)
+	h.nets["web"].stuck = false
+	h.run(time.Second)
+	h.steps(Step{Weight: 10, Approval: true}, Step{Weight: 50, Approval: true, Window: &Window{}})
+	h.decideOn("1.1.0", Continue, "2")
+}
+
 var twoSteps = []Step{{Weight: 10, Pause: time.Minute}, {Weight: 50, Pause: time.Minute}}
 
 // analysed makes 1.0.0 active, and measures all later canaries.
@@ -509,6 +525,44 @@ var histories = []scene{
 		h.state("more replicas start", Blocked, false)
 		h.run(2 * time.Minute)
 		h.want("finished", map[string]string{"1.1.0": "active 50", "1.2.0": "canary 50"})
+	}},
+	{"rule 28: an approved canary that waits for its window finishes first although more replicas are specified", func(h tale) {
+		h.awaitsWindow()
+		h.run(time.Minute)
+		h.state("approved", AwaitingWindow, true)
+		h.push("1.2.0")
+		h.run(15 * time.Minute)
+		h.want("after the deadline", map[string]string{"1.1.0": "canary 50", "1.2.0": ""})
+		h.edit("more replicas", func(s *Spec) { s.Replicas = 4 })
+		h.run(time.Second)
+		h.want("more replicas", map[string]string{"1.1.0": "canary 50", "1.2.0": ""})
+		h.state("more replicas", FinishFirst, true)
+		h.state("more replicas", Blocked, false)
+		h.run(time.Minute)
+		h.want("more replicas run", map[string]string{"1.1.0": "canary 50", "1.2.0": ""})
+		h.state("more replicas run", AwaitingWindow, true)
+		if n := h.object("1.1.0").Replicas; n != 4 {
+			h.fail("the canary has %d replicas", n)
+		}
+		h.run(30 * time.Minute)
+		h.want("the window is open", map[string]string{"1.1.0": "active 90", "1.2.0": "canary 10"})
+	}},
+	{"rule 28: an approved canary that waits for its window is blocked if more replicas are rejected until the deadline", func(h tale) {
+		h.awaitsWindow()
+		h.run(15 * time.Minute)
+		h.state("approved", AwaitingWindow, true)
+		h.denied[h.release("1.1.0")] = true
+		h.edit("more replicas", func(s *Spec) { s.Replicas = 4 })
+		h.run(8 * time.Minute)
+		h.state("within the deadline", Blocked, false)
+		h.run(3 * time.Minute)
+		h.state("after the deadline", Blocked, true)
+		h.want("after the deadline", map[string]string{"1.0.0": "active 50", "1.1.0": "canary 50"})
+		h.run(2 * time.Hour)
+		h.state("hours later", Blocked, true)
+		delete(h.denied, h.release("1.1.0"))
+		h.run(time.Hour)
+		h.want("accepted", map[string]string{"1.1.0": "active 100"})
 	}},
 	{"rule 28: a canary that waited longer than its deadline becomes active when it is approved", func(h tale) {
 		h.live()

@@ -290,6 +290,8 @@ func countHealthyTime(s *scope) {
 	gaveWay := run.WaitsFor == otherRunning // If so, this plan may be the first plan that gives the release replicas.
 	s.block(run, r, obstacle, c)
 	switch {
+	case cause == notCreated && s.outgrown(run):
+		run.interrupt(s.now)
 	case s.uncreated(run, cause) && !gaveWay, cause == otherRunning, slices.Contains([]Reason{noDomains, noAnswer, notProgrammed}, run.WaitsFor):
 		// The wait has lasted long enough, and is recorded from its start.
 		s.idle(run, s.stepClock(run))
