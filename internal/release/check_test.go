@@ -690,7 +690,7 @@ func (w *world) checkRetire(seen Observed, o *object, r Retire) {
 }
 
 // checkMinimum checks that the minimum of the autoscaler of an active release does not decrease while the autoscaler has measured only the
-// previous traffic. The plan may be older than the rollout state.
+// previous traffic. The plan may be older than the rollout state, and the clock may have gone back since the plan.
 func (w *world) checkMinimum(x write) {
 	g := w.rolloutState.group(x.object.Slug)
 	if g == nil || g.Phase != Live || g.Rollout != nil || x.sequence != w.rolloutState.Sequence || !x.seen.Spec.Autoscaled || x.seen.Spec.Exclusive {
@@ -705,7 +705,7 @@ func (w *world) checkMinimum(x write) {
 	})
 	for i := range w.rolloutState.Groups {
 		from := &w.rolloutState.Groups[i]
-		since := w.now.Sub(from.TrafficTime)
+		since := x.planned.Sub(from.TrafficTime)
 		if (from == g || newest && byNewest(from, g) < 0) && since >= 0 && since < measured {
 			w.fail("capacity: the minimum of %s is %d instead of %d %s after the traffic of group %s changed", a.Release, x.retire.Replicas, x.object.Replicas, since, from.Name)
 		}

@@ -193,6 +193,7 @@ type write struct {
 	config       string
 	cand         Candidate
 	seen         *Observed // the input of the plan, which all its writes share
+	planned      time.Time // the time of the plan, for a retire
 }
 
 // snapshot is the state of the world at a point in time, for caches that lag.
@@ -1310,7 +1311,7 @@ func (w *world) plan(l *leader, lag lags) {
 		if w.denied[p.Retire[i].Release] && !p.Retire[i].Delete {
 			continue
 		}
-		l.todo = append(l.todo, write{retire: &p.Retire[i], sequence: p.State.Sequence, object: objects[p.Retire[i].Release], seen: seen(), never: slices.Contains(p.NeverActive, p.Retire[i].Release)})
+		l.todo = append(l.todo, write{retire: &p.Retire[i], planned: w.now, sequence: p.State.Sequence, object: objects[p.Retire[i].Release], seen: seen(), never: slices.Contains(p.NeverActive, p.Retire[i].Release)})
 	}
 }
 
