@@ -118,6 +118,7 @@ func (h history) play() {
 		h.Fatalf("a reconcile in the stable state writes")
 	}
 	h.noGroupIsStuck()
+	h.allIsReported(references(h.w.policy.Status))
 	h.nothingSharedRemains()
 }
 
@@ -329,7 +330,8 @@ func (h history) pass() {
 	h.rowsHaveEqualTargets(out)
 	h.hostsKeepARoute(f, out)
 	h.bothRouteToTheSame(out)
-	h.allIsReported(now)
+	h.confirmedIsWritten(now)
+	h.allIsReported(h.retained(now))
 	h.servedIsReported(now)
 	h.nothingIsWithheldBefore(now)
 }
@@ -344,21 +346,23 @@ func (h history) serve() {
 	}
 }
 
-// servedIsReported checks that a release to which the gateway still routes is in the references,
-// regardless of later writes. Otherwise, its pods would be deleted.
+// servedIsReported checks that the planner keeps a release to which the gateway still routes,
+// regardless of later writes. Otherwise, its pods would be deleted. A release without a row is
+// forgotten: the planner drops rows only when no gateway routes to the release, but these rollout
+// states drop them at any time.
 func (h history) servedIsReported(now v1alpha1.NetworkPolicyStatus) {
-	d := newPlanner(h.w.facts())
+	d, known := newPlanner(h.w.facts()), h.retained(now)
 	for name, releases := range h.served {
 		if h.w.routes[name] == nil {
 			delete(h.served, name)
 			continue
 		}
-		for _, release := range releases {
-			g := d.rollout.groupOf[release]
-			if g == nil || Find(now.Groups, g.Slug).ConfirmedTime == nil {
-				continue // The release has no row, or no gateway has ever accepted a route of the group.
+		h.served[name] = slices.DeleteFunc(releases, func(release string) bool { return d.rollout.rows[release] == nil })
+		for _, release := range h.served[name] {
+			if Find(now.Groups, d.rollout.groupOf[release].Slug).ConfirmedTime == nil {
+				continue // No gateway has ever accepted a route of the group.
 			}
-			if !slices.ContainsFunc(now.Groups, func(g v1alpha1.GroupTraffic) bool { return slices.Contains(g.References, release) }) {
+			if !known[release] {
 				h.Fatalf("the gateway routes to %s with route %s, but the references do not contain it: %s", release, name, mustJSON(now.Groups))
 			}
 		}
@@ -558,39 +562,58 @@ func (h history) nothingRemains() {
 	}
 }
 
-// allIsReported checks that each release to which a written object refers is in the references, or
-// has traffic in a rollout state that has not been confirmed yet. The planner does not remove such
-// a release before a later revision is confirmed. A confirmed revision is never greater than the
-// revision of the rollout state.
-func (h history) allIsReported(now v1alpha1.NetworkPolicyStatus) {
-	d := newPlanner(h.w.facts())
-	reported := map[string]bool{}
-	for slug, g := range d.rollout.bySlug {
-		if confirmed := Find(now.Groups, slug).Revision; confirmed > 0 && confirmed < g.TrafficRevision {
-			for _, row := range g.Releases {
-				if row.Status == v1alpha1.ReleaseActive || row.Status == v1alpha1.ReleaseCanary && row.Weight > 0 {
-					reported[row.VersionedMicroservice] = true
-				}
+// references returns the releases that a status reports as referenced.
+func references(now v1alpha1.NetworkPolicyStatus) map[string]bool {
+	out := map[string]bool{}
+	for _, g := range now.Groups {
+		for _, name := range g.References {
+			out[name] = true
+		}
+	}
+	return out
+}
+
+// retained returns the releases whose pods the planner does not remove because of a status: releases
+// in the references, and releases with traffic in the rollout state of a group that the policy has
+// confirmed. The planner does not remove the latter before the policy confirms a later revision in
+// which they have no traffic, so their report may wait for that.
+func (h history) retained(now v1alpha1.NetworkPolicyStatus) map[string]bool {
+	out := references(now)
+	for _, g := range h.w.ms.Status.ReleaseGroups {
+		if Find(now.Groups, g.Slug).Revision == 0 {
+			continue
+		}
+		for _, row := range g.Releases {
+			if row.Status == v1alpha1.ReleaseActive || row.Status == v1alpha1.ReleaseCanary && row.Weight > 0 {
+				out[row.VersionedMicroservice] = true
 			}
 		}
 	}
-	for _, g := range now.Groups {
-		for _, name := range g.References {
-			reported[name] = true
-		}
-		if rollout := d.rollout.bySlug[g.Slug]; rollout != nil && g.Revision > rollout.TrafficRevision {
-			h.Fatalf("group %s is confirmed at revision %d, but the rollout state is at revision %d", g.Slug, g.Revision, rollout.TrafficRevision)
+	return out
+}
+
+// confirmedIsWritten checks that a confirmed revision is never greater than the revision of the
+// rollout state.
+func (h history) confirmedIsWritten(now v1alpha1.NetworkPolicyStatus) {
+	for _, g := range h.w.ms.Status.ReleaseGroups {
+		if confirmed := Find(now.Groups, g.Slug).Revision; confirmed > g.TrafficRevision {
+			h.Fatalf("group %s is confirmed at revision %d, but the rollout state is at revision %d", g.Slug, confirmed, g.TrafficRevision)
 		}
 	}
+}
+
+// allIsReported checks that each release to which a written object refers is known to the planner.
+func (h history) allIsReported(known map[string]bool) {
+	d := newPlanner(h.w.facts())
 	for name, route := range h.routes() {
 		for _, release := range d.releasesOf(readRoute(route).Services) {
-			if !reported[release] {
+			if !known[release] {
 				h.Fatalf("route %s refers to %s, which the references do not contain", name, release)
 			}
 		}
 	}
 	for name, s := range h.w.services {
-		if release := s.Spec.Selector[v1alpha1.LabelRelease]; !OfRelease(s) && !reported[release] {
+		if release := s.Spec.Selector[v1alpha1.LabelRelease]; !OfRelease(s) && !known[release] {
 			h.Fatalf("Service %s selects %s, which the references do not contain", name, release)
 		}
 	}
