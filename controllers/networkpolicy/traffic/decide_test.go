@@ -702,6 +702,25 @@ func TestTargetWithoutEndpointsRemovesNoRoute(t *testing.T) {
 	}
 }
 
+// TestInvalidDomainWithoutEndpointsKeepsItsTarget checks that a live host keeps its route and target
+// if its domain becomes invalid in the same edit as it moves from a version to a release without
+// endpoints.
+func TestInvalidDomainWithoutEndpointsKeepsItsTarget(t *testing.T) {
+	const host = "old.example.com"
+	w := newWorld(t, group("1-x", 1, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
+	w.ready["a"] = 1
+	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: host, Release: &v1alpha1.DomainRelease{Version: "1.0.0"}}}
+	w.settle()
+	want(t, "before", w.split(host), "1.0.0=100")
+	w.change(func(s *v1alpha1.NetworkPolicySpec) {
+		s.Domains[0].Domain, s.Domains[0].Release = "bad_{{.ReleaseGroupName}}.example.com", nil
+	})
+	w.settle()
+	want(t, "after", w.split(host), "1.0.0=100")
+	want(t, "reason", w.policy.Status.Domains[0].Reason, reasonInvalidDomain)
+	want(t, "ready", w.condition("Ready"), "False "+reasonInvalidDomain)
+}
+
 // TestRowsOfOneKeyWithDifferentTargets checks that hosts that keep different targets do not share a
 // route although their domains are equal, and that they share a route when their targets are equal.
 func TestRowsOfOneKeyWithDifferentTargets(t *testing.T) {

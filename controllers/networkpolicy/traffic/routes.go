@@ -203,11 +203,12 @@ func (d *planner) splitOf(out *Decision, r *Row, groups map[string]*groupDecisio
 }
 
 // keepUnready keeps the live target of a domain or listener until its new target has a ready
-// endpoint: the host must not become unreachable while the pods of the new target start. A release
-// of a version remains reported as pinned, so that it gets pods.
+// endpoint: the host must not become unreachable while the pods of the new target start. The same
+// applies to the live host of an invalid domain. A release of a version remains reported as pinned, so
+// that it gets pods.
 func (d *planner) keepUnready(rows []*Row) {
 	for _, r := range rows {
-		if r.host == "" && r.listener == "" || !r.routable() || r.kept || r.canary {
+		if r.host == "" && r.listener == "" || !r.routable() || r.kept && r.reason != reasonInvalidDomain || r.canary {
 			continue
 		}
 		if d.unreadyPin(r) {
