@@ -114,12 +114,12 @@ func (r *Reconciler) observe(ctx context.Context, ms *v1alpha1.Microservice) (*o
 // fieldMicroservice is the field by which the API server selects the releases of a Microservice.
 const fieldMicroservice = "spec.microserviceName"
 
-// Facts returns the input for a Microservice's plan at the given time, read by a client without a cache. ms
-// may differ from the stored object, so that a change can be planned before it is written. Facts requires
-// permission to get and list objects of the hlnr.io kinds and, if they are part of releases, ConfigMaps and
-// Secrets. freezes are all freezes, for plans at later times. Freezes that the client is not permitted to read are omitted. problem is the reason why no new
-// release would start: an error in the specification or in a referenced object. Facts assumes that the manager
-// has the default minimum drain delay, 5s.
+// Facts returns the input for a Microservice's plan at the given time, read by a client without a cache, and all
+// freezes, for plans at later times. ms may differ from the stored object, so that a change can be planned before
+// it is written. Facts requires permission to get and list objects of the hlnr.io kinds and, if they are part of
+// releases, ConfigMaps and Secrets. Freezes that the client is not permitted to read are omitted. problem is the
+// reason why no new release would start: an error in the specification or in a referenced object. Facts assumes
+// that the manager has the default minimum drain delay, 5s.
 func Facts(ctx context.Context, c client.WithWatch, ms *v1alpha1.Microservice, now time.Time) (facts release.Observed, freezes freeze.Calendar, problem, err error) {
 	ms = ms.DeepCopy()
 	convertStatus(&ms.Status)
