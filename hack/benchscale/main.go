@@ -8,6 +8,7 @@
 //
 //	main.go           flags, and the runs of all products
 //	plane.go          etcd, kube-apiserver, kube-controller-manager and kwok
+//	controlplane.sh   builds a kube-apiserver for thousands of services, for the flag -assets
 //	process.go        the processes, their processor time and memory
 //	gateway.go        a stand-in for a gateway, which accepts each route immediately
 //	images.go         a registry with the same image in every repository

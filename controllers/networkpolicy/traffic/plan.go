@@ -12,11 +12,11 @@
 //	plan.go            Plan: the whole decision
 //	garbage.go         which objects are deleted, and when
 //	providerswitch.go  routes of a previous provider
-//	routes.go          the content of each route
+//	routes.go          the content of each route, and hosts that stay in it until other routes have them
 //	services.go        Services of releases, Services that follow a group, and adopted Services
 //	weights.go         the weights of a group's releases; internal/split decides from which releases weight is withheld
 //	domain_rows.go     domains, listeners and user-managed routes as rows
-//	claims.go          claims of domains to hosts, and hosts that internal/allowedhosts refuses
+//	claims.go          claims of domains to hosts, hosts that internal/allowedhosts refuses, and hosts that keep a live route
 //	tls.go             certificates and listeners of domains
 //	route_names.go     assignment of rows to routes, and the names of routes
 //	hosts.go           the host of a domain for each group, such as a preview
