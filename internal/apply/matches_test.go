@@ -2,6 +2,7 @@ package apply
 
 import (
 	"context"
+	"strconv"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -56,9 +57,9 @@ func TestMatches(t *testing.T) {
 	if none.haveReplaced("web", "6") {
 		t.Error("nil remembers a replaced state")
 	}
-	none.note(configMap("web", "7", "x"), [32]byte{})
+	none.note(configMap("web", "7", "x"), checksum{})
 	none.forget("web")
-	if none.have(configMap("web", "7", "x"), [32]byte{}) {
+	if none.have(configMap("web", "7", "x"), checksum{}) {
 		t.Error("nil remembers an object")
 	}
 }
@@ -127,7 +128,7 @@ func TestReplaced(t *testing.T) {
 	if c.noteReplaced("web", "7"); c.haveReplaced("web", "6") {
 		t.Error("an older state is also remembered")
 	}
-	if c.forget("web"); c.replaced.Len() > 0 {
+	if c.forget("web"); len(c.replaced.recent)+len(c.replaced.earlier) > 0 {
 		t.Error("a state of a deleted object is remembered")
 	}
 	c.noteReplaced("web", "7")
@@ -137,5 +138,36 @@ func TestReplaced(t *testing.T) {
 	}
 	if refused != maxRefusals {
 		t.Errorf("a write is refused %d times before the server is asked, want %d", refused, maxRefusals)
+	}
+}
+
+// TestMatchesAreLimited checks that the records that were used most recently are kept, and that the number of records is limited.
+func TestMatchesAreLimited(t *testing.T) {
+	t.Parallel()
+	const limit = 100
+	uid := func(i int) types.UID { return types.UID(strconv.Itoa(i)) }
+	var g generations[int]
+	for i := range 10 * limit {
+		g.put(uid(i), i, limit)
+		if got, ok := g.get(uid(0), limit); !ok || got != 0 {
+			t.Fatalf("after %d records, the record that is always used is %d, %t, want 0", i, got, ok)
+		}
+		if n := len(g.recent) + len(g.earlier); n > 2*limit {
+			t.Fatalf("there are %d records, want at most %d", n, 2*limit)
+		}
+	}
+	for i := 9*limit + 1; i < 10*limit; i++ {
+		if got, ok := g.get(uid(i), limit); !ok || got != i {
+			t.Fatalf("one of the last %d records, %d, is %d, %t", limit, i, got, ok)
+		}
+	}
+	g.put("replaced", 1, limit)
+	g.put("replaced", 2, limit)
+	if got, _ := g.get("replaced", limit); got != 2 {
+		t.Errorf("a replaced record is %d, want 2", got)
+	}
+	g.remove("replaced")
+	if _, ok := g.get("replaced", limit); ok {
+		t.Error("a removed record is found")
 	}
 }
