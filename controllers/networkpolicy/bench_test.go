@@ -127,7 +127,7 @@ func (f *fleet) key(o runtime.Object, namespace, name string) (schema.GroupVersi
 func (f *fleet) entries(o client.Object) []string {
 	_, prefix := f.key(o, o.GetNamespace(), "")
 	out := []string{prefix, strings.SplitN(prefix, "/", 2)[0] + "/"} // These entries are for lists of the namespace and of all namespaces.
-	ofKind := []index.Index{ofPolicy(o)}
+	ofKind := []index.Index{index.ByPolicy(o)}
 	if _, ok := o.(*v1alpha1.NetworkPolicy); ok {
 		ofKind = slices.DeleteFunc(slices.Clone(indexes), func(x index.Index) bool { return reflect.TypeOf(x.Object) != reflect.TypeOf(o) })
 	}

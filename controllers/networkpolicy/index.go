@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,8 +25,8 @@ const (
 
 // indexes find the policies that refer to a changed object, and the objects of a policy.
 var indexes = []index.Index{
-	ofPolicy(&corev1.Service{}),
-	ofPolicy(&discoveryv1.EndpointSlice{}),
+	index.ServicesByPolicy,
+	index.ByPolicy(&discoveryv1.EndpointSlice{}),
 	index.NetworkPoliciesByMicroservice,
 	{AllNamespaces: true, Object: &v1alpha1.NetworkPolicy{}, Field: indexHost, Values: func(o client.Object) []string {
 		return held(o.(*v1alpha1.NetworkPolicy))
@@ -54,22 +53,6 @@ var anyGateway = referenceKey(providers.Reference{Kind: kindGateway})
 
 // kindGateway is the kind of the Gateways.
 const kindGateway = "Gateway"
-
-// indexPolicy is the index of objects that policies own, and of EndpointSlices, by policy.
-const indexPolicy = "networkpolicy.policy"
-
-// ofPolicy returns the index that finds objects of a kind by policy.
-func ofPolicy(kind client.Object) index.Index {
-	return index.Index{Object: kind, Field: indexPolicy, Values: labelledPolicy}
-}
-
-// labelledPolicy returns the name of the policy in the label of an object.
-func labelledPolicy(o client.Object) []string {
-	if name := o.GetLabels()[v1alpha1.LabelPolicy]; name != "" {
-		return []string{name}
-	}
-	return nil
-}
 
 // byMicroservice enqueues the policies that refer to a Microservice.
 func (r *Reconciler) byMicroservice(ctx context.Context, m client.Object) []reconcile.Request {

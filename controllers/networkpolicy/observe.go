@@ -22,6 +22,7 @@ import (
 	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
+	"github.com/heighliner/heighliner/internal/index"
 )
 
 // observe reads all facts on which a decision is based. It writes nothing.
@@ -133,7 +134,7 @@ func (r *Reconciler) readMicroservice(ctx context.Context, f *traffic.Observed) 
 // ownObjects returns the options that select a policy's objects in the cache through an index.
 // Listing by labels would examine the objects of all policies in the namespace.
 func ownObjects(f *traffic.Observed) []client.ListOption {
-	return []client.ListOption{client.InNamespace(f.Policy.Namespace), client.MatchingFields{indexPolicy: f.Policy.Name}}
+	return []client.ListOption{client.InNamespace(f.Policy.Namespace), client.MatchingFields{index.FieldPolicy: f.Policy.Name}}
 }
 
 // labelled returns the options that select the objects of a policy on the API server.
@@ -319,11 +320,11 @@ func (r *Reconciler) readRivals(ctx context.Context, f *traffic.Observed) error 
 		return nil
 	}
 	var list v1alpha1.NetworkPolicyList
-	if err := r.Client.List(ctx, &list, client.InNamespace(f.Policy.Namespace), client.MatchingFields{indexHost: host}); err != nil {
+	if err := r.Client.List(ctx, &list, client.MatchingFields{indexHost: host}); err != nil {
 		return fmt.Errorf("list networkpolicies.hlnr.io: %w", err)
 	}
 	for i := range list.Items {
-		if o := &list.Items[i]; o.UID != f.Policy.UID && o.DeletionTimestamp == nil && traffic.Older(o, f.Policy) {
+		if o := &list.Items[i]; o.Namespace == f.Policy.Namespace && o.UID != f.Policy.UID && o.DeletionTimestamp == nil && traffic.Older(o, f.Policy) {
 			f.Older = append(f.Older, o)
 		}
 	}

@@ -36,6 +36,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providertest"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 	"github.com/heighliner/heighliner/internal/compact"
+	"github.com/heighliner/heighliner/internal/index"
 	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/test/apiserver"
 	"github.com/heighliner/heighliner/test/await"
@@ -182,7 +183,7 @@ func startManager(ctx context.Context, config *rest.Config, scheme *runtime.Sche
 // indexed returns a client for the server. Like the cache, the client supports the index by which
 // the objects of a policy are found.
 func indexed() client.WithWatch {
-	return apiserver.Indexed(server, apiserver.Index{Field: indexPolicy, Values: labelledPolicy})
+	return apiserver.Indexed(server, apiserver.Index{Field: index.FieldPolicy, Values: index.ServicesByPolicy.Values})
 }
 
 // refusedSection is the name of a listener for which the gateway rejects all routes.

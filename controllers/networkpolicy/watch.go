@@ -142,7 +142,7 @@ func tryList(ctx context.Context, mgr ctrl.Manager, namespaces []string, gvk sch
 // have an index by policy. A cache that has not started yet is filled later.
 func fillCache(ctx context.Context, mgr ctrl.Manager, o client.Object, written bool) error {
 	if written {
-		if err := index.AddAgain(ctx, mgr.GetCache(), ofPolicy(o)); err != nil {
+		if err := index.AddAgain(ctx, mgr.GetCache(), index.ByPolicy(o)); err != nil {
 			return err
 		}
 	}

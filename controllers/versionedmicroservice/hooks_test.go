@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -119,6 +120,29 @@ func newStage(t *testing.T, canary *v1alpha1.CanaryStrategy) *stage {
 		}
 	}
 	return s
+}
+
+// route creates a NetworkPolicy of the Microservice, and its Services. services contains the release of each Service.
+func (s *stage) route(policy string, services map[string]string) {
+	s.t.Helper()
+	objects := []client.Object{&v1alpha1.NetworkPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: s.ms.Namespace, Name: policy},
+		Spec: v1alpha1.NetworkPolicySpec{
+			MicroserviceRef: &v1alpha1.Reference{Name: s.ms.Name},
+			Ports:           []v1alpha1.NetworkPort{{Name: "http", Port: 80, TargetPort: new(intstr.FromInt32(8080)), Protocol: "HTTP"}},
+		},
+	}}
+	for name, release := range services {
+		objects = append(objects, &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.ms.Namespace, Name: name, Labels: map[string]string{v1alpha1.LabelPolicy: policy, v1alpha1.LabelRelease: release}},
+			Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+		})
+	}
+	for _, o := range objects {
+		if err := world.Create(s.t.Context(), o); err != nil {
+			s.t.Fatal(err)
+		}
+	}
 }
 
 // write writes a rollout state: the release's row, and its rollout.
@@ -420,13 +444,8 @@ func TestAnalysisOfARelease(t *testing.T) {
 			}},
 		},
 	})
-	for name, label := range map[string]string{"inside": releaseName, "outside": releaseName, "of-another": "other"} {
-		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: s.ms.Namespace, Name: name, Labels: map[string]string{v1alpha1.LabelRelease: label}}}
-		service.Spec.Ports = []corev1.ServicePort{{Port: 80}}
-		if err := world.Create(t.Context(), service); err != nil {
-			t.Fatal(err)
-		}
-	}
+	s.route("internal", map[string]string{"inside": releaseName, "of-another": "other"})
+	s.route("public", map[string]string{"outside": releaseName})
 	since := metav1.NewMicroTime(time.Now().Add(-59 * time.Second).Truncate(time.Microsecond))
 	s.write(v1alpha1.Release{Status: v1alpha1.ReleaseCanary, Weight: 10}, &v1alpha1.Rollout{Sequence: 5, Step: 1, WaitingSince: &since})
 	eventually(t, func() string {
@@ -487,13 +506,7 @@ func TestAnalysisFromAnOlderGroup(t *testing.T) {
 	s.older = &v1alpha1.ReleaseGroup{Name: "1.x", Slug: "1-x", Level: v1alpha1.LevelRelease, Phase: v1alpha1.GroupLive, Active: "0.9.0", Releases: []v1alpha1.Release{{
 		VersionedMicroservice: "old", SemVer: v1alpha1.SemVer{Version: "0.9.0"}, Status: v1alpha1.ReleaseActive, Weight: 100, LastTransitionTime: metav1.NowMicro(),
 	}}}
-	for name, label := range map[string]string{"inside": releaseName, "inside-old": "old"} {
-		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: s.ms.Namespace, Name: name, Labels: map[string]string{v1alpha1.LabelRelease: label}}}
-		service.Spec.Ports = []corev1.ServicePort{{Port: 80}}
-		if err := world.Create(t.Context(), service); err != nil {
-			t.Fatal(err)
-		}
-	}
+	s.route("internal", map[string]string{"inside": releaseName, "inside-old": "old"})
 	since := metav1.NewMicroTime(time.Now().Add(-9 * time.Second).Truncate(time.Microsecond))
 	s.write(v1alpha1.Release{Status: v1alpha1.ReleaseCanary, Weight: 10}, &v1alpha1.Rollout{Sequence: 5, Step: 1, WaitingSince: &since, From: "1-x"})
 	eventually(t, func() string {

@@ -22,7 +22,7 @@ import (
 	"github.com/heighliner/heighliner/internal/index"
 )
 
-// indexRelease is the index of a release's pods, Jobs and Services. Without it, a list would read all objects of the
+// indexRelease is the index of a release's pods and Jobs. Without it, a list would read all objects of the
 // namespace, and its cost would grow with the number of services.
 const indexRelease = "versionedmicroservice.release"
 
@@ -35,6 +35,7 @@ const rejectedByQuota = "true"
 // indexes are the indexes of the cache that this controller reads.
 var indexes = []index.Index{
 	index.NetworkPoliciesByMicroservice,
+	index.ServicesByPolicy,
 	{Object: &v1alpha1.VersionedMicroservice{}, Field: indexQuota, Values: func(o client.Object) []string {
 		return quotaValue(o.(*v1alpha1.VersionedMicroservice).Status.Failure)
 	}},
@@ -43,7 +44,6 @@ var indexes = []index.Index{
 	}},
 	{Object: &corev1.Pod{}, Field: indexRelease, Values: releaseOf},
 	{Object: &batchv1.Job{}, Field: indexRelease, Values: releaseOf},
-	{Object: &corev1.Service{}, Field: indexRelease, Values: releaseOf},
 }
 
 // quotaValue returns the values of indexQuota for the reason of a failure.

@@ -221,7 +221,11 @@ func (r *reconciler) observeRollout(ctx context.Context, o *observed) (*rollout,
 	if w.point == nil || w.spec == nil {
 		return w, nil
 	}
-	canary, err := r.target(ctx, w.place, w.place.Group, w.place.Row)
+	policies, err := r.policiesOf(ctx, o.microservice)
+	if err != nil {
+		return nil, err
+	}
+	canary, err := r.target(ctx, w.place, policies, w.place.Group, w.place.Row)
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +233,7 @@ func (r *reconciler) observeRollout(ctx context.Context, o *observed) (*rollout,
 	rivals := w.place.BaselineGroup()
 	rows := rivals.Releases
 	if i := slices.IndexFunc(rows, func(row v1alpha1.Release) bool { return row.Status == v1alpha1.ReleaseActive && row.Weight > 0 }); i >= 0 {
-		active, err := r.target(ctx, w.place, rivals, &rows[i])
+		active, err := r.target(ctx, w.place, policies, rivals, &rows[i])
 		if err != nil {
 			return nil, err
 		}
@@ -251,22 +255,34 @@ func (r *reconciler) observeAnalysis(ctx context.Context, w *rollout) error {
 }
 
 // target returns the target of the metric queries for a release, including the Services that all
-// NetworkPolicies have for the release.
-func (r *reconciler) target(ctx context.Context, place *hook.Rollout, group *v1alpha1.ReleaseGroup, row *v1alpha1.Release) (analysis.Target, error) {
+// NetworkPolicies of its Microservice have for the release.
+func (r *reconciler) target(ctx context.Context, place *hook.Rollout, policies []v1alpha1.NetworkPolicy, group *v1alpha1.ReleaseGroup, row *v1alpha1.Release) (analysis.Target, error) {
 	ms := place.Microservice
-	var services corev1.ServiceList
-	if err := r.client.List(ctx, &services, client.InNamespace(ms.Namespace), client.MatchingFields{indexRelease: row.VersionedMicroservice}, client.UnsafeDisableDeepCopy); err != nil {
-		return analysis.Target{}, fmt.Errorf("list Services of release %q: %w", row.VersionedMicroservice, err)
-	}
 	t := analysis.Target{
 		Namespace: ms.Namespace, Microservice: ms.Name, Group: group.Slug,
 		Release: row.VersionedMicroservice, Version: row.SemVer.Version,
 	}
-	for i := range services.Items {
-		t.Services = append(t.Services, services.Items[i].Name)
+	for i := range policies {
+		var services corev1.ServiceList
+		if err := r.client.List(ctx, &services, client.InNamespace(ms.Namespace), client.MatchingFields{index.FieldPolicy: policies[i].Name},
+			client.MatchingLabels{v1alpha1.LabelRelease: row.VersionedMicroservice}, client.UnsafeDisableDeepCopy); err != nil {
+			return analysis.Target{}, fmt.Errorf("list Services of networkpolicies.hlnr.io %q: %w", policies[i].Name, err)
+		}
+		for j := range services.Items {
+			t.Services = append(t.Services, services.Items[j].Name)
+		}
 	}
 	slices.Sort(t.Services)
 	return t, nil
+}
+
+// policiesOf reads the NetworkPolicies of a Microservice.
+func (r *reconciler) policiesOf(ctx context.Context, ms *v1alpha1.Microservice) ([]v1alpha1.NetworkPolicy, error) {
+	var policies v1alpha1.NetworkPolicyList
+	if err := r.client.List(ctx, &policies, client.InNamespace(ms.Namespace), client.MatchingFields{index.NetworkPoliciesByMicroservice.Field: ms.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list networkpolicies.hlnr.io: %w", err)
+	}
+	return policies.Items, nil
 }
 
 // observeAddresses reads a release's Services and URL for the bodies of its hook calls.
@@ -275,15 +291,15 @@ func (r *reconciler) observeAddresses(ctx context.Context, place *hook.Rollout) 
 	if canary := ms.Spec.UpdateStrategy.Canary; canary == nil || len(canary.Hooks) == 0 {
 		return nil
 	}
-	target, err := r.target(ctx, place, place.Group, place.Row)
+	policies, err := r.policiesOf(ctx, ms)
 	if err != nil {
 		return err
 	}
-	var policies v1alpha1.NetworkPolicyList
-	if err := r.client.List(ctx, &policies, client.InNamespace(ms.Namespace), client.MatchingFields{index.NetworkPoliciesByMicroservice.Field: ms.Name}, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("list networkpolicies.hlnr.io: %w", err)
+	target, err := r.target(ctx, place, policies, place.Group, place.Row)
+	if err != nil {
+		return err
 	}
-	place.Services, place.URL = target.Services, urlOf(policies.Items, place.Row.VersionedMicroservice)
+	place.Services, place.URL = target.Services, urlOf(policies, place.Row.VersionedMicroservice)
 	return nil
 }
 

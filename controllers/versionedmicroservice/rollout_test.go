@@ -70,8 +70,10 @@ func TestHooksKnowWhereTheReleaseIs(t *testing.T) {
 	}
 	ours, theirs := policy("ours", "shop"), policy("another", "cart")
 	for _, obj := range []client.Object{
-		service("second", map[string]string{v1alpha1.LabelRelease: releaseName}), service("first", map[string]string{v1alpha1.LabelRelease: releaseName}),
-		service("of-the-group", nil), service("other", map[string]string{v1alpha1.LabelRelease: "other"}), ours, theirs,
+		service("second", map[string]string{v1alpha1.LabelPolicy: "ours", v1alpha1.LabelRelease: releaseName}),
+		service("first", map[string]string{v1alpha1.LabelPolicy: "ours", v1alpha1.LabelRelease: releaseName}),
+		service("of-the-group", map[string]string{v1alpha1.LabelPolicy: "ours"}),
+		service("other", map[string]string{v1alpha1.LabelPolicy: "ours", v1alpha1.LabelRelease: "other"}), ours, theirs,
 	} {
 		if err := world.Create(t.Context(), obj); err != nil {
 			t.Fatal(err)

@@ -95,7 +95,7 @@ func (f *informers) start(t *testing.T, objects ...client.Object) {
 	}
 }
 
-// TestLists checks that the cache finds objects by namespace and value. Only an index with AllNamespaces finds objects in all namespaces.
+// TestLists checks that the cache finds objects by namespace and value, and with AllNamespaces only by value.
 func TestLists(t *testing.T) {
 	t.Parallel()
 	f := newFake(t)
@@ -117,7 +117,7 @@ func TestLists(t *testing.T) {
 		{"a value in a namespace", []client.ListOption{client.InNamespace("one"), client.MatchingFields{"release": "x"}}, []string{"a", "c"}},
 		{"a value of each object", []client.ListOption{client.InNamespace("two"), client.MatchingFields{"release": "all"}}, []string{"d"}},
 		{"a value that no object has", []client.ListOption{client.InNamespace("one"), client.MatchingFields{"release": "z"}}, nil},
-		{"an index of all namespaces in one", []client.ListOption{client.InNamespace("two"), client.MatchingFields{"host": "x"}}, []string{"d"}},
+		{"an index of all namespaces in one", []client.ListOption{client.InNamespace("two"), client.MatchingFields{"host": "x"}}, nil},
 		{"an index of all namespaces", []client.ListOption{client.MatchingFields{"host": "x"}}, []string{"a", "c", "d"}},
 	} {
 		var list corev1.PodList
@@ -133,10 +133,15 @@ func TestLists(t *testing.T) {
 			t.Errorf("%s: %s", test.name, diff)
 		}
 	}
-	values := f.ofType[reflect.TypeOf(&corev1.Pod{})].GetIndexer().ListIndexFuncValues("field:release")
-	slices.Sort(values)
-	if diff := cmp.Diff([]string{"one/all", "one/x", "one/y", "two/all", "two/x"}, values); diff != "" {
-		t.Errorf("the index contains other values: %s", diff)
+	for field, want := range map[string][]string{
+		"release": {"one/all", "one/x", "one/y", "two/all", "two/x"},
+		"host":    {"__all_namespaces/all", "__all_namespaces/x", "__all_namespaces/y"},
+	} {
+		values := f.ofType[reflect.TypeOf(&corev1.Pod{})].GetIndexer().ListIndexFuncValues("field:" + field)
+		slices.Sort(values)
+		if diff := cmp.Diff(want, values); diff != "" {
+			t.Errorf("the index %s contains other values: %s", field, diff)
+		}
 	}
 }
 

@@ -15,7 +15,8 @@ import (
 )
 
 // TestIndexesAreReadByNamespace checks that the controllers always specify a namespace when they read an index that
-// contains each object only under its namespace. Without a namespace, the list would always be empty.
+// contains each object only under its namespace, and never when they read an index of all namespaces. Otherwise, the
+// list would always be empty.
 func TestIndexesAreReadByNamespace(t *testing.T) {
 	t.Parallel()
 	lists, everywhere := 0, indexesOfAllNamespaces(t)
@@ -55,6 +56,7 @@ func TestIndexListsWithoutNamespace(t *testing.T) {
 		"with a namespace":    {`r.List(ctx, &l, client.InNamespace(o.Namespace), client.MatchingFields{indexPolicy: o.Name})`, nil},
 		"without a namespace": {`r.List(ctx, &l, client.MatchingFields{indexPolicy: o.Name})`, []string{"a.go:2:12 reads indexPolicy without a namespace"}},
 		"of all namespaces":   {`r.requests(ctx, client.MatchingFields{indexHost: host})`, nil},
+		"of all in one":       {`r.List(ctx, &l, client.InNamespace("a"), client.MatchingFields{indexHost: host})`, []string{"a.go:2:12 reads indexHost with a namespace"}},
 		"options":             {`use([]client.ListOption{client.InNamespace("a"), client.MatchingFields{indexPolicy: "b"}})`, nil},
 		"only one option":     {`use([]client.ListOption{client.MatchingFields{indexPolicy: "b"}})`, []string{"a.go:2:16 reads indexPolicy without a namespace"}},
 		"without an index":    {`r.List(ctx, &l, client.MatchingFields{})`, nil},
@@ -110,7 +112,8 @@ func indexesOfAllNamespaces(t *testing.T) []string {
 }
 
 // indexLists counts the list options in a file that select by an index. It describes each such option that is not
-// accompanied by an option with a namespace, although the index requires a namespace.
+// accompanied by an option with a namespace, although the index requires a namespace, and each option with a namespace
+// that the index does not contain.
 func indexLists(files *token.FileSet, file *ast.File, everywhere []string) (found int, wrong []string) {
 	is := func(e ast.Expr, name string) bool { return types.ExprString(e) == name }
 	ast.Inspect(file, func(n ast.Node) bool {
@@ -135,8 +138,11 @@ func indexLists(files *token.FileSet, file *ast.File, everywhere []string) (foun
 				call, ok := e.(*ast.CallExpr)
 				return ok && is(call.Fun, "client.InNamespace")
 			}
-			if !slices.Contains(everywhere, key) && !slices.ContainsFunc(options, namespace) {
+			switch ofAll := slices.Contains(everywhere, key); {
+			case !ofAll && !slices.ContainsFunc(options, namespace):
 				wrong = append(wrong, files.Position(n.Pos()).String()+" reads "+key+" without a namespace")
+			case ofAll && slices.ContainsFunc(options, namespace):
+				wrong = append(wrong, files.Position(n.Pos()).String()+" reads "+key+" with a namespace")
 			}
 		}
 		return true
