@@ -34,10 +34,27 @@ func CacheByObject() map[client.Object]cache.ByObject {
 func trimEndpoints(s *discoveryv1.EndpointSlice) {
 	s.Annotations, s.GenerateName, s.OwnerReferences, s.Ports = nil, "", nil, nil
 	for i, e := range s.Endpoints {
-		s.Endpoints[i] = discoveryv1.Endpoint{Conditions: e.Conditions}
+		s.Endpoints[i] = discoveryv1.Endpoint{Conditions: discoveryv1.EndpointConditions{
+			Ready: shared(e.Conditions.Ready), Serving: shared(e.Conditions.Serving), Terminating: shared(e.Conditions.Terminating),
+		}}
 		if id := identity(e); id != "" {
 			s.Endpoints[i].Addresses = []string{id} // Without a TargetRef, this is its identity.
 		}
+	}
+}
+
+// yes and no are the values of all conditions of endpoints in the cache.
+var yes, no = true, false
+
+// shared returns a pointer to an equal value that all endpoints in the cache share.
+func shared(condition *bool) *bool {
+	switch {
+	case condition == nil:
+		return nil
+	case *condition:
+		return &yes
+	default:
+		return &no
 	}
 }
 

@@ -1,7 +1,9 @@
 package versionedmicroservice
 
 import (
+	"maps"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -38,10 +40,11 @@ func CacheByObject() map[client.Object]cache.ByObject {
 // readyContainers are the container statuses that all ready pods in the cache share.
 var readyContainers = []corev1.ContainerStatus{{Ready: true}}
 
-// trimPod keeps a pod's names, labels, and node, and the parts of its status that explain why it is not ready. Of the status of a
-// ready pod, it keeps only the phase, and one container status that is ready.
+// trimPod keeps a pod's names, its node, the labels that it has in common with the other objects of its release, and the parts of its status that
+// explain why it is not ready. Of the status of a ready pod, it keeps only the phase, and one container status that is ready.
 func trimPod(pod *corev1.Pod) {
-	pod.Annotations, pod.GenerateName, pod.Spec = nil, "", corev1.PodSpec{NodeName: pod.Spec.NodeName}
+	pod.Labels, pod.Annotations, pod.OwnerReferences, pod.GenerateName = ownLabels(pod.Labels), nil, nil, ""
+	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName}
 	s := &pod.Status
 	if len(s.ContainerStatuses) > 0 && &s.ContainerStatuses[0] == &readyContainers[0] {
 		return // It is trimmed already.
@@ -54,6 +57,14 @@ func trimPod(pod *corev1.Pod) {
 		Phase: s.Phase, Reason: s.Reason, Message: s.Message, StartTime: s.StartTime, Conditions: s.Conditions,
 		InitContainerStatuses: trimContainers(s.InitContainerStatuses), ContainerStatuses: trimContainers(s.ContainerStatuses),
 	}
+}
+
+// ownLabels returns the labels of Heighliner. It does not change its argument.
+func ownLabels(all map[string]string) map[string]string {
+	foreign := func(key, _ string) bool { return !strings.HasPrefix(key, v1alpha1.GroupVersion.Group+"/") }
+	own := maps.Clone(all)
+	maps.DeleteFunc(own, foreign)
+	return own
 }
 
 // trimContainers returns trimmed copies of container statuses. It does not change its argument, because ready pods share their container status.

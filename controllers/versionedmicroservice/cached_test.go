@@ -1,6 +1,7 @@
 package versionedmicroservice
 
 import (
+	"maps"
 	"slices"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
+	"github.com/heighliner/heighliner/controllers/versionedmicroservice/resources"
 	"github.com/heighliner/heighliner/internal/apply"
 )
 
@@ -102,6 +104,26 @@ func TestReadyPodsShareTheirStatus(t *testing.T) {
 	own := []corev1.ContainerStatus{{Name: "app", ContainerID: "1"}}
 	if got := trimContainers(own); own[0].ContainerID != "1" || got[0].ContainerID != "" {
 		t.Errorf("own %+v, trimmed %+v", own, got)
+	}
+}
+
+// TestTrimmedLabels checks that the labels of a trimmed pod are those of the other objects of its release, and that the original labels, which other
+// objects in the cache may share, do not change.
+func TestTrimmedLabels(t *testing.T) {
+	t.Parallel()
+	all := resources.Labels(newRelease("default", 1))
+	want := maps.Clone(all)
+	all["app"], all[appsv1.DefaultDeploymentUniqueLabelKey] = "shop", "5d8c"
+	original := maps.Clone(all)
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: all}}
+	for range 2 {
+		trimPod(pod)
+		if diff := cmp.Diff(want, pod.Labels); diff != "" {
+			t.Error(diff)
+		}
+	}
+	if diff := cmp.Diff(original, all); diff != "" {
+		t.Errorf("the original labels changed: %s", diff)
 	}
 }
 
