@@ -364,9 +364,9 @@ type GitHubRepositoryStatus struct {
 	// +kubebuilder:validation:MaxLength=140
 	ResolvedFrom string `json:"resolvedFrom,omitempty"`
 
-	// openPullRequests is the number of open pull requests. It is not set unless an ImagePolicy uses
-	// pull requests and they have been read; until then, ImagePolicies and feedback do not use
-	// pullRequests.
+	// openPullRequests is the number of open pull requests. It is set only after an ImagePolicy
+	// has selected pull requests as its source and the pull requests have been read. Until then,
+	// ImagePolicies and feedback ignore pullRequests.
 	// +optional
 	OpenPullRequests *int32 `json:"openPullRequests,omitempty"`
 

@@ -34,7 +34,7 @@ const (
 	// expired) and its pods are gone. The preview's last release remains until the hook has responded, and
 	// the preview does not start again before then.
 	HookPostPreview HookType = "PostPreview"
-	// HookRollback is called periodically during the rollout. A response that means yes rolls the release back.
+	// HookRollback is called periodically during the rollout. The release is rolled back if the response means yes.
 	HookRollback HookType = "Rollback"
 	// HookEvent is notified of each transition of the release.
 	HookEvent HookType = "Event"
@@ -65,7 +65,7 @@ type Hook struct {
 	// Rollout is a check in each round of the analysis. ConfirmTrafficIncrease is a gate before each
 	// step that increases the traffic. ConfirmPromotion is a gate after the last step. PostRollout
 	// is notified when the release becomes active or fails. PostPreview is notified when a preview
-	// has ended. Rollback is called periodically, and a response that means yes rolls the release back. Event is
+	// has ended. Rollback is called periodically, and the release is rolled back if the response means yes. Event is
 	// notified of each transition.
 	// +required
 	Type HookType `json:"type"`

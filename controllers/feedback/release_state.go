@@ -49,7 +49,7 @@ var severity = map[v1alpha1.DeploymentState]int{
 	v1alpha1.DeploymentInProgress: 4, v1alpha1.DeploymentFailure: 5,
 }
 
-// merge returns the more severe state: an environment is a success only if all of its Microservices are successes.
+// merge returns the more severe state: the state of an environment is success only if all of its Microservices have this state.
 func (v releaseState) merge(other releaseState) releaseState {
 	out := v
 	if severity[other.state] > severity[v.state] {
@@ -179,8 +179,8 @@ func (s *service) offersVersion(version string) bool {
 	return false
 }
 
-// routedState returns a success if all domains of a group are programmed and route to the
-// release. Without domains, an available release is a success.
+// routedState returns the state success if all domains of a group are programmed and route to the
+// release. Without domains, an available release has the state success.
 func (s *service) routedState(slug, release string) releaseState {
 	success := releaseState{state: v1alpha1.DeploymentSuccess, description: "The release is available."}
 	for i := range s.routes {

@@ -122,8 +122,8 @@ func (q *taskQueue) drop(repository types.NamespacedName) {
 }
 
 // retryAll makes the next attempts of all failed writes due if a user or a webhook delivery has requested a retry. If the
-// spec has changed, it also forgets the failures. A request does not forget them: deliveries may be more frequent than the
-// attempts after which a repository is abandoned, or a Deployment counts as deleted.
+// spec has changed, it also forgets the failures. A request does not forget them: otherwise, frequent deliveries
+// could keep resetting the number of attempts after which a repository is abandoned, or a Deployment counts as deleted.
 func (q *taskQueue) retryAll(repository types.NamespacedName, generation int64, request string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

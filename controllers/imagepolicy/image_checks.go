@@ -184,8 +184,8 @@ func (s *selection) checkLabels(o *observed, a *recordReader, digest string, var
 	return nil
 }
 
-// checkSigned checks that an image is signed with a key of spec.verify. If the registry does not
-// answer, there is no result.
+// checkSigned checks that an image is signed with one of the keys in spec.verify. If the signature cannot be read, the image
+// counts as missing, not as unsigned.
 func (s *selection) checkSigned(o *observed, a *recordReader, i int, digest string) *version.Refusal {
 	if o.policy.Spec.Verify == nil || o.unverified {
 		return nil

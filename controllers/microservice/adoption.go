@@ -105,7 +105,7 @@ func adopt(o *observed, now time.Time) *adoption {
 		return say(reasonServiceNotAdopted, "Deployment %q serves until a networkpolicies.hlnr.io object adopts its Service: set spec.adoptFrom.serviceName of that object", name)
 	}
 	if end := moved.Add(o.facts.Spec.Drain); now.Before(end) {
-		a := say(reasonDraining, "Deployment %q completes in-flight requests until %s", name, end.UTC().Format(time.RFC3339))
+		a := say(reasonDraining, "Deployment %q has until %s to complete in-flight requests", name, end.UTC().Format(time.RFC3339))
 		a.requeue = end
 		return a
 	}

@@ -43,9 +43,9 @@ type previewCount struct {
 	// groups is the number of previews in all phases, live is the number of previews with a slot, and
 	// available is the number of previews that serve.
 	groups, live, available int
-	// starting is the number of previews that are starting, and turn is the number of previews that
+	// starting is the number of previews that are starting, and queued is the number of previews that
 	// are waiting until fewer previews are starting.
-	starting, turn int
+	starting, queued int
 	// slotless is the number of previews without a slot, old is the number of previews that expired because
 	// of their age, and idle is the number of previews without a version to start.
 	slotless, old, idle int
@@ -75,7 +75,7 @@ func countPreviews(w *pass) (p previewCount) {
 	}
 	for _, n := range w.plan.Notes {
 		if n.Reason == release.AwaitingTurn {
-			p.turn++
+			p.queued++
 		}
 	}
 	return p
@@ -118,7 +118,7 @@ func setPreviews(w *pass) {
 		}
 	}
 	say(p.starting, "starting")
-	say(p.turn, "waiting for their turn")
+	say(p.queued, "waiting for their turn")
 	say(p.slotless, "without a slot (spec.previews.maxGroups)")
 	say(p.old, "expired (spec.previews.maxAge)")
 	say(p.idle, "with nothing to start (pinned, denied or gone)")

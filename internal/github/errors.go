@@ -30,7 +30,7 @@ const (
 	BadConfig Kind = "BadConfig"
 	// Unauthorized means that GitHub does not accept the credential (401).
 	Unauthorized Kind = "Unauthorized"
-	// Forbidden means that the credential lacks a permission in the repository, or that the repository is archived (403). The message contains the
+	// Forbidden means that the credential lacks a permission for the repository, or that the repository is archived (403). The message names the
 	// missing permission. All requests that need the same permission fail.
 	Forbidden Kind = "Forbidden"
 	// Blocked means that GitHub rejects the credential or any access to the repository, because the GitHub App is suspended, a rule of the

@@ -167,8 +167,8 @@ func (s *scope) freeRow() bool {
 	return true
 }
 
-// forget drops the failure of the lowest version. A mark prevents this and all lower versions from
-// being tried again automatically. Commits of a pull request have no order: for a preview, forget drops the
+// forget drops the failure of the lowest version, and marks the group, so that this version and all lower versions
+// are not tried again automatically. Commits of a pull request have no order: for a preview, forget drops the
 // failure of a commit that is no longer offered, and sets no mark.
 func (s *scope) forget() bool {
 	kept := s.retained()

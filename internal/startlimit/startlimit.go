@@ -93,7 +93,7 @@ func (l *Limit) Done(object reconcile.Request) {
 	l.advance()
 }
 
-// Counts returns the number of admitted and of waiting objects.
+// Counts returns the numbers of admitted and waiting objects.
 func (l *Limit) Counts() (admitted, waiting int) {
 	if l == nil || l.Max == 0 {
 		return 0, 0

@@ -243,7 +243,7 @@ func compareRejections(a, b Rejection) int {
 
 // Offer applies the limits and the caller's refusals. refused contains the refusals by tag.
 //
-// A held version stays offered beyond the limits. A group with a held version is never omitted, because
+// A held version remains offered even if it is beyond the limits. A group with a held version is never omitted, because
 // the group is live and fixes must reach it. All filters except the limits apply to held versions;
 // see Selector.Withdrawn. The caller refuses the tag of a held version only if it has proof that the
 // tag is gone.

@@ -19,7 +19,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// Freeze is a reader's request to begin or end a freeze.
+// Freeze is a user's request to begin or end a freeze.
 type Freeze struct {
 	// Thaw is true to end a freeze, and false to begin one.
 	Thaw bool

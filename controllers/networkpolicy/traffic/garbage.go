@@ -135,7 +135,7 @@ func (d *planner) stuck(out *Decision, route *providers.Live) *Row {
 // part of that group's confirmation. follows returns nil if the route is up to date, or if no
 // release of the group is ready.
 func (d *planner) follows(route *providers.Live, out *Decision) *RouteDecision {
-	if r, ok := d.followsCanary(route, out); ok {
+	if r, ok := d.followCanary(route, out); ok {
 		return r
 	}
 	i := slices.IndexFunc(out.groups, func(g *groupDecision) bool { return g.slug == route.Group() })
@@ -161,10 +161,10 @@ func (d *planner) follows(route *providers.Live, out *Decision) *RouteDecision {
 	return nil
 }
 
-// followsCanary updates a live route of a canary domain whose canary has become ready: clients of
+// followCanary updates a live route of a canary domain whose canary has become ready: clients of
 // that domain must not reach another release while a new route is replacing the live route. ok is
 // false for routes that do not belong to such a domain.
-func (d *planner) followsCanary(route *providers.Live, out *Decision) (r *RouteDecision, ok bool) {
+func (d *planner) followCanary(route *providers.Live, out *Decision) (r *RouteDecision, ok bool) {
 	rows := d.wantedBy(route, out.rows)
 	if len(rows) == 0 || slices.ContainsFunc(rows, func(r *Row) bool { return !r.canary || r.pinned == "" || r.pinned != rows[0].pinned }) {
 		return nil, false

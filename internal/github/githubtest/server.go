@@ -656,8 +656,8 @@ func (s *Server) write(x *exchange, status int, body any, link string) {
 	h := x.w.Header()
 	h.Set("Content-Type", "application/json; charset=utf-8")
 	if status == http.StatusOK {
-		// The reference does not show whether the ETag also covers the Link header, or whether a 304 response has a Link header. Therefore, neither
-		// is the case here.
+		// GitHub's reference does not specify whether the ETag also covers the Link header, or whether a 304 response has a Link header. This
+		// server assumes neither.
 		// The ETag also covers the credential: with a new token of the same installation, each stored response counts once.
 		sum := sha256.New()
 		fmt.Fprintf(sum, "%s%q", text, x.r.Header.Get("Authorization"))

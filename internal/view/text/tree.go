@@ -268,7 +268,7 @@ func Sentence(r view.Release) string {
 	return text
 }
 
-// checkMarks are the marks of the results of checks.
+// checkMarks contains the mark of each result of a check.
 var checkMarks = map[view.CheckResult]string{view.CheckPassed: "✔", view.CheckWaiting: "…", view.CheckFailed: "✖"}
 
 // rollout writes the checks of the current step of a release, the next steps, and the actions that

@@ -192,15 +192,15 @@ func (o *OIDC) begin(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// clear removes all logins in progress in a browser if their number exceeds most.
-func (o *OIDC) clear(w http.ResponseWriter, r *http.Request, most int) {
+// clear removes all logins in progress in a browser if there are more than limit.
+func (o *OIDC) clear(w http.ResponseWriter, r *http.Request, limit int) {
 	var found []string
 	for _, c := range r.Cookies() {
 		if strings.HasPrefix(c.Name, loginCookie) {
 			found = append(found, c.Name)
 		}
 	}
-	if len(found) <= most {
+	if len(found) <= limit {
 		return
 	}
 	for _, name := range found {

@@ -61,7 +61,7 @@ func (v *view) Unapplied(routes []providers.Route) *providers.Problem {
 		case requests && spec.SessionAffinity != nil && !v.Served[kind.Kind].Experimental:
 			text = fmt.Sprintf("spec.sessionAffinity.cookie: the %s of the API server has no field sessionPersistence: install the experimental channel of the Gateway API and restart the manager, or remove the field", kind.Kind)
 		case kind.Kind != httpKind.Kind && v.probes(v1alpha1.ProtocolHTTP):
-			text = fmt.Sprintf("spec.provider.gateway.confirm: %ss are confirmed by their status, because only HTTPRoutes can answer probes", kind.Kind)
+			text = fmt.Sprintf("spec.provider.gateway.confirm: %ss are confirmed by their status, because only HTTPRoutes can be probed", kind.Kind)
 		case kind.Kind == grpcKind.Kind && spec.Timeouts != nil:
 			text = "spec.timeouts: GRPCRoutes have no timeouts: set deadlines in the clients"
 		case kind.Kind == grpcKind.Kind && slices.ContainsFunc(v.filters(), func(f v1alpha1.RouteFilter) bool { return f.URLRewrite != nil }):
