@@ -15,6 +15,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.adoptFrom) || (has(self.deletionPolicy) && self.deletionPolicy != 'Delete')",message="spec.deletionPolicy must be Restore or Orphan if spec.adoptFrom is set: otherwise deleting the Microservice would leave no pods that serve traffic"
 // +kubebuilder:validation:XValidation:rule="!has(self.availability.exclusive) || !self.availability.exclusive || !has(self.updateStrategy) || !has(self.updateStrategy.canary) || self.updateStrategy.canary.steps.all(s, s.weight == 100 && !(has(s.match) && s.match) && !(has(s.mirrorPercent) && s.mirrorPercent > 0))",message="spec.updateStrategy.canary.steps: with spec.availability.exclusive a canary has all pods or none: set weight 100, without match and mirrorPercent"
 // +kubebuilder:validation:XValidation:rule="!has(self.availability.exclusive) || !self.availability.exclusive || !has(self.updateStrategy) || !has(self.updateStrategy.canary) || !(has(self.updateStrategy.canary.traffic) && self.updateStrategy.canary.traffic == 'Routes')",message="spec.updateStrategy.canary.traffic must be Pods or omitted if spec.availability.exclusive is true"
+// +kubebuilder:validation:XValidation:rule="!has(self.availability.minReadySeconds) || self.availability.minReadySeconds < (has(self.updateStrategy) && has(self.updateStrategy.progressDeadlineSeconds) ? self.updateStrategy.progressDeadlineSeconds : 600)",message="spec.availability.minReadySeconds must be less than spec.updateStrategy.progressDeadlineSeconds, which is 600 by default: otherwise no release could become available in time"
 // +kubebuilder:validation:XValidation:rule="!has(self.availability.exclusive) || !self.availability.exclusive || !has(self.adoptFrom)",message="spec.availability.exclusive cannot be combined with spec.adoptFrom: the pods of an adopted Deployment and of the first release run at the same time; delete the Deployment, and create the Microservice without adoptFrom"
 type MicroserviceSpec struct {
 	// imagePolicyRef refers to the ImagePolicy that offers the versions.
@@ -136,8 +137,9 @@ type Availability struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 1000 : self.matches('^(100|[1-9]?[0-9])%$')",message="spec.availability.maxUnavailable must be a number from 0 to 1000 or a percentage such as 50%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 
-	// minReadySeconds is how long a pod must be ready before it counts as available. Defaults to
-	// 10 for a container without a readiness probe, and to 0 otherwise. The value is fixed when a
+	// minReadySeconds is how long a pod must be ready before it counts as available. It must be less
+	// than updateStrategy.progressDeadlineSeconds. Defaults to 10 for a container without a readiness
+	// probe, but at most to half of that deadline, and to 0 otherwise. The value is fixed when a
 	// release is created.
 	// +optional
 	// +kubebuilder:validation:Minimum=0

@@ -123,7 +123,7 @@ type NetworkPort struct {
 
 	// targetPort of the pods, by number or name. Defaults to port.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 65535 : size(self) <= 15 && self.matches('\\\\D')",message="spec.ports[].targetPort must be a number from 1 to 65535, without quotes, or the name of a container's port, which has at most 15 characters and contains a character other than a digit"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 65535 : self.matches('^([0-9]+-)*[0-9]*[a-z](-?[a-z0-9])*$')",message="spec.ports[].targetPort must be a number from 1 to 65535, without quotes, or the name of a container's port, which has at most 15 lower-case letters, digits and single '-', and at least one letter, such as http-alt"
 	TargetPort *intstr.IntOrString `json:"targetPort,omitempty"`
 
 	// protocol of the port. Domains route HTTP, HTTPS, GRPC and TLS; listeners route TCP and UDP.
@@ -136,6 +136,7 @@ type NetworkPort struct {
 	// protocol HTTPS, and to "kubernetes.io/h2c" for protocol GRPC. For other protocols, there is no
 	// default.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')",message="spec.ports[].appProtocol must be a protocol name such as https, or a name with a domain as its prefix such as kubernetes.io/h2c"
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	AppProtocol string `json:"appProtocol,omitempty"`

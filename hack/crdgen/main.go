@@ -11,6 +11,9 @@
 // The command limits the length of quantities, such as "500m", and the number of digits in their exponents. Otherwise, a value of a few bytes, such
 // as a CPU limit of 1.00000000000000000000001e20000000, would cost each program that parses it seconds of time and megabytes of memory.
 //
+// The command limits the ports of probes and lifecycle handlers in the pod template, and the format of times that users write. The API server accepts
+// more integers and times than the types of the Go API can contain, and an informer that cannot decode one object delivers no events of its kind.
+//
 // The command also limits the number of containers in a Microservice's template, and the length of their names.
 // Otherwise the API server would reject a CEL rule about their names because of its estimated cost.
 package main
@@ -128,6 +131,10 @@ func finish(in []byte) ([]byte, error) {
 			by = canonical
 		}
 		boundQuantities(root, by)
+		if spec := property(root, []string{"spec"}); spec != nil {
+			boundPorts(spec)
+			boundTimes(spec)
+		}
 	}
 	out, err := yaml.Marshal(definition)
 	if err != nil {
@@ -159,21 +166,65 @@ func boundContainers(root map[string]any) {
 }
 
 // boundQuantities limits all quantities in a schema.
-func boundQuantities(value any, by bound) {
+func boundQuantities(root map[string]any, by bound) {
+	each(root, func(schema map[string]any) {
+		if schema["pattern"] == anyQuantity {
+			schema["pattern"], schema["maxLength"] = by.pattern, by.length
+		}
+	})
+}
+
+// These are the limits of the API server for the ports of probes, by number and by name.
+const (
+	minPort     = 1
+	maxPort     = 65535
+	maxPortName = 15
+)
+
+// boundPorts limits all integers or strings that are not quantities. Those without a rule are the ports of probes and of lifecycle handlers, and are int32
+// in Go. For those with a rule, only the length is limited, because the estimated cost of the rule depends on it.
+func boundPorts(spec map[string]any) {
+	each(spec, func(schema map[string]any) {
+		if schema["x-kubernetes-int-or-string"] != true || schema["pattern"] != nil {
+			return
+		}
+		schema["maxLength"] = maxPortName
+		if schema["x-kubernetes-validations"] == nil {
+			schema["minimum"], schema["maximum"] = minPort, maxPort
+		}
+	})
+}
+
+// rfc3339 is the pattern of the times that time.Parse accepts for time.RFC3339. For the format date-time, the API server also accepts lower-case letters, other offsets, and
+// text after the time. Both check the number of days in a month.
+const rfc3339 = `^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
+
+// boundTimes limits all times in a schema.
+func boundTimes(spec map[string]any) {
+	each(spec, func(schema map[string]any) {
+		if schema["format"] == "date-time" {
+			schema["pattern"], schema["maxLength"] = rfc3339, maxTime
+		}
+	})
+}
+
+// maxTime is the maximum length of a time, with a fraction of up to nine digits.
+const maxTime = 35
+
+// each calls do for a schema and for all schemas below it.
+func each(value any, do func(schema map[string]any)) {
 	schema, ok := value.(map[string]any)
 	if !ok {
 		return
 	}
-	if schema["pattern"] == anyQuantity {
-		schema["pattern"], schema["maxLength"] = by.pattern, by.length
-	}
+	do(schema)
 	if properties, ok := schema["properties"].(map[string]any); ok {
 		for _, property := range properties {
-			boundQuantities(property, by)
+			each(property, do)
 		}
 	}
-	boundQuantities(schema["items"], by)
-	boundQuantities(schema["additionalProperties"], by)
+	each(schema["items"], do)
+	each(schema["additionalProperties"], do)
 }
 
 // stripBelow strips the schemas below a schema, and keeps the description of the schema itself.

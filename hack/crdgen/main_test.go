@@ -2,8 +2,12 @@ package main
 
 import (
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -22,10 +26,13 @@ spec:
             description: Our field.
             properties:
               own: {description: Our own field., default: 1, type: integer}
+              from: {description: A time., format: date-time, type: string}
+              target: {description: Our own port., x-kubernetes-int-or-string: true, x-kubernetes-validations: [{rule: self > 0}]}
               template:
                 description: template of the pods.
                 properties:
                   description: {description: A core field of this name., type: string}
+                  port: {description: The port of a probe., anyOf: [{type: integer}, {type: string}], x-kubernetes-int-or-string: true}
                   limits: {type: object, additionalProperties: {pattern: '^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$', x-kubernetes-int-or-string: true}}
                   metadata: {default: {}, type: object, additionalProperties: {description: A value., type: string}}
                   ports:
@@ -54,10 +61,13 @@ spec:
             description: Our field.
             properties:
               own: {description: Our own field., default: 1, type: integer}
+              from: {description: A time., format: date-time, type: string, maxLength: 35, pattern: '^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]([.][0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$'}
+              target: {description: Our own port., maxLength: 15, x-kubernetes-int-or-string: true, x-kubernetes-validations: [{rule: self > 0}]}
               template:
                 description: template of the pods.
                 properties:
                   description: {type: string}
+                  port: {anyOf: [{type: integer}, {type: string}], maximum: 65535, maxLength: 15, minimum: 1, x-kubernetes-int-or-string: true}
                   limits: {type: object, additionalProperties: {maxLength: 32, pattern: '^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?0*[0-9]{1,2}))?$', x-kubernetes-int-or-string: true}}
                   metadata: {type: object, additionalProperties: {type: string}}
                   ports:
@@ -170,5 +180,76 @@ func drawQuantity() string {
 		if users.accepts(q) {
 			return q
 		}
+	}
+}
+
+// TestTimes checks that Go can parse all times that the definitions accept, and that usual times are accepted.
+func TestTimes(t *testing.T) {
+	pattern := regexp.MustCompile(rfc3339)
+	for _, usual := range []string{"2030-01-01T00:00:00Z", "2030-01-01T23:59:59.123456789+05:30", "2030-01-01T00:00:00.5-12:00"} {
+		if !pattern.MatchString(usual) {
+			t.Errorf("%s is rejected", usual)
+		}
+	}
+	accepted, alphabet := 0, "0123456789:+-.,TZtz "
+	for range 200_000 {
+		text := []byte("2030-01-01T12:30:45.5+01:30")
+		for range 1 + rand.IntN(3) {
+			switch at := rand.IntN(len(text)); rand.IntN(3) {
+			case 0:
+				text[at] = alphabet[rand.IntN(len(alphabet))]
+			case 1:
+				text = append(text[:at], text[at+1:]...)
+			default:
+				text = slices.Insert(text, at, alphabet[rand.IntN(len(alphabet))])
+			}
+		}
+		if !pattern.Match(text) {
+			continue
+		}
+		if _, err := time.Parse(time.DateOnly, string(text[:len(time.DateOnly)])); err != nil {
+			continue // The API server also rejects days that do not exist.
+		}
+		accepted++
+		if _, err := time.Parse(time.RFC3339, string(text)); err != nil {
+			t.Errorf("%s is accepted: %v", text, err)
+		}
+	}
+	if accepted < 1000 {
+		t.Errorf("only %d changed times were accepted", accepted)
+	}
+}
+
+// TestAllValuesAreBounded checks that, in the specs of the shipped definitions, each integer or string has a pattern, a maximum or a rule, and each time
+// has a pattern. Otherwise, the API server could accept an object that no informer can decode.
+func TestAllValuesAreBounded(t *testing.T) {
+	files, err := filepath.Glob("../../config/crd/hlnr.io_*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("definitions %q, %v", files, err)
+	}
+	checked := 0
+	for _, file := range files {
+		in, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		versions, _ := parse(t, in)["spec"].(map[string]any)["versions"].([]any)
+		for _, version := range versions {
+			root, _ := version.(map[string]any)["schema"].(map[string]any)["openAPIV3Schema"].(map[string]any)
+			each(property(root, []string{"spec"}), func(schema map[string]any) {
+				bounded := schema["pattern"] != nil || schema["maximum"] != nil || schema["x-kubernetes-validations"] != nil
+				switch {
+				case schema["x-kubernetes-int-or-string"] == true && !bounded:
+					t.Errorf("%s: an integer or string is not bounded: %v", file, schema)
+				case schema["format"] == "date-time" && schema["pattern"] == nil:
+					t.Errorf("%s: a time has no pattern: %v", file, schema)
+				case schema["x-kubernetes-int-or-string"] == true || schema["format"] == "date-time":
+					checked++
+				}
+			})
+		}
+	}
+	if checked < 50 {
+		t.Errorf("only %d values were checked", checked)
 	}
 }

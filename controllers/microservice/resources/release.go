@@ -1,6 +1,7 @@
 package resources
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -20,6 +21,9 @@ const AnnotationConfig = "hlnr.io/config"
 // a readiness probe, so that a release whose process exits after three seconds is
 // not promoted (protocol rule 30).
 const minReadyWithoutProbe = 10
+
+// defaultProgressDeadline is the default of progressDeadlineSeconds.
+const defaultProgressDeadline = 600
 
 // Release returns a release's object. The object is an immutable snapshot with the complete pod template,
 // which refers to the release's copies of its configuration.
@@ -100,7 +104,8 @@ func minReady(ms *v1alpha1.Microservice, container int) int32 {
 		return *s
 	}
 	if ms.Spec.Template.Spec.Containers[container].ReadinessProbe == nil {
-		return minReadyWithoutProbe
+		deadline := cmp.Or(ms.Spec.UpdateStrategy.ProgressDeadlineSeconds, defaultProgressDeadline)
+		return min(minReadyWithoutProbe, deadline/2)
 	}
 	return 0
 }

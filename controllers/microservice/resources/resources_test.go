@@ -394,3 +394,29 @@ func TestBudgetOfASmallCanary(t *testing.T) {
 		}
 	}
 }
+
+// TestMinReadySeconds checks the default of minReadySeconds. It leaves time to become available within the progress deadline.
+func TestMinReadySeconds(t *testing.T) {
+	t.Parallel()
+	probe := &corev1.Probe{}
+	for name, test := range map[string]struct {
+		set      *int32
+		probe    *corev1.Probe
+		deadline int32
+		want     int32
+	}{
+		"set":                                 {new(int32(3)), nil, 600, 3},
+		"with a readiness probe":              {nil, probe, 600, 0},
+		"without a readiness probe":           {nil, nil, 600, 10},
+		"with the default deadline":           {nil, nil, 0, 10},
+		"with a deadline of ten seconds":      {nil, nil, 10, 5},
+		"with a deadline of nineteen seconds": {nil, nil, 19, 9},
+	} {
+		ms := &v1alpha1.Microservice{}
+		ms.Spec.Availability.MinReadySeconds, ms.Spec.UpdateStrategy.ProgressDeadlineSeconds = test.set, test.deadline
+		ms.Spec.Template.Spec.Containers = []corev1.Container{{Name: "shop", ReadinessProbe: test.probe}}
+		if got := minReady(ms, 0); got != test.want {
+			t.Errorf("%s: %d, want %d", name, got, test.want)
+		}
+	}
+}
