@@ -84,6 +84,98 @@ status:
 `)
 }
 
+// rewritingPolicy returns a policy that replaces the path of its domains.
+func rewritingPolicy(prefix string) *v1alpha1.NetworkPolicy {
+	p := policy()
+	p.Spec.Provider.Gateway.Filters = []v1alpha1.RouteFilter{{URLRewrite: &v1alpha1.URLRewrite{ReplacePrefixMatch: prefix}}}
+	return p
+}
+
+// routeWithCanaryPath returns a route whose canary gets the requests below a path.
+func routeWithCanaryPath(path, match string) providers.Route {
+	return providers.Route{
+		Name: "shop-1-x-0", Hostnames: []string{"shop.example.com"}, Path: path, Port: 80, Backends: []providers.Backend{{Service: "shop-a", Weight: 100}},
+		Canary: "shop-b", Matches: []v1alpha1.CanaryMatch{{Path: &v1alpha1.MatchPath{Value: match}}},
+	}
+}
+
+func TestReplacedPrefixOfACanaryPathGolden(t *testing.T) {
+	route := see(rewritingPolicy("/")).Build(routeWithCanaryPath("/shop", "/shop/new"))[0].(*gatewayv1.HTTPRoute)
+	golden(t, route.Spec.Rules, `
+- backendRefs:
+  - group: ""
+    kind: Service
+    name: shop-b
+    port: 80
+    weight: 100
+  filters:
+  - type: URLRewrite
+    urlRewrite:
+      path:
+        replacePrefixMatch: /new
+        type: ReplacePrefixMatch
+  matches:
+  - path:
+      type: PathPrefix
+      value: /shop/new
+- backendRefs:
+  - group: ""
+    kind: Service
+    name: shop-a
+    port: 80
+    weight: 100
+  filters:
+  - type: URLRewrite
+    urlRewrite:
+      path:
+        replacePrefixMatch: /
+        type: ReplacePrefixMatch
+  matches:
+  - path:
+      type: PathPrefix
+      value: /shop
+`)
+}
+
+// TestAllReleasesGetTheSamePath checks that a canary that is selected by path gets the same path for a request as the
+// active release, also after the policy has changed its provider and only the weights of the route change.
+func TestAllReleasesGetTheSamePath(t *testing.T) {
+	for _, path := range []string{"/", "/shop"} {
+		for _, prefix := range []string{"/", "/v1", "/v1/"} {
+			for _, match := range []string{"/shop", "/shop/", "/shop/new", "/shop/new/"} {
+				r := routeWithCanaryPath(path, match)
+				written := see(rewritingPolicy(prefix)).Build(r)[0].(*gatewayv1.HTTPRoute)
+				r.Backends = []providers.Backend{{Service: "shop-a", Weight: 90}, {Service: "shop-b", Weight: 10}}
+				left := see(leftPolicy("prod"), written)
+				kept := providers.Carry(left, left.Live()[r.Name], r)[0].(*gatewayv1.HTTPRoute)
+				for state, route := range map[string]*gatewayv1.HTTPRoute{"written": written, "kept": kept} {
+					for _, end := range []string{"", "/", "/x"} {
+						request := strings.TrimSuffix(match, "/") + end
+						if got, want := rewritten(route.Spec.Rules[0], request), rewritten(route.Spec.Rules[1], request); got != want {
+							t.Errorf("%s: domain path %s, replacement %s, match %s: for %s, the canary gets %s, and the active release gets %s", state, path, prefix, match, request, got, want)
+						}
+					}
+				}
+			}
+		}
+	}
+	long := "/" + strings.Repeat("a", 511) // The maximum length in a policy.
+	route := see(rewritingPolicy(long)).Build(routeWithCanaryPath("/", long))[0].(*gatewayv1.HTTPRoute)
+	if n := len(*route.Spec.Rules[0].Filters[0].URLRewrite.Path.ReplacePrefixMatch); n != 1024 {
+		t.Errorf("the longest replacement has %d characters, want 1024, which is the maximum of the Gateway API", n)
+	}
+}
+
+// rewritten returns the path that the pods get for a request that a rule matches, as the Gateway API specifies it.
+func rewritten(rule gatewayv1.HTTPRouteRule, request string) string {
+	replacement := *rule.Filters[0].URLRewrite.Path.ReplacePrefixMatch
+	path := strings.TrimSuffix(replacement, "/") + strings.TrimPrefix(request, strings.TrimSuffix(*rule.Matches[0].Path.Value, "/"))
+	if path == "" {
+		return "/"
+	}
+	return path
+}
+
 func golden(t *testing.T, got any, want string) {
 	t.Helper()
 	text, err := yaml.Marshal(got)

@@ -52,7 +52,8 @@ func protocolOf(route resources.Object) v1alpha1.PortProtocol {
 }
 
 // keepRules copies everything except matches and backends from the last rule of the old route to
-// the rules of the next route. Mirrors are not copied, because the canary's step sets them.
+// the rules of the next route. Mirrors are not copied, because the canary's step sets them. Replaced
+// prefixes are adapted to the match of each rule.
 func keepRules(next, old resources.Object) {
 	switch next := next.(type) {
 	case *gatewayv1.HTTPRoute:
@@ -80,6 +81,7 @@ func keepRules(next, old resources.Object) {
 			for _, m := range rule.Matches {
 				single := rule
 				single.Matches = []gatewayv1.HTTPRouteMatch{m}
+				single.Filters = filtersBelow(pathOf(next), m, filters)
 				rules = append(rules, single)
 			}
 		}

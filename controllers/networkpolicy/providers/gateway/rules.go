@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"regexp"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
@@ -22,6 +23,7 @@ func (v *view) httpRoute(r providers.Route, common gatewayv1.CommonRouteSpec, ab
 		for _, m := range matches {
 			rule.Matches = append(rule.Matches, httpMatch(r, m))
 		}
+		rule.Filters = filtersBelow(r.Path, rule.Matches[0], rule.Filters)
 		route.Spec.Rules = append(route.Spec.Rules, rule)
 	}
 	// The rule that splits all requests by weight is the last rule of a route.
@@ -49,6 +51,24 @@ func (v *view) chosen(r providers.Route) [][]v1alpha1.CanaryMatch {
 		return slices.Collect(slices.Chunk(r.Matches, 1))
 	}
 	return [][]v1alpha1.CanaryMatch{r.Matches}
+}
+
+// filtersBelow returns the filters of a rule for a match below the path of the route, given those for the whole route. A
+// gateway replaces the prefix that the rule matches, not the path of the route. The replacement must therefore contain the
+// rest of that prefix; otherwise, the canary and the active release would get different paths for the same request.
+func filtersBelow(path string, match gatewayv1.HTTPRouteMatch, filters []gatewayv1.HTTPRouteFilter) []gatewayv1.HTTPRouteFilter {
+	rest, below := strings.CutPrefix(strings.TrimSuffix(deref(deref(match.Path).Value), "/"), strings.TrimSuffix(path, "/"))
+	if !below || !strings.HasPrefix(rest, "/") {
+		return filters
+	}
+	out := slices.Clone(filters)
+	for i := range out {
+		if u := out[i].URLRewrite; u != nil && u.Path != nil && u.Path.ReplacePrefixMatch != nil {
+			out[i].URLRewrite = u.DeepCopy() // The rule for the whole route can have the same filter.
+			out[i].URLRewrite.Path.ReplacePrefixMatch = new(strings.TrimSuffix(*u.Path.ReplacePrefixMatch, "/") + rest)
+		}
+	}
+	return out
 }
 
 // httpRule returns a rule with the settings that apply to all requests of the policy.
