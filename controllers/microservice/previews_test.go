@@ -166,7 +166,8 @@ func TestReleasesAndPreviewsSideBySide(t *testing.T) {
 	same(t, "previews", condition(s.ms(), "PreviewsReady"), "False PreviewsFailed: 0 of 1; failed: #7 (CrashLoopBackOff)")
 }
 
-// TestImagesInStep checks that each container gets its image, and that a missing container is reported.
+// TestImagesInStep checks that each container gets its image, and that a missing container, or an additional image for
+// the main container, is reported.
 func TestImagesInStep(t *testing.T) {
 	t.Parallel()
 	s := begin(t, func(ms *v1alpha1.Microservice) {
@@ -184,6 +185,12 @@ func TestImagesInStep(t *testing.T) {
 	s.play()
 	same(t, "no such container", condition(s.ms(), "Ready"), `False ContainerNotFound: spec.additionalImages[].containerName of ImagePolicy "shop": spec.template has no container and no init container "worker"; add it, or set the field to the name of an existing one`)
 	same(t, "the active release continues", s.rolloutState(), lines("release Live target Latest", "  1.0.0 active 100% First, 2 replicas"))
+
+	s.offer("1.1.0", "1.0.0")
+	s.also("shop", "1.1.0")
+	s.play()
+	same(t, "the main container", condition(s.ms(), "Ready"), `False ContainerNotFound: spec.additionalImages[].containerName of ImagePolicy "shop": container "shop" runs spec.image; set the field to the name of another container, or set spec.containerName of the Microservice to the name of the container that runs spec.image`)
+	same(t, "the active release still continues", s.rolloutState(), lines("release Live target Latest", "  1.0.0 active 100% First, 2 replicas"))
 }
 
 // also adds an image for a container to all offered releases.

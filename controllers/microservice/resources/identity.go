@@ -38,20 +38,35 @@ func (e *ContainerError) Error() string {
 }
 
 // ImageContainerError means that there is no container for one of the images that are released
-// together.
-type ImageContainerError struct{ Policy, Name string }
+// together or, if Main is set, that its container already runs the main image.
+type ImageContainerError struct {
+	Policy, Name string
+	Main         bool
+}
 
 // Error returns a message with the field and the fix.
 func (e *ImageContainerError) Error() string {
+	if e.Main {
+		return fmt.Sprintf("spec.additionalImages[].containerName of ImagePolicy %q: container %q runs spec.image; set the field to the name of another container, or set spec.containerName of the Microservice to the name of the container that runs spec.image", e.Policy, e.Name)
+	}
 	return fmt.Sprintf("spec.additionalImages[].containerName of ImagePolicy %q: spec.template has no container and no init container %q; add it, or set the field to the name of an existing one", e.Policy, e.Name)
 }
 
-// CheckContainers returns an error unless the template has a container for each of an offer's images. The
-// error is an *ImageContainerError.
+// CheckContainers returns an error unless the template has a separate container for each of an offer's images. The
+// error is a *ContainerError or an *ImageContainerError.
 func CheckContainers(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, o *v1alpha1.OfferedRelease) error {
+	container, err := Container(ms)
+	if err != nil {
+		return err
+	}
+	pod := &ms.Spec.Template.Spec
 	for _, image := range o.Images {
-		if name := image.ContainerName; name != "" && named(&ms.Spec.Template.Spec, name) == nil {
+		switch name := image.ContainerName; {
+		case name == "":
+		case named(pod, name) == nil:
 			return &ImageContainerError{Policy: policy.Name, Name: name}
+		case name == pod.Containers[container].Name:
+			return &ImageContainerError{Policy: policy.Name, Name: name, Main: true}
 		}
 	}
 	return nil

@@ -250,6 +250,10 @@ func TestPreviewRelease(t *testing.T) {
 	if missing := new(ImageContainerError); !errors.As(err, &missing) || missing.Name != "none" {
 		t.Errorf("an image without a container: %v", err)
 	}
+	_, err = Release(ms, policy, &v1alpha1.OfferedRelease{Images: []v1alpha1.ReleaseImage{{}, {ContainerName: "shop"}}}, "c", nil, 1, 1)
+	if taken := new(ImageContainerError); !errors.As(err, &taken) || *taken != (ImageContainerError{Name: "shop", Main: true}) {
+		t.Errorf("an additional image for the main container: %v", err)
+	}
 }
 
 func TestContainer(t *testing.T) {
