@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/versionedmicroservice/resources"
 	"github.com/heighliner/heighliner/internal/apply"
 	"github.com/heighliner/heighliner/internal/hook"
 )
@@ -129,6 +130,21 @@ func TestJobOpensAGate(t *testing.T) {
 	pass(t, s.release, 3)
 	if n := len(s.jobs()); n > 0 {
 		t.Errorf("%d Jobs", n)
+	}
+}
+
+// TestJobOfAResizableSidecar checks that the API server accepts the Job of a release whose native sidecar restarts when it
+// is resized, which no container of a Job's pod may do.
+func TestJobOfAResizableSidecar(t *testing.T) {
+	t.Parallel()
+	release := newRelease(namespace(t, nil), 1)
+	release.Spec.Template.Spec.InitContainers = []corev1.Container{{
+		Name: "proxy", Image: "registry.example.com/proxy:1.0.0", RestartPolicy: new(corev1.ContainerRestartPolicyAlways),
+		ResizePolicy: []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceMemory, RestartPolicy: corev1.RestartContainer}},
+	}}
+	q := hook.Call{Hook: migration().Hooks[0], Body: hook.Body{ID: "0123456789abcdef", Release: release.Name}}
+	if err := world.Create(t.Context(), resources.Job(release, q), client.DryRunAll); err != nil {
+		t.Error(err)
 	}
 }
 

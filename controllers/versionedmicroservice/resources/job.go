@@ -27,6 +27,9 @@ func Job(release *v1alpha1.VersionedMicroservice, q hook.Call) *batchv1.Job {
 		runs.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 	}
 	pod.Containers = []corev1.Container{runs}
+	for i := range pod.InitContainers { // No container of a pod that never restarts may restart when it is resized.
+		pod.InitContainers[i].ResizePolicy = nil
+	}
 	setLabelVariables(pod, release)
 	pod.RestartPolicy = corev1.RestartPolicyNever
 	pod.ActiveDeadlineSeconds = ptr.To(int64(hook.JobTimeout(spec).Seconds()))

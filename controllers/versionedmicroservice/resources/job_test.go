@@ -23,7 +23,10 @@ func jobRelease() *v1alpha1.VersionedMicroservice {
 		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "shop", v1alpha1.LabelRelease: release.Name}},
 		Spec: corev1.PodSpec{
 			ServiceAccountName: "shop",
-			InitContainers:     []corev1.Container{{Name: "proxy", Image: "proxy", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways)}},
+			InitContainers: []corev1.Container{{
+				Name: "proxy", Image: "proxy", RestartPolicy: ptr.To(corev1.ContainerRestartPolicyAlways),
+				ResizePolicy: []corev1.ContainerResizePolicy{{ResourceName: corev1.ResourceMemory, RestartPolicy: corev1.RestartContainer}},
+			}},
 			Containers: []corev1.Container{
 				{Name: "metrics", Image: "metrics"}, // an additional image
 				{
@@ -67,7 +70,7 @@ func TestJobRunsThePodOfTheRelease(t *testing.T) {
 		t.Errorf("the Job is %+v", job.ObjectMeta)
 	}
 	spec := pod.Spec
-	if spec.ServiceAccountName != "shop" || len(spec.Containers) != 1 || len(spec.InitContainers) != 1 || spec.TopologySpreadConstraints != nil || spec.Affinity.PodAntiAffinity != nil || spec.Affinity.NodeAffinity == nil ||
+	if spec.ServiceAccountName != "shop" || len(spec.Containers) != 1 || len(spec.InitContainers) != 1 || len(spec.InitContainers[0].ResizePolicy) > 0 || spec.TopologySpreadConstraints != nil || spec.Affinity.PodAntiAffinity != nil || spec.Affinity.NodeAffinity == nil ||
 		spec.RestartPolicy != corev1.RestartPolicyNever || *spec.ActiveDeadlineSeconds != 600 || *job.Spec.BackoffLimit != 0 || job.Spec.TTLSecondsAfterFinished != nil {
 		t.Errorf("the pod is %+v", spec)
 	}
