@@ -10,9 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// maxMatches is the maximum number of records in a generation. Two generations have a record for each of the objects of 10,000 services with two
-// releases.
-const maxMatches = 1 << 16
+// maxMatches is the maximum number of records in a generation. One generation has room for each object of 10,000 services with two releases. If more
+// objects than that are used in turns, their records are dropped before they are used again.
+const maxMatches = 1 << 17
 
 // Matches records the live objects that match their intent, so that unchanged objects are not compared again. The
 // records are lost on a restart, so each object is compared once more. The zero value is ready to use. A nil Matches
