@@ -365,18 +365,81 @@ func TestSamples(t *testing.T) {
 // required spec.containerName, its status and other fields can be written. Otherwise its rollouts would stop.
 func TestMicroserviceFromBeforeTheRuleOnContainers(t *testing.T) {
 	t.Parallel()
+	ms := microserviceFromBefore(t, "before.test", "spec.containerName is required", `{template: {spec: {containers: [{name: proxy}, {name: web}]}}}`)
+	set := setterOf(t, ms)
+	set(int64(1), "status", "observedGeneration")
+	if err := env.Client.Status().Update(t.Context(), ms); err != nil {
+		t.Errorf("write the status of the Microservice: %v", err)
+	}
+	set(true, "spec", "paused")
+	if err := env.Client.Update(t.Context(), ms); err != nil {
+		t.Errorf("write another field: %v", err)
+	}
+	set("web", "spec", "containerName")
+	if err := env.Client.Update(t.Context(), ms); err != nil {
+		t.Errorf("set the name of the container: %v", err)
+	}
+	unstructured.RemoveNestedField(ms.Object, "spec", "containerName")
+	if err := env.Client.Update(t.Context(), ms); err == nil {
+		t.Error("the name of the container can be removed again")
+	}
+}
+
+// TestMicroserviceFromBeforeTheRuleOnMinReadySeconds checks that a Microservice that was created before the server compared minReadySeconds with the
+// deadline can be scaled and paused. Its active release may serve traffic.
+func TestMicroserviceFromBeforeTheRuleOnMinReadySeconds(t *testing.T) {
+	t.Parallel()
+	ms := microserviceFromBefore(t, "earlier.test", "spec.availability.minReadySeconds must be less", `{availability: {minReadySeconds: 900}}`)
+	set := setterOf(t, ms)
+	set(int64(7), "spec", "availability", "replicas")
+	set(true, "spec", "paused")
+	if err := env.Client.Update(t.Context(), ms); err != nil {
+		t.Errorf("write other fields: %v", err)
+	}
+	set(int64(599), "spec", "availability", "minReadySeconds")
+	if err := env.Client.Update(t.Context(), ms); err != nil {
+		t.Errorf("correct the value: %v", err)
+	}
+	set(int64(900), "spec", "availability", "minReadySeconds")
+	if err := env.Client.Update(t.Context(), ms); err == nil {
+		t.Error("the corrected value can be changed back")
+	}
+}
+
+// setterOf returns a function that sets a field of an object.
+func setterOf(t *testing.T, o *unstructured.Unstructured) func(value any, path ...string) {
+	return func(value any, path ...string) {
+		t.Helper()
+		if err := unstructured.SetNestedField(o.Object, value, path...); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// withoutRule returns a copy of a schema without the rule whose message has a prefix. ok is false if neither the schema nor its spec has such a rule.
+func withoutRule(schema *apiextensionsv1.JSONSchemaProps, message string) (out *apiextensionsv1.JSONSchemaProps, ok bool) {
+	out = schema.DeepCopy()
+	named := func(r apiextensionsv1.ValidationRule) bool { return strings.HasPrefix(r.Message, message) }
+	spec := out.Properties["spec"]
+	before := len(out.XValidations) + len(spec.XValidations)
+	out.XValidations, spec.XValidations = slices.DeleteFunc(out.XValidations, named), slices.DeleteFunc(spec.XValidations, named)
+	out.Properties["spec"] = spec
+	return out, len(out.XValidations)+len(spec.XValidations) < before
+}
+
+// microserviceFromBefore returns a Microservice, in a separate API group, that was created before the server had the rule whose message has a prefix, and
+// that breaks this rule.
+func microserviceFromBefore(t *testing.T, group, message, spec string) *unstructured.Unstructured {
+	t.Helper()
 	definition := definitions(t)["Microservice"].DeepCopy()
-	definition.Spec.Group = "before.test"
-	definition.Name = "microservices.before.test"
+	definition.Spec.Group, definition.Name = group, "microservices."+group
 	definition.Spec.Names.ShortNames, definition.Spec.Names.Categories = nil, nil
-	schema := schemaOf(definition)
-	rules := schema.XValidations
-	schema.XValidations = slices.DeleteFunc(slices.Clone(rules), func(r apiextensionsv1.ValidationRule) bool {
-		return strings.HasPrefix(r.Message, "spec.containerName is required")
-	})
-	if len(schema.XValidations) == len(rules) {
+	complete := schemaOf(definition).DeepCopy()
+	earlier, ok := withoutRule(complete, message)
+	if !ok {
 		t.Fatal("the rule does not exist")
 	}
+	*schemaOf(definition) = *earlier
 	scheme := runtime.NewScheme()
 	if err := apiextensionsv1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
@@ -394,9 +457,7 @@ func TestMicroserviceFromBeforeTheRuleOnContainers(t *testing.T) {
 		}
 	})
 	namespace := env.Namespace(t)
-	several := `
-apiVersion: before.test/v1alpha1
-spec: {template: {spec: {containers: [{name: proxy}, {name: web}]}}}`
+	text := "apiVersion: " + group + "/v1alpha1\nspec: " + spec
 	eventually := func(what string, check func() error) {
 		t.Helper()
 		var last error
@@ -407,45 +468,23 @@ spec: {template: {spec: {containers: [{name: proxy}, {name: web}]}}}`
 			t.Fatalf("%s: %v", what, last)
 		}
 	}
-	ms := object(t, "Microservice", namespace, several)
+	ms := object(t, "Microservice", namespace, text)
 	eventually("create it without the rule", func() error { return env.Client.Create(t.Context(), ms) })
-
 	eventually("install the rule", func() error {
 		live := &apiextensionsv1.CustomResourceDefinition{}
 		if err := server.Get(t.Context(), client.ObjectKeyFromObject(definition), live); err != nil {
 			return err
 		}
-		schemaOf(live).XValidations = rules
+		*schemaOf(live) = *complete
 		return server.Update(t.Context(), live)
 	})
 	eventually("wait until the rule applies", func() error {
-		other := object(t, "Microservice", namespace, several)
+		other := object(t, "Microservice", namespace, text)
 		other.SetName("other")
 		if err := env.Client.Create(t.Context(), other, client.DryRunAll); err == nil {
 			return errors.New("another Microservice is accepted")
 		}
 		return nil
 	})
-	set := func(value any, path ...string) {
-		t.Helper()
-		if err := unstructured.SetNestedField(ms.Object, value, path...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	set(int64(1), "status", "observedGeneration")
-	if err := env.Client.Status().Update(t.Context(), ms); err != nil {
-		t.Errorf("write the status of the Microservice: %v", err)
-	}
-	set(true, "spec", "paused")
-	if err := env.Client.Update(t.Context(), ms); err != nil {
-		t.Errorf("write another field: %v", err)
-	}
-	set("web", "spec", "containerName")
-	if err := env.Client.Update(t.Context(), ms); err != nil {
-		t.Errorf("set the name of the container: %v", err)
-	}
-	unstructured.RemoveNestedField(ms.Object, "spec", "containerName")
-	if err := env.Client.Update(t.Context(), ms); err == nil {
-		t.Error("the name of the container can be removed again")
-	}
+	return ms
 }
