@@ -151,6 +151,7 @@ func FuzzRetryAfter(f *testing.F) {
 // a one-line error.
 func FuzzPrometheusAnswers(f *testing.F) {
 	f.Add(200, []byte(vector("1")), int64(1_800_000_000_000_000_000), true)
+	f.Add(200, []byte(success("matrix", `[null]`)), int64(1_800_000_000_000_000_000), false)
 	f.Add(422, []byte(`{"status":"error","errorType":"execution","error":"x\u2028"}`), int64(1), false)
 	f.Fuzz(func(t *testing.T, code int, raw []byte, at int64, latency bool) {
 		if code < 100 || code > 599 {
@@ -159,6 +160,8 @@ func FuzzPrometheusAnswers(f *testing.F) {
 		defer await.Quick(t)()
 		a := askPrometheus(t.Context(), &http.Client{Transport: coded{code, raw}}, query{address: "http://prometheus.example", text: "up", at: at, latency: latency})
 		plainOrTyped(t, a)
+		sampled := askPrometheus(t.Context(), &http.Client{Transport: coded{code, raw}}, query{address: "http://prometheus.example", text: "up", at: at, latency: latency, step: int64(time.Minute), samples: minSamples})
+		plainOrTyped(t, sampled)
 		if a.err != nil && (len(a.err.Message) > 1024 || strings.ContainsAny(a.err.Message, "\n\r")) {
 			t.Fatalf("message %q", a.err.Message)
 		}

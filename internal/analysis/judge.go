@@ -3,6 +3,7 @@ package analysis
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -41,6 +42,7 @@ func inUnit(metric *v1alpha1.AnalysisMetric, a answer) answer {
 		return answer{err: errorf(WrongUnit, "%s is not a percentage: check whether requests are counted twice, or in another unit", text(a.value))}
 	case metric.SuccessRate != nil:
 		a.value = min(max(a.value, 0), 100)
+		a.samples = slices.Clone(a.samples) // Other metrics with the same query share the answer.
 		for i, v := range a.samples {
 			a.samples[i] = min(max(v, 0), 100)
 		}

@@ -232,3 +232,13 @@ func TestFill(t *testing.T) {
 		})
 	}
 }
+
+// TestSharedSamplesDoNotChange checks that limiting the samples of a success rate does not change the answer that other metrics with the same query share.
+func TestSharedSamplesDoNotChange(t *testing.T) {
+	t.Parallel()
+	shared := answer{value: 100, samples: []float64{100.0000001, 99}}
+	limited := inUnit(&v1alpha1.AnalysisMetric{SuccessRate: &v1alpha1.SuccessRateMetric{}}, shared)
+	if limited.samples[0] != 100 || shared.samples[0] == 100 {
+		t.Errorf("limited %v, shared %v", limited.samples, shared.samples)
+	}
+}

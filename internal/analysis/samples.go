@@ -44,6 +44,8 @@ func askSamples(ctx context.Context, server promv1.API, q query, at time.Time) a
 		return answer{noTraffic: true}
 	case len(matrix) > 1:
 		return answer{err: severalSeries(len(matrix))}
+	case matrix[0] == nil:
+		return answer{err: errorf(BadAnswer, "the response has no numeric result")}
 	case len(matrix[0].Histograms) > 0:
 		return answer{err: isHistogram()}
 	}
