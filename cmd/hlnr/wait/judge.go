@@ -60,6 +60,11 @@ type snapshot struct {
 // outdated reports whether the manager has not observed the last change to the specification of the Microservice yet.
 func (s snapshot) outdated() bool { return s.ms.Status.ObservedGeneration < s.ms.Generation }
 
+// policyOutdated reports whether the manager has not applied the last change to the specification of the ImagePolicy yet.
+func (s snapshot) policyOutdated() bool {
+	return s.policy != nil && s.policy.Status.ObservedGeneration < s.policy.Generation
+}
+
 // unrouted describes why no NetworkPolicy has routed a group yet. The text is empty if a NetworkPolicy has routed the group, or if there
 // is no NetworkPolicy. The first release of an unrouted group becomes active when it is available, even if it gets no
 // traffic yet.
@@ -269,7 +274,7 @@ func (q question) halted(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.Rel
 
 // judgeAbsent returns the answer for a version without a release.
 func (q question) judgeAbsent(s snapshot, g *v1alpha1.ReleaseGroup) *answer {
-	if text := s.filtered(q.version); text != "" {
+	if text, final := s.filtered(q.version); final {
 		return &answer{cli.ExitNo, text}
 	}
 	if c := meta.FindStatusCondition(s.ms.Status.Conditions, v1alpha1.ConditionStalled); c != nil && c.Status == "True" && c.ObservedGeneration == s.ms.Generation {
@@ -415,26 +420,33 @@ func (s snapshot) row(wanted string) (group *v1alpha1.ReleaseGroup, row *v1alpha
 	return nil, nil
 }
 
-// passing contains the verdicts that a later scan can change, for example because an image exists by then.
-var passing = map[version.Verdict]bool{version.VerdictMinAge: true, version.VerdictExists: true, version.VerdictLimits: true, version.VerdictPlatform: true}
+// passing contains the verdicts that a later scan can change, for example because an image exists or is signed by then.
+var passing = map[version.Verdict]bool{
+	version.VerdictMinAge: true, version.VerdictExists: true, version.VerdictLimits: true, version.VerdictPlatform: true, version.VerdictVerify: true,
+}
 
 // filtered describes why the ImagePolicy does not offer a version. The text is empty if the ImagePolicy offers the version or has not found
-// it, or if a later scan can change the result.
-func (s snapshot) filtered(wanted string) string {
+// it. final reports whether only a change to the ImagePolicy can change the result: a later scan cannot, and the manager has applied the last
+// change.
+func (s snapshot) filtered(wanted string) (text string, final bool) {
 	if s.policy == nil || s.offered(wanted) {
-		return ""
+		return "", false
 	}
 	for _, c := range s.policy.Status.Candidates {
-		if version.Matches(wanted, c.Version) && !passing[version.Verdict(c.Verdict)] {
-			return fmt.Sprintf("%s is not offered by ImagePolicy %s: %s", wanted, s.policy.Name, strings.Join(nonEmpty(c.Verdict, c.Reason), ": "))
+		if !version.Matches(wanted, c.Version) {
+			continue
+		}
+		text = fmt.Sprintf("%s is not offered by ImagePolicy %s: %s", wanted, s.policy.Name, strings.Join(nonEmpty(c.Verdict, c.Reason), ": "))
+		if !passing[version.Verdict(c.Verdict)] {
+			return text, !s.policyOutdated()
 		}
 	}
 	for _, w := range s.policy.Status.Withdrawn {
 		if version.Matches(wanted, w.Version) {
-			return fmt.Sprintf("%s is withdrawn by ImagePolicy %s: %s", wanted, s.policy.Name, w.Reason)
+			return fmt.Sprintf("%s is withdrawn by ImagePolicy %s: %s", wanted, s.policy.Name, w.Reason), !s.policyOutdated()
 		}
 	}
-	return ""
+	return text, false
 }
 
 func nonEmpty(texts ...string) []string {
@@ -669,6 +681,7 @@ func (q question) late(s snapshot, timeout time.Duration) string {
 		text = fmt.Sprintf("%s is not a canary after %s", q.version, timeout)
 	}
 	g, row := q.row(s)
+	filtered, _ := s.filtered(q.version)
 	switch {
 	case row != nil:
 		text = fmt.Sprintf("%s: it is %s", text, row.Status)
@@ -688,10 +701,15 @@ func (q question) late(s snapshot, timeout time.Duration) string {
 		text += ": the version is offered, and has not started"
 	case s.policy == nil:
 		text += fmt.Sprintf(": ImagePolicy %s does not exist", s.ms.Spec.ImagePolicyRef.Name)
+	case filtered != "":
+		text += ": " + filtered
 	case s.policy.Status.Latest == "":
 		text += fmt.Sprintf(": ImagePolicy %s has not found the version, and offers no version", s.policy.Name)
 	default:
 		text += fmt.Sprintf(": ImagePolicy %s has not found the version; the latest version is %s", s.policy.Name, s.policy.Status.Latest)
+	}
+	if row == nil && s.policyOutdated() {
+		text += fmt.Sprintf("; the manager has not observed the last change to ImagePolicy %s: %s", s.policy.Name, q.command(s.ms.Namespace, "doctor"))
 	}
 	return text
 }

@@ -68,9 +68,10 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 		GroupID: cli.GroupSee,
 		Long: `wait prints one line per change until the version is in the state that --for specifies, or in a later state. The
 command ends early if the version cannot reach the state. The command keeps waiting while the API
-server is not responding, while the manager has not observed the last change to the Microservice, and
-while the version is active without a ready pod or without its routes. A change to a ConfigMap or a
-Secret does not change the Microservice: the command does not wait until the manager has observed it.
+server is not responding, while the manager has not observed the last change to the Microservice or to
+its ImagePolicy, while the image of the version is not signed, and while the version is active without
+a ready pod or without its routes. A change to a ConfigMap or a Secret does not change the
+Microservice: the command does not wait until the manager has observed it.
 Each line begins with the time of the change. If a state was reached before the command started, the
 line begins with the time that the objects record, or contains no time. With -o json, each line is a
 JSON object. The last object has the kind Wait, and contains the result: Yes, No, TimedOut or Waits.

@@ -215,6 +215,15 @@ func TestJudge(t *testing.T) {
 		"filtered":            {"1.3.0", forActive, false, refused("Level"), cli.ExitNo, "1.3.0 is not offered by ImagePolicy shop: Level: prereleases are off"},
 		"does not exist yet":  {"1.3.0", forActive, false, refused("Exists"), none, ""},
 		"too young":           {"1.3.0", forActive, false, refused("MinAge"), none, ""},
+		"not signed yet":      {"1.3.0", forActive, false, refused("Verify"), none, ""},
+		"filtered, before the last change to the policy": {"1.3.0", forActive, false, func(s *snapshot) {
+			refused("Deny")(s)
+			s.policy.Generation = s.policy.Status.ObservedGeneration + 1
+		}, none, ""},
+		"withdrawn, before the last change to the policy": {"1.3.0", forActive, false, func(s *snapshot) {
+			s.policy.Status.Withdrawn = []v1alpha1.Withdrawal{{Version: "1.3.0", Reason: "Denied"}}
+			s.policy.Generation = s.policy.Status.ObservedGeneration + 1
+		}, none, ""},
 		"withdrawn": {"1.3.0", forActive, false, func(s *snapshot) {
 			s.policy.Status.Withdrawn = []v1alpha1.Withdrawal{{Version: "1.3.0", Reason: "Denied"}}
 		}, cli.ExitNo, "1.3.0 is withdrawn by ImagePolicy shop: Denied"},
@@ -445,10 +454,17 @@ func TestLate(t *testing.T) {
 		"nothing offered": {forActive, func(*snapshot) {}, "1.3.0 is not active after 2s: ImagePolicy shop has not found the version, and offers no version"},
 		"others":          {forCanary, func(s *snapshot) { s.policy.Status.Latest = "1.2.0" }, "1.3.0 is not a canary after 2s: ImagePolicy shop has not found the version; the latest version is 1.2.0"},
 		"no policy":       {forActive, func(s *snapshot) { s.policy = nil }, "1.3.0 is not active after 2s: ImagePolicy shop does not exist"},
-		"approval":        {forApproval, func(s *snapshot) { offer(s, "1.3.0") }, "1.3.0 is not waiting for approval after 2s: the version is offered, and has not started"},
-		"step":            {"step=tenth", func(s *snapshot) { offer(s, "1.3.0") }, "1.3.0 is not in step tenth after 2s: the version is offered, and has not started"},
+		"not signed": {forActive, func(s *snapshot) {
+			s.policy.Status.Candidates = []v1alpha1.RefusedCandidate{{Version: "1.3.0", Verdict: "Verify", Reason: "NoSignature: there is no signature"}}
+		}, "1.3.0 is not active after 2s: 1.3.0 is not offered by ImagePolicy shop: Verify: NoSignature: there is no signature"},
+		"before the last change to the policy": {forActive, func(s *snapshot) {
+			s.policy.Status.Candidates = []v1alpha1.RefusedCandidate{{Version: "1.3.0", Verdict: "Deny"}}
+			s.policy.Generation = s.policy.Status.ObservedGeneration + 1
+		}, "1.3.0 is not active after 2s: 1.3.0 is not offered by ImagePolicy shop: Deny; the manager has not observed the last change to ImagePolicy shop: hlnr doctor"},
+		"approval": {forApproval, func(s *snapshot) { offer(s, "1.3.0") }, "1.3.0 is not waiting for approval after 2s: the version is offered, and has not started"},
+		"step":     {"step=tenth", func(s *snapshot) { offer(s, "1.3.0") }, "1.3.0 is not in step tenth after 2s: the version is offered, and has not started"},
 	} {
-		if got := (question{version: "1.3.0", state: c.state}).late(fixture(c.edit), 2*time.Second); got != c.want {
+		if got := (question{version: "1.3.0", state: c.state, command: command}).late(fixture(c.edit), 2*time.Second); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
 	}
