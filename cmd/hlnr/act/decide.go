@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/rand"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -123,7 +125,7 @@ uses the only release for which the decision is possible. The API server records
 	addReason(flags, &d.reason, 256, "reason for the decision, shown to other users")
 	flags.StringVar(&d.id, "id", "", "ID of the decision; a release handles each ID only once, so that a pipeline can be run again; defaults to a new ID")
 	flags.BoolVar(&d.dryRun, "dry-run", false, "show what would happen, without deciding anything")
-	flags.DurationVar(&d.timeout, "timeout", 10*time.Second, "how long to wait for the manager to handle the decision; 0 means no wait")
+	flags.DurationVar(&d.timeout, "timeout", 10*time.Second, "how long to wait for the manager to handle an earlier decision, and then this decision; 0 means no wait")
 	d.output = cli.AddOutput(cmd, formats...)
 	return cmd
 }
@@ -210,9 +212,12 @@ func remains(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup) string {
 // report waits until the manager has handled the decision, and prints the outcome.
 func (d *decision) report(ctx context.Context, s *scope, t target, done *Done, about string) error {
 	handled, err := d.handled(ctx, s, t)
+	var replaced *cli.Exit
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return &cli.Exit{Code: cli.ExitInterrupted, Err: fmt.Errorf("interrupted; the decision is recorded (ID %s), and is handled without this command", d.id)}
+	case errors.As(err, &replaced):
+		return err
 	case err != nil:
 		return fmt.Errorf("the decision is recorded; wait until it is handled: %w", err)
 	case handled == nil && d.timeout > 0:
@@ -306,8 +311,53 @@ func targetOf(g *v1alpha1.ReleaseGroup) string {
 	return cmp.Or(g.Target.Release, "no release")
 }
 
-// write writes the decision and the name of the user in one request.
+// write writes the decision and the name of the user. The patch applies only to the release as it was read, so that it does not replace a
+// decision that another user makes in the meantime. The manager often writes the status of the release, so write tries again after a
+// conflict.
 func (d *decision) write(ctx context.Context, s *scope, t target, by string, opts ...client.PatchOption) error {
+	end := s.Now().Add(d.timeout)
+	for range maxWrites {
+		vsvc, err := d.free(ctx, s, t, end)
+		if err != nil {
+			return err
+		}
+		if err := d.patch(ctx, s, vsvc, by, opts...); !apierrors.IsConflict(err) {
+			return err
+		}
+	}
+	return fmt.Errorf("VersionedMicroservice %s/%s changes too often: run the command again", s.namespace, t.row.VersionedMicroservice)
+}
+
+// free returns the release as soon as the manager has handled its current decision, because the manager reads only the last decision: an earlier
+// one would be lost. Deprecate replaces every decision immediately, because an abort must not wait, and leaves nothing for the others to decide.
+func (d *decision) free(ctx context.Context, s *scope, t target, end time.Time) (*v1alpha1.VersionedMicroservice, error) {
+	for {
+		vsvc, known, err := s.decisions(ctx, t)
+		if err != nil {
+			return nil, err
+		}
+		earlier := vsvc.Spec.Decision
+		if earlier == nil || earlier.ID == d.id || d.action == v1alpha1.DecisionDeprecate || withID(known, earlier.ID) != nil {
+			return vsvc, nil
+		}
+		if !s.Now().Before(end) {
+			return nil, cli.No(fmt.Errorf("%s is not possible: the manager has not handled %s yet: to check the manager, run %q", d.action, decisionOf(vsvc), s.Command(s.namespace, "doctor")))
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-s.Clock.After(pollInterval):
+		}
+	}
+}
+
+// decisionOf describes the decision that a release contains, and who made it.
+func decisionOf(vsvc *v1alpha1.VersionedMicroservice) string {
+	return fmt.Sprintf("the decision %s of %s", vsvc.Spec.Decision.Action, cmp.Or(vsvc.Annotations[v1alpha1.AnnotationDecidedBy], "another user"))
+}
+
+// patch writes the decision and the name of the user in one request, if the release has not changed since it was read.
+func (d *decision) patch(ctx context.Context, s *scope, vsvc *v1alpha1.VersionedMicroservice, by string, opts ...client.PatchOption) error {
 	var step, reason, groups any // nil becomes null, which removes the field of an earlier decision.
 	if len(d.groups) > 0 {
 		groups = d.groups
@@ -319,7 +369,7 @@ func (d *decision) write(ctx context.Context, s *scope, t target, by string, opt
 		reason = d.reason
 	}
 	patch, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AnnotationDecidedBy: by}},
+		"metadata": map[string]any{"resourceVersion": vsvc.ResourceVersion, "annotations": map[string]any{v1alpha1.AnnotationDecidedBy: by}},
 		"spec":     map[string]any{"decision": map[string]any{"action": d.action, "id": d.id, "step": step, "groups": groups, "reason": reason}},
 	})
 	if err != nil {
@@ -327,8 +377,6 @@ func (d *decision) write(ctx context.Context, s *scope, t target, by string, opt
 	}
 	ctx, cancel := whole(ctx)
 	defer cancel()
-	vsvc := &v1alpha1.VersionedMicroservice{}
-	vsvc.Namespace, vsvc.Name = s.namespace, t.row.VersionedMicroservice
 	return s.client.Patch(ctx, vsvc, client.RawPatch(types.MergePatchType, patch), append(opts, client.FieldOwner(cli.FieldManager))...)
 }
 
@@ -365,23 +413,25 @@ const maxDecisionGroups = 8
 // pollInterval is the time between two reads while a command waits for the manager.
 const pollInterval = 100 * time.Millisecond
 
-// handled waits until the manager has handled the decision, and returns nil if the timeout expires. The manager records the
-// decision first in the Microservice, and a few seconds later in the release.
+// handled waits until the manager has handled the decision, and returns nil if the timeout expires. It returns an error if the manager can no
+// longer handle the decision, because the release contains another one.
 func (d *decision) handled(ctx context.Context, s *scope, t target) (*v1alpha1.HandledDecision, error) {
 	end := s.Now().Add(d.timeout)
 	for s.Now().Before(end) {
-		ms, vsvc := &v1alpha1.Microservice{}, &v1alpha1.VersionedMicroservice{}
-		if err := s.client.Get(ctx, client.ObjectKeyFromObject(t.ms), ms); err != nil {
+		vsvc, known, err := s.decisions(ctx, t)
+		if err != nil {
 			return nil, err
 		}
-		ms.Status.Convert()
-		if err := s.client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: t.row.VersionedMicroservice}, vsvc); err != nil {
-			return nil, err
+		if h := withID(known, d.id); h != nil {
+			return h, nil
 		}
-		for _, h := range []*v1alpha1.HandledDecision{recorded(ms, vsvc.Name), vsvc.Status.LastHandledDecision} {
-			if h != nil && h.ID == d.id {
-				return h, nil
-			}
+		switch now := vsvc.Spec.Decision; {
+		case now == nil:
+			return nil, cli.No(fmt.Errorf("%s: the decision was removed before the manager handled it", t))
+		case now.ID != d.id && withID(known, now.ID) == nil:
+			return nil, cli.No(fmt.Errorf("%s: the decision was replaced by %s before the manager handled it", t, decisionOf(vsvc)))
+		case now.ID != d.id: // The manager records only the last decision.
+			return nil, cli.Failed(fmt.Errorf("%s: the decision was followed by %s; to see the outcome of both, run %q", t, decisionOf(vsvc), s.Command(s.namespace, "events", t.ms.Name)))
 		}
 		select {
 		case <-ctx.Done():
@@ -390,6 +440,30 @@ func (d *decision) handled(ctx context.Context, s *scope, t target) (*v1alpha1.H
 		}
 	}
 	return nil, nil
+}
+
+// decisions reads a release and the decisions about it that the manager has recorded. The manager records a decision first in the Microservice,
+// and a few seconds later in the release. The release is read first, so that the records are at least as new as the decision that it contains.
+func (s *scope) decisions(ctx context.Context, t target) (*v1alpha1.VersionedMicroservice, []*v1alpha1.HandledDecision, error) {
+	ms, vsvc := &v1alpha1.Microservice{}, &v1alpha1.VersionedMicroservice{}
+	if err := s.client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: t.row.VersionedMicroservice}, vsvc); err != nil {
+		return nil, nil, err
+	}
+	if err := s.client.Get(ctx, client.ObjectKeyFromObject(t.ms), ms); err != nil {
+		return nil, nil, err
+	}
+	ms.Status.Convert()
+	return vsvc, []*v1alpha1.HandledDecision{recorded(ms, vsvc.Name), vsvc.Status.LastHandledDecision}, nil
+}
+
+// withID returns the decision with the given ID, or nil.
+func withID(known []*v1alpha1.HandledDecision, id string) *v1alpha1.HandledDecision {
+	for _, h := range known {
+		if h != nil && h.ID == id {
+			return h
+		}
+	}
+	return nil
 }
 
 // recorded returns the last decision that the status of the Microservice contains for a release, or

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -38,12 +39,15 @@ var decides = map[string]v1alpha1.DecisionAction{
 	"continue": v1alpha1.DecisionContinue, "adopt": v1alpha1.DecisionAdopt, "deprecate": v1alpha1.DecisionDeprecate, "retry": v1alpha1.DecisionRetry,
 }
 
+// earlierTimeout is the time for which Do waits until the manager has handled an earlier decision about the same release.
+const earlierTimeout = 5 * time.Second
+
 // Do executes the action with a client, in the same way as the command for the verb, and returns the result. It does
-// not wait for the manager.
+// not wait for the manager to handle the action.
 func (r Request) Do(ctx context.Context, f *cli.Factory, c client.WithWatch) (*Done, error) {
 	s := &scope{f, c, r.Namespace}
 	if action, is := decides[r.Verb]; is {
-		d := &decision{action: action, reason: r.Reason, id: r.ID, dryRun: r.DryRun, lenient: true}
+		d := &decision{action: action, reason: r.Reason, id: r.ID, dryRun: r.DryRun, lenient: true, timeout: earlierTimeout}
 		args := []string{r.Microservice}
 		if r.Target != "" {
 			args = append(args, r.Target)
