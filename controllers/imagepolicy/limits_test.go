@@ -3,8 +3,10 @@ package imagepolicy
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
 
 // TestLimitOfTagsCountsAdmittedTags checks that tags that spec.tagFilter rejects do not count against
@@ -56,6 +58,31 @@ func TestDeletedTagOfAnImageThatRemains(t *testing.T) {
 			same(t, "writes while nothing changes", s.writes, writes)
 			s.push("1.1.0")
 			same(t, "Ready after the tag is pushed again", condition(s.scan("shop"), "Ready"), "True Succeeded: offers 2 in 1 group")
+		})
+	}
+}
+
+// TestDeletedTagOfTheImageOfAnotherTag checks that a deleted tag is reported, and that its version is withdrawn if spec.untagged is Withdraw, if
+// another tag, which remains, has the same image. This image is then also the one whose existence proves that the registry responds.
+func TestDeletedTagOfTheImageOfAnotherTag(t *testing.T) {
+	for _, untagged := range []v1alpha1.UntaggedPolicy{v1alpha1.UntaggedKeep, v1alpha1.UntaggedWithdraw} {
+		t.Run("untagged: "+string(untagged), func(t *testing.T) {
+			s := begin(t)
+			image := registrytest.Image(t, "shop", "linux/amd64", time.Time{})
+			s.server.PushImage(t, path, "1.1.0", image)
+			s.server.PushImage(t, path, "1.2.0", image)
+			s.policy("shop", func(p *v1alpha1.ImagePolicySpec) { p.Untagged = untagged })
+			s.microservice("shop", "shop", "release 1.2.0")
+			s.pass("shop")
+			s.server.Delete(t, path, "1.2.0")
+			s.scan("shop")
+			p := s.scan("shop")
+			if untagged == v1alpha1.UntaggedWithdraw {
+				same(t, "after the second scan", append(offered(p), taken(p)...), []string{"1.1.0 in release", "1.2.0 in release: Gone"})
+				return
+			}
+			same(t, "after the second scan", append(offered(p), taken(p)...), []string{"1.2.0 in release", "1.1.0 in release"})
+			same(t, "Ready", condition(p, "Ready"), "True Succeeded: offers 2 in 1 group; the tags of 1.2.0 are deleted, but their images remain offered: add the versions to spec.deny, or set spec.untagged to Withdraw")
 		})
 	}
 }

@@ -364,11 +364,14 @@ func (s *selection) proveGone(o *observed, a *recordReader, absent map[string]ti
 	}
 	for _, rel := range s.result.Offered {
 		was, offered := before[rel.Tag]
-		if !offered || !s.missing[rel.Tag] || was.Images[0].Digest == witness {
+		if !offered || !s.missing[rel.Tag] {
 			continue
 		}
-		digest := was.Images[0].Digest
-		gone, err := a.Gone(rel.Tag, digest, witness)
+		var gone bool
+		var err error
+		if digest := was.Images[0].Digest; digest != witness { // The image of the witness exists, but the tag of this version may be deleted.
+			gone, err = a.Gone(rel.Tag, digest, witness)
+		}
 		if err == nil && !gone {
 			gone, err = s.withoutTag(o, a, rel, witness)
 		}
