@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -331,7 +332,7 @@ func (o *pinOptions) resolve(ctx context.Context, s *scope, ms *v1alpha1.Microse
 			switch {
 			case r.VersionedMicroservice == what:
 				return wanted{group: g, row: r, version: r.SemVer.Version, pin: v1alpha1.GroupPin{Release: what}}, nil
-			case version.Names(what, r.SemVer.Version) && !slices.ContainsFunc(found, func(w wanted) bool { return w.group == g }):
+			case version.Matches(what, r.SemVer.Version) && !slices.ContainsFunc(found, func(w wanted) bool { return w.group == g && w.version == r.SemVer.Version }):
 				found = append(found, wanted{group: g, row: latestOf(g, r.SemVer.Version), version: r.SemVer.Version, pin: v1alpha1.GroupPin{Version: r.SemVer.Version}})
 			}
 		}
@@ -344,7 +345,7 @@ func (o *pinOptions) resolve(ctx context.Context, s *scope, ms *v1alpha1.Microse
 		for _, x := range policy.Status.Releases {
 			known = append(known, x.SemVer.Version)
 			g, err := groupOf(ms, x.Group)
-			if version.Names(what, x.SemVer.Version) && err == nil && (only == nil || only == g) {
+			if version.Matches(what, x.SemVer.Version) && err == nil && (only == nil || only == g) {
 				found = append(found, wanted{group: g, version: x.SemVer.Version, pin: v1alpha1.GroupPin{Version: x.SemVer.Version}})
 			}
 		}
@@ -355,9 +356,12 @@ func (o *pinOptions) resolve(ctx context.Context, s *scope, ms *v1alpha1.Microse
 	case 0:
 		return wanted{}, cli.Unknown("version or release of "+ms.Name, what, known)
 	}
-	var groups []string
+	var groups, versions []string
 	for _, w := range found {
-		groups = append(groups, w.group.Name)
+		groups, versions = append(groups, w.group.Name), append(versions, w.version)
+	}
+	if slices.Sort(versions); versions[0] != versions[len(versions)-1] {
+		return wanted{}, cli.Usage(fmt.Errorf("%s is the beginning of several commits: %s", what, strings.Join(slices.Compact(versions), ", ")))
 	}
 	return wanted{}, cli.Usage(fmt.Errorf("several groups of %s have %s: choose one with --group: %s", ms.Name, what, cli.ThereAre(groups)))
 }

@@ -220,6 +220,38 @@ func TestDefaultRollback(t *testing.T) {
 	}
 }
 
+// TestPinOfACommit checks that a pin accepts the beginning of the commit of a preview, unless several commits begin in this way.
+func TestPinOfACommit(t *testing.T) {
+	t.Parallel()
+	scheme, err := cli.Scheme()
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit := func(begin string) string { return begin + strings.Repeat("0", 40-len(begin)) }
+	ms := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}
+	ms.Spec.ImagePolicyRef.Name = "shop"
+	row := func(version string) v1alpha1.Release {
+		return v1alpha1.Release{VersionedMicroservice: "shop-" + version[:8], SemVer: v1alpha1.SemVer{Version: version}}
+	}
+	ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{{
+		Name: "17", Slug: "17", Level: v1alpha1.LevelPreview, Phase: v1alpha1.GroupLive,
+		Releases: []v1alpha1.Release{row(commit("0123456a")), row(commit("0123456a")), row(commit("0123456b")), row(commit("abcdefa"))},
+	}}
+	policy := &v1alpha1.ImagePolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop"}}
+	policy.Status.Releases = []v1alpha1.OfferedRelease{{Group: "17", SemVer: v1alpha1.SemVer{Version: commit("7777777a")}}, {Group: "17", SemVer: v1alpha1.SemVer{Version: commit("8888888a")}}, {Group: "17", SemVer: v1alpha1.SemVer{Version: commit("8888888b")}}}
+	s := &scope{Factory: cli.New("hlnr", "test", genericiooptions.NewTestIOStreamsDiscard()), client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(policy).Build(), namespace: "shop"}
+	for what, want := range map[string]string{
+		commit("0123456a"): commit("0123456a"), "0123456a": commit("0123456a"), "abcdefa": commit("abcdefa"), "7777777": commit("7777777a"),
+		"abcdef": `no version or release of shop with the name "abcdef"`, "0123456": "0123456 is the beginning of several commits: " + commit("0123456a") + ", " + commit("0123456b"),
+		"8888888": "8888888 is the beginning of several commits",
+	} {
+		w, err := (&pinOptions{}).resolve(t.Context(), s, ms, what)
+		if rejected := strings.Contains(want, " "); err == nil && (rejected || w.pin.Version != want || w.version != want) || err != nil && (!rejected || cli.CodeOf(err) != cli.ExitUsage || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: pin %+v, %v; want %s", what, w.pin, err, want)
+		}
+	}
+}
+
 // TestFollows checks the version to which a group moves when a user removes its pin. A failure counts only for the current configuration, and
 // a group does not move below its active version.
 func TestFollows(t *testing.T) {

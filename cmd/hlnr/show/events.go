@@ -23,6 +23,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
+	"github.com/heighliner/heighliner/internal/version"
 	"github.com/heighliner/heighliner/internal/view"
 	"github.com/heighliner/heighliner/internal/view/text"
 )
@@ -195,7 +196,7 @@ func releaseFor(s view.Service, wanted string) (view.Release, error) {
 	for _, g := range slices.Concat(s.Groups, s.Previews) {
 		for _, r := range g.Releases {
 			names = append(names, r.Version)
-			if wanted != "" && r.Version != wanted && r.Name != wanted && !(len(wanted) >= 7 && len(r.Version) == 40 && strings.HasPrefix(r.Version, wanted)) {
+			if wanted != "" && !version.Matches(wanted, r.Version) && r.Name != wanted {
 				continue
 			}
 			if best.Name == "" || rank(r) < rank(best) {

@@ -396,6 +396,21 @@ func TestLogsWithoutReleases(t *testing.T) {
 	}
 }
 
+// TestVersionsOfLogs checks that hlnr logs accepts a version as written in its tag, and the beginning of a commit.
+func TestVersionsOfLogs(t *testing.T) {
+	t.Parallel()
+	const commit = "0123456789abcdef0123456789abcdef01234567"
+	s := view.Service{
+		Name: "shop", Groups: []view.Group{{Releases: []view.Release{{Name: "shop-1", Version: "1.0.0"}}}},
+		Previews: []view.Group{{Releases: []view.Release{{Name: "shop-pr", Version: commit}}}},
+	}
+	for wanted, want := range map[string]string{"1.0.0": "shop-1", "v1.0.0": "shop-1", "shop-1": "shop-1", commit: "shop-pr", commit[:7]: "shop-pr", commit[:6]: "", "1.0": ""} {
+		if got, _ := releaseFor(s, wanted); got.Name != want {
+			t.Errorf("%q selects %q, want %q", wanted, got.Name, want)
+		}
+	}
+}
+
 // TestLogsOfSeveralPods checks that hlnr logs prints all logs that can be read, even if the log of one pod cannot be read.
 func TestLogsOfSeveralPods(t *testing.T) {
 	t.Parallel()
