@@ -45,7 +45,8 @@ func newFreezeCommand(f *cli.Factory) *cobra.Command {
 		Use:     "freeze [NAMESPACE]",
 		Short:   "Prevent the releases in a namespace, or in the cluster, from starting and from getting more traffic",
 		GroupID: cli.GroupAct,
-		Long: `freeze creates a Freeze or, with --all-namespaces, a ClusterFreeze. Until the freeze ends, no new release starts,
+		Long: `freeze creates a Freeze in NAMESPACE or, with --all-namespaces, a ClusterFreeze. NAMESPACE defaults to --namespace, or
+to the namespace of the kubeconfig. Until the freeze ends, no new release starts,
 and no canary gets more traffic. Rollbacks, pins to retained releases, and the decision Deprecate still work. When the freeze
 ends, releases continue automatically.`,
 		Example: `  hlnr freeze shop --until "Mon 08:00" --reason "trade fair"
@@ -57,7 +58,7 @@ ends, releases continue automatically.`,
   hlnr freeze shop --selector tier=web --indefinite --reason "incident 4711"`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := o.scope(f, args)
+			s, err := o.scope(cmd.Context(), f, args)
 			if err != nil {
 				return err
 			}
@@ -92,7 +93,7 @@ continue immediately. If several freezes apply, or if the freeze has spec.period
   hlnr thaw --all-namespaces --name upgrade`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s, err := o.scope(f, args)
+			s, err := o.scope(cmd.Context(), f, args)
 			if err != nil {
 				return err
 			}
@@ -110,23 +111,30 @@ continue immediately. If several freezes apply, or if the freeze has spec.period
 	return cmd
 }
 
-// scope returns the cluster, and the namespace from the argument or the flags of the command.
-func (o *freezeOptions) scope(f *cli.Factory, args []string) (*scope, error) {
+// scope returns the cluster, and the namespace from the argument or the flags of the command. The namespace must exist.
+func (o *freezeOptions) scope(ctx context.Context, f *cli.Factory, args []string) (*scope, error) {
 	s, err := newScope(f)
 	if err != nil {
 		return nil, err
 	}
+	_, explicit, err := f.Kubeconfig().Namespace()
+	if err != nil {
+		return nil, err
+	}
 	switch {
-	case o.all && len(args) > 0:
+	case o.all && (len(args) > 0 || explicit):
 		return nil, cli.Usage(fmt.Errorf("name a namespace, or use --all-namespaces"))
 	case !o.all && o.namespaces != "":
 		return nil, cli.Usage(fmt.Errorf("--namespace-selector requires --all-namespaces"))
 	case o.all:
 		s.namespace = ""
+		return s, nil
+	case len(args) > 0 && explicit && args[0] != s.namespace:
+		return nil, cli.Usage(fmt.Errorf("the argument is %q, but --namespace is %q: omit one of them", args[0], s.namespace))
 	case len(args) > 0:
 		s.namespace = args[0]
 	}
-	return s, nil
+	return s, cli.KnownNamespace(ctx, s.client, s.namespace)
 }
 
 // rules returns the rules of the freeze that the flags describe.

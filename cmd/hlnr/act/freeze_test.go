@@ -1,6 +1,7 @@
 package act
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 	"time"
@@ -27,8 +28,10 @@ func TestFreezeAndThaw(t *testing.T) {
 		"is in the past":                            {"freeze", "--reason", "fair", "--until", "2020-01-01"},
 		"--selector: ":                              {"freeze", "--reason", "fair", "--until", "4h", "-l", "a in b"},
 		"--namespace-selector requires":             {"freeze", "--reason", "fair", "--until", "4h", "--namespace-selector", "a=b"},
-		"name a namespace, or use --all-namespaces": {"freeze", "shop", "-A", "--reason", "fair", "--until", "4h"},
-		`unexpected argument "b"`:                   {"thaw", "a", "b"},
+		"name a namespace, or use --all-namespaces": {"freeze", p.namespace, "-A", "--reason", "fair", "--until", "4h"},
+		`the argument is "default", but --namespace is "` + p.namespace + `"`:     {"freeze", "default", "--reason", "fair", "--until", "4h"},
+		`the argument is "kube-system", but --namespace is "` + p.namespace + `"`: {"thaw", "kube-system"},
+		`unexpected argument "b"`: {"thaw", "a", "b"},
 		`there is no freeze of namespace ` + p.namespace + ` with the name "fair"`: {"thaw", "--name", "fair"},
 	} {
 		p.want(cli.ExitUsage, text, args...)
@@ -73,6 +76,38 @@ func TestFreezeAndThaw(t *testing.T) {
 		t.Errorf("thaw: %s", out)
 	}
 	p.await("1.2.0", v1alpha1.ReleaseCanary)
+}
+
+// TestNamespacesOfFreezes checks that freeze and thaw reject a namespace that does not exist, and flags that select both a namespace and the
+// cluster.
+func TestNamespacesOfFreezes(t *testing.T) {
+	t.Parallel()
+	p := begin(t)
+	call := func(args ...string) (cli.Code, string) {
+		var out bytes.Buffer
+		f := cli.New("hlnr", "test", genericiooptions.IOStreams{In: strings.NewReader(""), Out: &out, ErrOut: &out})
+		code := cli.Run(t.Context(), f, append(args, "--kubeconfig", p.Kubeconfig(), "--as", "ana", "--as-group", "system:masters"), Commands...)
+		return code, out.String()
+	}
+	for _, c := range []struct {
+		text string
+		args []string
+	}{
+		{`there is no namespace with the name "` + p.namespace + `x"; did you mean "` + p.namespace + `"?`, []string{"freeze", p.namespace + "x", "--indefinite", "--reason", "fair"}},
+		{`there is no namespace with the name "` + p.namespace + `x"`, []string{"freeze", "-n", p.namespace + "x", "--indefinite", "--reason", "fair", "--dry-run"}},
+		{`there is no namespace with the name "` + p.namespace + `x"`, []string{"thaw", p.namespace + "x"}},
+		{"name a namespace, or use --all-namespaces", []string{"freeze", "-A", "-n", p.namespace, "--indefinite", "--reason", "fair", "--dry-run"}},
+		{"name a namespace, or use --all-namespaces", []string{"thaw", "-A", "-n", p.namespace}},
+	} {
+		if code, out := call(c.args...); code != cli.ExitUsage || !strings.Contains(out, c.text) {
+			t.Errorf("%q: exit code %d, %s; want %d and %q", c.args, code, out, cli.ExitUsage, c.text)
+		}
+	}
+	for _, args := range [][]string{{"freeze", p.namespace, "-n", p.namespace, "--indefinite", "--reason", "fair"}, {"thaw", p.namespace}} {
+		if code, out := call(args...); code != cli.ExitYes {
+			t.Errorf("%q: exit code %d, %s", args, code, out)
+		}
+	}
 }
 
 // TestThawChooses checks that thaw without --name does not end a freeze with spec.periods, and ends no freeze if there are several freezes.
@@ -151,9 +186,10 @@ func TestThawOfAReplacedFreeze(t *testing.T) {
 func TestFreezeOfTheCluster(t *testing.T) {
 	t.Parallel()
 	p := begin(t)
-	name := "all-" + p.namespace
+	namespace, name := p.namespace, "all-"+p.namespace
+	p.namespace = "" // --all-namespaces is rejected together with --namespace.
 	p.want(cli.ExitYes, "cluster: frozen until \""+p.hlnr()+" thaw --all-namespaces --name "+name+"\" by ana; 0 Microservices",
-		"freeze", "-A", "--namespace-selector", "kubernetes.io/metadata.name="+p.namespace, "--indefinite", "--reason", "upgrade", "--name", name)
+		"freeze", "-A", "--namespace-selector", "kubernetes.io/metadata.name="+namespace, "--indefinite", "--reason", "upgrade", "--name", name)
 	out := p.want(cli.ExitYes, "clusterfreeze.hlnr.io/"+name, "thaw", "-A", "--name", name, "-o", "name")
 	if strings.TrimSpace(out) != "clusterfreeze.hlnr.io/"+name {
 		t.Errorf("-o name prints %q", out)
