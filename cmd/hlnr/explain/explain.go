@@ -50,6 +50,8 @@ type options struct {
 	refused      int
 	timeout      time.Duration
 	version      string
+	// platformSet and timeoutSet report whether the command line contains these flags.
+	platformSet, timeoutSet bool
 }
 
 // NewCommand returns the command.
@@ -95,6 +97,7 @@ invalid, 3 no version is offered, 4 the timeout expired.`,
 			if len(args) > 0 {
 				o.stored = args[0]
 			}
+			o.platformSet, o.timeoutSet = cmd.Flags().Changed("platform"), cmd.Flags().Changed("timeout")
 			return o.run(cmd.Context(), f, cmd.InOrStdin(), cmd.OutOrStdout(), (&ticker{out: cmd.ErrOrStderr(), every: tick, now: f.Now}).report)
 		},
 	}
@@ -208,6 +211,8 @@ func (o options) validate() error {
 		return errors.New("--file is required: set it to a manifest, or to - for standard input; or name an ImagePolicy or a Microservice in the cluster")
 	case o.stored == "" && o.scan:
 		return errors.New("--scan is for an ImagePolicy in the cluster: a manifest is always scanned")
+	case o.ofStatus() && (o.platformSet || o.timeoutSet):
+		return errors.New("--platform and --timeout are for a scan: add --scan, or omit them to print the status of the ImagePolicy")
 	case o.file == "-" && o.tags == "-":
 		return errors.New("--tags: standard input is already used for the manifest: write one of the two to a file")
 	case o.tags != "" && o.dockerConfig+o.ca+o.cert+o.key != "":

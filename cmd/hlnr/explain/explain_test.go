@@ -136,6 +136,8 @@ func TestExplainRefuses(t *testing.T) {
 		"credential of another registry": {[]string{"-f", "-", "--docker-config", "OTHER"}, smallPolicy, "auths has no entry for"},
 		"times of a list of tags":        {[]string{"-f", "-", "--tags", "testdata/explain/deny/tags"}, policy("versioning: {scheme: PushTime}"), "spec.versioning.scheme PushTime: a list of tags does not contain"},
 		"source of a cluster":            {[]string{"-f", "-", "--tags", "testdata/explain/deny/tags"}, policy("source: {github: {repositoryRef: {name: shop}, tags: {}}}"), "spec.source.github: GitHub sources can be explained only in a cluster"},
+		"platform of a status":           {[]string{"shop", "--platform", "linux/arm64"}, "", "--platform and --timeout are for a scan: add --scan"},
+		"timeout of a status":            {[]string{"shop", "--timeout", "1m"}, "", "--platform and --timeout are for a scan: add --scan"},
 		"certificates and tags":          {[]string{"-f", "-", "--tags", "x", "--ca-file", "y"}, "", "--tags does not use the registry"},
 		"certificate without file":       {[]string{"-f", "-", "--ca-file", "testdata/none"}, smallPolicy, "--key-file: open testdata/none"},
 		"no certificate":                 {[]string{"-f", "-", "--ca-file", "testdata/explain/deny/tags"}, smallPolicy, `key "ca.crt" contains no certificate`},
