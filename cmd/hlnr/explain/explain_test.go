@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -253,6 +254,13 @@ func TestExplainRegistry(t *testing.T) {
 	}
 	if len(got.Notes) != 0 {
 		t.Errorf("notes %q for a complete result", got.Notes)
+	}
+
+	for spec, note := range map[string]bool{"": true, ", platforms: [linux/amd64]": false} {
+		_, stdout, _ = hlnr(t, strings.Replace(manifest, "{image:", "{limits: {tags: 100}"+spec+", image:", 1), "explain", "-f", "-", "--docker-config", config("secret"))
+		if want := "note: spec.platforms is not set: the images were evaluated for linux/" + runtime.GOARCH + ", the platform of this machine; the manager uses its own platform, which you can set with --platform\n"; strings.Contains(stdout, want) != note {
+			t.Errorf("spec %q: output:\n%s\nwant the note %q: %t", spec, stdout, want, note)
+		}
 	}
 
 	code, stdout, stderr = hlnr(t, manifest, "explain", "-f", "-")

@@ -129,6 +129,9 @@ func notes(policy *v1alpha1.ImagePolicy, e imagepolicy.Explanation, o options) (
 	} else if len(spec.ImagePullSecrets) > 0 && o.dockerConfig == "" {
 		notes = append(notes, "spec.imagePullSecrets were not read: access to the registry was anonymous; set --docker-config")
 	}
+	if o.tags == "" && len(spec.Platforms) == 0 && !o.platformSet {
+		notes = append(notes, fmt.Sprintf("spec.platforms is not set: the images were evaluated for %s, the platform of this machine; the manager uses its own platform, which you can set with --platform", o.platform))
+	}
 	for _, part := range []struct {
 		field string
 		set   bool
