@@ -112,9 +112,15 @@ func ExplainTags(policy *v1alpha1.ImagePolicy, tags []string) (Explanation, erro
 			}
 		}
 	}
+	counted := 0
+	for _, tag := range listed {
+		if o.selector.Chooses(tag) {
+			counted++
+		}
+	}
 	return Explanation{
 		Result: o.selector.Rank(listed).Offer(nil, missing),
-		Tags:   len(listed), Unverified: policy.Spec.Verify != nil, Cut: o.pinned == nil && o.query.maxTags > 0 && len(listed) > o.query.maxTags,
+		Tags:   len(listed), Unverified: policy.Spec.Verify != nil, Cut: o.pinned == nil && o.query.maxTags > 0 && counted > o.query.maxTags,
 	}, nil
 }
 

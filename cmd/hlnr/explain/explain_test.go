@@ -333,6 +333,18 @@ func TestExplainNotes(t *testing.T) {
 	}
 }
 
+// TestExplainCountsAdmittedTags checks that only tags that spec.tagFilter admits count against spec.limits.tags, as in a scan.
+func TestExplainCountsAdmittedTags(t *testing.T) {
+	t.Parallel()
+	manifest := strings.TrimSuffix(smallPolicy, "}\n") + `, limits: {tags: 1}, tagFilter: {pattern: "^v"}}` + "\n"
+	for tags, want := range map[string]bool{"v1.0.0\nsha-1\nsha-2\n": false, "v1.0.0\nsha-1\nv1.1.0\n": true} {
+		code, stdout, stderr := hlnr(t, manifest, "explain", "-f", "-", "--tags", file(t, tags))
+		if code != cli.ExitYes || strings.Contains(stdout, "there are more tags than spec.limits.tags (1)") != want {
+			t.Errorf("tags %q: exit code %d, output %q, error %q; want the note: %t", tags, code, stdout, stderr, want)
+		}
+	}
+}
+
 // TestExplainHalfAnAnswer checks that, if the registry fails, an incomplete result is printed and the command fails.
 func TestExplainHalfAnAnswer(t *testing.T) {
 	t.Parallel()
