@@ -291,7 +291,7 @@ func notRunning(c corev1.ContainerStatus, kind string) failure {
 
 // pulls classifies the errors that registries and container runtimes return for failed pulls. The first match
 // counts. Missing permissions come first, because registries and token servers also answer "not found" to
-// clients that are not allowed to pull an image.
+// clients that are not allowed to pull an image. Containerd also returns "not found" if a node has lost a layer or a snapshot.
 var pulls = []struct {
 	matches *regexp.Regexp
 	reason  string
@@ -299,6 +299,7 @@ var pulls = []struct {
 	{regexp.MustCompile(`(?i)(\bunauthorized\b|\bdenied\b|\bforbidden\b|authorization failed|authentication required|no basic auth credentials|insufficient_scope|` +
 		`failed to authorize|failed to fetch (anonymous|oauth) token|\bstatus( code)?:? 40[13]\b)`), v1alpha1.FailureImagePullBackOff},
 	{regexp.MustCompile(`(?i)(no match for platform|no matching manifest for|no image found in (image index|manifest list) for)`), v1alpha1.FailureImageUnusable},
+	{regexp.MustCompile(`(?i)\b(content store|content digest|parent snapshot|failed to extract layer|failed to prepare extraction snapshot)\b`), v1alpha1.FailureImagePullBackOff},
 	{regexp.MustCompile(`(?i)(: not found\b|manifest unknown|name unknown|\b404 not found|status code 404|status: 404)`), v1alpha1.FailureImageNotFound},
 }
 
