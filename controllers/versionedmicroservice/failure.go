@@ -281,12 +281,27 @@ func notRunning(c corev1.ContainerStatus, kind string) failure {
 		case "InvalidImageName", "ErrInvalidImageName":
 			return failure{reason: v1alpha1.FailureInvalidImageName, message: join(who, fmt.Sprintf("image %q", c.Image), w.Message)}
 		case "CreateContainerConfigError":
-			return failure{reason: v1alpha1.FailureCreateContainerConfigError, message: join(who, w.Message)}
-		case "CreateContainerError", "RunContainerError", "PreCreateHookError", "PreStartHookError", "PostStartHookError", "StartError":
+			return creationFailure(who, v1alpha1.FailureCreateContainerConfigError, w.Message)
+		case "CreateContainerError", "RunContainerError", "PreCreateHookError", "PreStartHookError", "StartError":
+			return creationFailure(who, v1alpha1.FailureCreateContainerError, w.Message)
+		case "PostStartHookError": // the message contains output of the release
 			return failure{reason: v1alpha1.FailureCreateContainerError, message: join(who, w.Message)}
 		}
 	}
 	return crash(c, who)
+}
+
+// overloaded matches the errors of a node that is overloaded, has a full disk, or has lost a layer of an image.
+var overloaded = regexp.MustCompile(`(?i)(context deadline exceeded|failed to reserve container name|is reserved for|failed to sync (configmap|secret) cache|` +
+	`error unpacking image|no space left on device)`)
+
+// creationFailure classifies the error of a node that could not create or start a container. Problems of the node are not failures
+// of the release. Their message contains only the matched text, because the rest differs with each pod and attempt.
+func creationFailure(who, reason, message string) failure {
+	if cause := overloaded.FindString(message); cause != "" {
+		return failure{reason: v1alpha1.FailureContainerCreating, message: fmt.Sprintf("a node has not created %s: %s; the events of the pod show the cause", who, cause)}
+	}
+	return failure{reason: reason, message: join(who, message)}
 }
 
 // pulls classifies the errors that registries and container runtimes return for failed pulls. The first match
@@ -338,6 +353,9 @@ func crash(c corev1.ContainerStatus, who string) failure {
 	}
 	if end == nil || exitUnknown(end) && (c.State.Waiting == nil || c.State.Waiting.Reason != v1alpha1.FailureCrashLoopBackOff) {
 		return failure{}
+	}
+	if end.Reason == "StartError" && overloaded.MatchString(end.Message) { // The container never ran, so the message is from the node.
+		return creationFailure(who, v1alpha1.FailureCreateContainerError, end.Message)
 	}
 	how := fmt.Sprintf("exited with code %d", end.ExitCode)
 	if end.Signal != 0 {

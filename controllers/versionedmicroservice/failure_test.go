@@ -1,6 +1,7 @@
 package versionedmicroservice
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -409,5 +410,45 @@ func TestCauseOfAFailedPull(t *testing.T) {
 				t.Errorf("%q of rank %d, want %q", got.reason, ranks[got.reason], test.want)
 			}
 		})
+	}
+}
+
+// TestCauseOfAFailedCreation checks that an overloaded or full node that cannot create a container is a problem outside the
+// release, with a message that does not change with each attempt, and that other causes are failures of the release.
+func TestCauseOfAFailedCreation(t *testing.T) {
+	t.Parallel()
+	const outside, config, creation = v1alpha1.FailureContainerCreating, v1alpha1.FailureCreateContainerConfigError, v1alpha1.FailureCreateContainerError
+	for name, test := range map[string]struct{ reason, message, want, why string }{
+		"slow runtime":            {"CreateContainerError", `context deadline exceeded`, outside, "context deadline exceeded"},
+		"name of a slow creation": {"CreateContainerError", `failed to reserve container name "shop_shop-x1_shop_uid_0": name "shop_shop-x1_shop_uid_0" is reserved for "1f"`, outside, "failed to reserve container name"},
+		"slow start":              {"RunContainerError", `failed to start containerd task "shop": context deadline exceeded`, outside, "context deadline exceeded"},
+		"slow kubelet":            {"CreateContainerConfigError", `failed to sync configmap cache: timed out waiting for the condition`, outside, "failed to sync configmap cache"},
+		"slow Secret":             {"CreateContainerConfigError", `failed to sync secret cache: timed out waiting for the condition`, outside, "failed to sync secret cache"},
+		"lost layer":              {"CreateContainerError", `failed to create containerd container: error unpacking image: failed to extract layer sha256:1f: not found`, outside, "error unpacking image"},
+		"full disk":               {"CreateContainerError", `mkdir /var/lib/containerd/1f: no space left on device`, outside, "no space left on device"},
+		"missing ConfigMap":       {"CreateContainerConfigError", `configmap "shop" not found`, config, `configmap "shop" not found`},
+		"missing command":         {"RunContainerError", `exec: "/app": stat /app: no such file or directory`, creation, "no such file or directory"},
+		"output of the release":   {"PostStartHookError", `Exec lifecycle hook ([/warm]) failed: context deadline exceeded`, creation, "context deadline exceeded"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := notRunning(corev1.ContainerStatus{Name: "shop", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: test.reason, Message: test.message}}}, "container")
+			if got.reason != test.want || !strings.Contains(got.message, `container "shop"`) || !strings.Contains(got.message, test.why) {
+				t.Errorf("%s: %s, want %s: %s", got.reason, got.message, test.want, test.why)
+			}
+			if got.reason == outside && strings.Contains(got.message, "1f") {
+				t.Errorf("the message contains a value that changes: %s", got.message)
+			}
+		})
+	}
+	restarted := corev1.ContainerStatus{Name: "shop", State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}, LastTerminationState: corev1.ContainerState{
+		Terminated: &corev1.ContainerStateTerminated{ExitCode: 128, Reason: "StartError", Message: "failed to create containerd task: context deadline exceeded"},
+	}}
+	if got := notRunning(restarted, "container"); got.reason != outside {
+		t.Errorf("while the kubelet waits for its next attempt: %s: %s", got.reason, got.message)
+	}
+	restarted.LastTerminationState.Terminated.Reason = "Error"
+	if got := notRunning(restarted, "container"); got.reason != v1alpha1.FailureCrashLoopBackOff {
+		t.Errorf("a container that ran and wrote this message: %s: %s", got.reason, got.message)
 	}
 }
