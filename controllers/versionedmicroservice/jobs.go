@@ -43,7 +43,7 @@ func (r *reconciler) observeJobs(ctx context.Context, o *observed) error {
 		if !metav1.IsControlledBy(job, o.release) {
 			continue
 		}
-		if hook.Finished(job.Job) != nil && o.awaitsResult(job) && !resources.Confined(o.release) {
+		if o.awaitsResult(job, r.clock.Now()) && !resources.Confined(o.release) {
 			job.log = r.jobLog(ctx, job, resources.MainContainer(o.release).Name)
 		}
 		o.jobs = append(o.jobs, job)
@@ -117,14 +117,26 @@ func (o *observed) activeJobs() (n int32) {
 	return n
 }
 
-// awaitsResult reports whether a Job's result is not in the status yet.
-func (o *observed) awaitsResult(job hookJob) bool {
+// unreportedTime is how long the message of a Job is read if its hook has no status, for example because the hook was removed.
+const unreportedTime = time.Hour
+
+// awaitsResult reports whether a Job has ended and its result may not be in the status yet: the status shows that its call is
+// waiting, or the Job ended after the last write to the status of its hook. The status contains only the last call of a hook, but
+// the Jobs of earlier calls are kept.
+func (o *observed) awaitsResult(job hookJob, now time.Time) bool {
+	end, since := hook.Finished(job.Job), now.Add(-unreportedTime)
+	if end == nil {
+		return false
+	}
 	for _, h := range o.release.Status.Hooks {
-		if h.ID == job.call() && h.Phase != v1alpha1.HookWaiting {
-			return false
+		switch {
+		case h.ID == job.call():
+			return h.Phase == v1alpha1.HookWaiting
+		case h.Name == job.Labels[v1alpha1.LabelHook] && h.Time != nil:
+			since = h.Time.Truncate(time.Second) // the precision of the times in a Job
 		}
 	}
-	return true
+	return !end.LastTransitionTime.Time.Before(since)
 }
 
 // maxJobPods is the maximum number of a Job's pods that are read: one more than the maximum of backoffLimit.

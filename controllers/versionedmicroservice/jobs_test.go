@@ -177,7 +177,7 @@ func TestJobOfAForkShowsNoLog(t *testing.T) {
 	s.end(1, "a secret")
 	s.hook("migrate", v1alpha1.HookFailed)
 	o.release.Namespace, o.release.Name, o.release.UID = s.release.Namespace, s.release.Name, s.release.UID
-	r := &reconciler{client: world.manager.GetClient(), live: world.Client}
+	r := &reconciler{client: world.manager.GetClient(), live: world.Client, clock: clock.RealClock{}}
 	if err := r.observeJobs(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}

@@ -140,3 +140,40 @@ func TestRoundOfAReleaseWithoutARow(t *testing.T) {
 		t.Errorf("deleted: %v", c.jobs.remove)
 	}
 }
+
+// TestMessagesOfEarlierJobs checks that the messages of Jobs are not read from the API server in each reconcile until
+// the Jobs are deleted, and that the message of a Job whose result is not in the status yet is read.
+func TestMessagesOfEarlierJobs(t *testing.T) {
+	t.Parallel()
+	status := func(id string, phase v1alpha1.HookPhase, at time.Duration) []v1alpha1.HookStatus {
+		written := metav1.NewMicroTime(noon.Add(at))
+		return []v1alpha1.HookStatus{{Name: "load", Type: v1alpha1.HookRollout, ID: id, Phase: phase, Time: &written}}
+	}
+	for name, test := range map[string]struct {
+		known []v1alpha1.HookStatus
+		now   time.Duration
+		want  bool
+	}{
+		"the call has its result":               {status("a", v1alpha1.HookDelivered, time.Second), time.Minute, false},
+		"the call is waiting":                   {status("a", v1alpha1.HookWaiting, -time.Hour), time.Minute, true},
+		"the call is waiting after an outage":   {status("a", v1alpha1.HookWaiting, -time.Hour), 12 * time.Hour, true},
+		"a later round has its result":          {status("b", v1alpha1.HookDelivered, time.Minute), time.Minute, false},
+		"a later round is in progress":          {status("b", v1alpha1.HookWaiting, time.Minute), time.Minute, false},
+		"only the earlier round has its result": {status("b", v1alpha1.HookDelivered, -time.Minute), time.Second, true},
+		"the same after an outage":              {status("b", v1alpha1.HookDelivered, -time.Minute), 12 * time.Hour, true},
+		"no status was written yet":             {nil, time.Minute, true},
+		"the hook was removed":                  {nil, 12 * time.Hour, false},
+		"another hook has a status":             {[]v1alpha1.HookStatus{{Name: "other", ID: "b", Phase: v1alpha1.HookWaiting}}, time.Minute, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := rolloutScene(loaded)
+			o.release.Status.Hooks = test.known
+			job := jobFor("a")
+			job.end(noon)
+			if got := o.awaitsResult(job, noon.Add(test.now)); got != test.want {
+				t.Errorf("the message of the Job is read: %v, want %v", got, test.want)
+			}
+		})
+	}
+}
