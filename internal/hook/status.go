@@ -57,8 +57,9 @@ func Uncreated(s v1alpha1.HookStatus) bool {
 	return s.Phase == v1alpha1.HookWaiting && strings.HasPrefix(s.Message, notCreated)
 }
 
-// port matches the local port in a connection error. The port differs each time.
-var port = regexp.MustCompile(`[^ ]+->`)
+// changing matches the parts of a connection error that differ each time: the local port, and the current time in the
+// error for an expired certificate.
+var changing = regexp.MustCompile(`[^ ]+->|\bcurrent time [^ ]+`)
 
 // gist returns the part of a message that is the same for the same result: the status code, or the
 // reason why there is no answer.
@@ -66,7 +67,7 @@ func gist(message string) string {
 	if code, _, found := strings.Cut(message, ": "); found && (strings.HasPrefix(code, "HTTP ") || strings.HasPrefix(code, notCreated)) {
 		return code
 	}
-	return port.ReplaceAllString(message, "")
+	return changing.ReplaceAllString(message, "")
 }
 
 // Fold updates the status of a release's hooks with the outcomes of calls, by ID. It removes the statuses of hooks that

@@ -139,6 +139,16 @@ func TestFoldOverTime(t *testing.T) {
 			t.Errorf("(-before +after):\n%s", diff)
 		}
 	})
+	t.Run("the same certificate at another time also waits", func(t *testing.T) {
+		t.Parallel()
+		expired := func(now string) map[string]Outcome {
+			return no("tls: failed to verify certificate: x509: certificate has expired or is not yet valid: current time " + now + " is after 2030-01-01T00:00:00Z")
+		}
+		before := p.Fold(nil, questions, expired("2030-01-31T12:00:07Z"), start)
+		if diff := cmp.Diff(before, p.Fold(before, questions, expired("2030-01-31T13:00:17+01:00"), start.Add(time.Second))); diff != "" {
+			t.Errorf("(-before +after):\n%s", diff)
+		}
+	})
 	t.Run("another code or error does not wait", func(t *testing.T) {
 		t.Parallel()
 		for _, message := range []string{"HTTP 503: later", "HTTP 503", "no answer within 10s", "cannot be called: refuse 127.0.0.1"} {

@@ -15,6 +15,7 @@ package outbound
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -23,6 +24,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -184,11 +186,11 @@ func (p *Policy) Dial(ctx context.Context, network, hostPort string) (net.Conn, 
 	if err != nil {
 		return nil, fmt.Errorf("resolve %q: %w", host, err)
 	}
-	var refused, failed error
+	var refused, failed []error
 	var dialer net.Dialer
 	for i, address := range addresses {
 		if err := p.check(host, address, number); err != nil {
-			refused = errors.Join(refused, err)
+			refused = append(refused, err)
 			continue
 		}
 		attempt, cancel := share(ctx, len(addresses)-i)
@@ -197,15 +199,19 @@ func (p *Policy) Dial(ctx context.Context, network, hostPort string) (net.Conn, 
 		if err == nil {
 			return conn, nil
 		}
-		failed = errors.Join(failed, err)
+		failed = append(failed, err)
 	}
-	if failed != nil {
-		return nil, failed
-	}
-	if refused != nil {
-		return nil, refused
+	if err := cmp.Or(joined(failed), joined(refused)); err != nil {
+		return nil, err
 	}
 	return nil, fmt.Errorf("resolve %q: the name has no address", host)
+}
+
+// joined returns one error for all addresses. Its text does not depend on their order, which differs with each resolution: callers
+// write the text to a status.
+func joined(errs []error) error {
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errors.Join(errs...)
 }
 
 // lookupTime is the timeout for name resolution in Vet.

@@ -9,11 +9,13 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -451,6 +453,36 @@ func TestPrintable(t *testing.T) {
 			t.Parallel()
 			if got := Printable([]byte(test.in), test.limit); got != test.want {
 				t.Errorf("%q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// TestErrorsOfSeveralAddresses checks that the error for a host with several addresses does not depend on their order, which differs with
+// each resolution.
+func TestErrorsOfSeveralAddresses(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		config    Config
+		addresses []string
+	}{
+		"no server":         {Config{Allow: []string{"127.0.0.0/8"}}, []string{"127.0.0.1", "127.0.0.2", "127.0.0.3"}},
+		"refused addresses": {Config{}, []string{"127.0.0.1", "169.254.1.1", "224.0.0.1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			texts := map[string]bool{}
+			for i := range test.addresses {
+				rotated := append(slices.Clone(test.addresses[i:]), test.addresses[:i]...)
+				p := policy(t, test.config).WithResolver(names{"shop.example": rotated})
+				_, err := p.Dial(t.Context(), "tcp", "shop.example:1") // The kernel never assigns this port to a server of another test.
+				if err == nil {
+					t.Fatal("connected")
+				}
+				texts[err.Error()] = true
+			}
+			if len(texts) > 1 {
+				t.Errorf("the errors differ: %q", slices.Collect(maps.Keys(texts)))
 			}
 		})
 	}
