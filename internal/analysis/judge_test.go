@@ -233,6 +233,19 @@ func TestFill(t *testing.T) {
 	}
 }
 
+// TestFillWithoutAService checks that a template with {{.Service}} is not sent for a release without a Service: in PromQL, service=~"" selects the series
+// of all releases that lack this label.
+func TestFillWithoutAService(t *testing.T) {
+	t.Parallel()
+	v := valuesOf(Target{Release: "cart-1-2-0"}, time.Minute)
+	if got, err := v.fill(`sum(a{service=~"{{.Service}}"})`, inQuotes); err == nil || err.Reason != BadQuery || !strings.Contains(err.Message, "release cart-1-2-0 has no Service") {
+		t.Errorf("%q, %v", got, err)
+	}
+	if got, err := v.fill(`sum(a{group="{{.Group}}"})`, inQuotes); err != nil || got != `sum(a{group=""})` {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
 // TestSharedSamplesDoNotChange checks that limiting the samples of a success rate does not change the answer that other metrics with the same query share.
 func TestSharedSamplesDoNotChange(t *testing.T) {
 	t.Parallel()

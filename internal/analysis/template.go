@@ -29,21 +29,25 @@ func valuesOf(t Target, interval time.Duration) values {
 	}
 }
 
-// fill replaces the fields of a template with their values. escape is applied to each value.
+// fill replaces the fields of a template with their values. escape is applied to each value. It fails if the release has no Service for
+// {{.Service}}: an empty pattern would select the series of all releases that lack the label.
 func (v values) fill(template string, escape func(string) string) (string, *Error) {
-	var unknown *Error
+	var failed *Error
 	filled := field.ReplaceAllStringFunc(template, func(match string) string {
 		name := field.FindStringSubmatch(match)[1]
 		value, ok := v[name]
-		if !ok {
-			unknown = errorf(BadQuery, "the template has no field %q", name)
+		switch {
+		case !ok:
+			failed = errorf(BadQuery, "the template has no field %q", name)
+		case name == "Service" && value == "":
+			failed = errorf(BadQuery, "release %s has no Service, which {{.Service}} needs: reference the Microservice in a NetworkPolicy, or use another field", v["Release"])
 		}
 		return escape(value)
 	})
-	if unknown == nil && strings.Contains(filled, "{{") {
-		unknown = errorf(BadQuery, "the template has {{ without a field: write fields as in {{.Release}}")
+	if failed == nil && strings.Contains(filled, "{{") {
+		failed = errorf(BadQuery, "the template has {{ without a field: write fields as in {{.Release}}")
 	}
-	return filled, unknown
+	return filled, failed
 }
 
 // inQuotes escapes a value for a PromQL or JSON string in double quotes. Values are names and versions, so hardly any characters need to be
