@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/contain"
 	"github.com/heighliner/heighliner/internal/github"
 	"github.com/heighliner/heighliner/internal/status"
 )
@@ -189,8 +190,16 @@ func (a *access) findDeployments(ctx context.Context, prefix string, here github
 	return records, nil
 }
 
-// write writes one Deployment or comment. uid is the UID of the GitHubRepository.
-func (a *access) write(ctx context.Context, uid types.UID, w write) result {
+// write writes one Deployment or comment. uid is the UID of the GitHubRepository. A write that panics fails, and the results of the
+// other writes are kept.
+func (a *access) write(ctx context.Context, uid types.UID, w write) (res result) {
+	if err := contain.Panics(func() error { res = a.writeOnce(ctx, uid, w); return nil }); err != nil {
+		return w.failedWith(err)
+	}
+	return res
+}
+
+func (a *access) writeOnce(ctx context.Context, uid types.UID, w write) result {
 	if w.comment != nil {
 		kept, err := a.client.EnsureComment(ctx, a.repo, int(w.comment.PullRequest), commentState(w.comment),
 			github.Comment{Key: string(uid), Body: w.text, EditOnly: w.editsOnly()})

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
+	"github.com/heighliner/heighliner/internal/contain"
 	"github.com/heighliner/heighliner/internal/github"
 	"github.com/heighliner/heighliner/internal/outbound"
 )
@@ -178,7 +179,10 @@ func (q *taskQueue) start(repository types.NamespacedName, host string, work fun
 			return // the repository or the manager is gone
 		}
 		limited, stop := context.WithTimeout(ctx, maxTask)
-		result := work(limited)
+		var result applied
+		if err := contain.Panics(func() error { result = work(limited); return nil }); err != nil {
+			result = applied{err: err}
+		}
 		stop()
 		leave()
 		if q.finish(t, result) {

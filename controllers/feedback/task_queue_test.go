@@ -11,6 +11,8 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/contain"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 // TestSlowHostDoesNotBlockOthers checks that any number of repositories on a host that is not
@@ -101,5 +103,29 @@ func BenchmarkPlan(b *testing.B) {
 		if p := newPlan(f); len(p.records) != 500 || len(p.writes) != 0 {
 			b.Fatalf("%d records, %d writes", len(p.records), len(p.writes))
 		}
+	}
+}
+
+// TestPanicOfATask checks that a task or a write that panics fails and is tried again later, and that the slot of the task is
+// released.
+func TestPanicOfATask(t *testing.T) {
+	t.Parallel()
+	q := newTaskQueue(testingclock.NewFakeClock(time.Now()), 8)
+	requeued := make(chan types.NamespacedName, 1)
+	q.run(t.Context(), func(key types.NamespacedName) { requeued <- key })
+	key := types.NamespacedName{Namespace: "shop", Name: "shop"}
+	q.entry(key, "uid")
+	q.start(key, "https://github.example", func(context.Context) applied { panic("a secret of a tenant") })
+	await.Receive(t, "the requeue", requeued)
+	e := q.entry(key, "uid")
+	if e.task != nil || e.outcome == nil || !errors.Is(e.outcome.err, contain.ErrPanic) || e.failures[""].count != 1 {
+		t.Errorf("after the task: %+v", e)
+	}
+	if n := q.slots.Taken(); n > 0 {
+		t.Errorf("%d slots are taken", n)
+	}
+	w := write{deployment: &v1alpha1.FeedbackRecord{DeploymentID: 7}}
+	if got := (&access{}).write(t.Context(), "uid", w); !errors.Is(got.err, contain.ErrPanic) || got.id != 7 {
+		t.Errorf("the result of the write is %+v", got)
 	}
 }

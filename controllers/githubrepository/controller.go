@@ -230,8 +230,7 @@ func (r *Reconciler) ensurePoll(ctx context.Context, o *observed) error {
 	current, client, offered := o.repository.Status.DeepCopy(), o.client, maps.Clone(o.offered) // the reconcile continues to write the status
 	r.polls.start(key, l, func(ctx context.Context, l *poll) {
 		started := r.clock.Now()
-		(&poller{poll: l, offered: offered, reconciler: r, client: client, ctx: ctx}).run(current)
-		l.finish(r.clock.Now())
+		(&poller{poll: l, offered: offered, reconciler: r, client: client, ctx: ctx}).runContained(current)
 		r.metrics.seconds.Observe(r.clock.Since(started).Seconds())
 	})
 	return nil

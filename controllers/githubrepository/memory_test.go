@@ -2,6 +2,7 @@ package githubrepository
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"github.com/heighliner/heighliner/internal/contain"
 	"github.com/heighliner/heighliner/internal/github"
 )
 
@@ -84,5 +86,24 @@ func TestReportedPollsKeepNoAnswers(t *testing.T) {
 	}
 	if len(p.listed) > 0 || after.poll.releases != nil || after.poll.tags != nil {
 		t.Error("the lists are kept after the report")
+	}
+}
+
+// TestPanicOfAPoll checks that a request or a poll that panics fails, that the poll discards its answers, and that both are repeated
+// later.
+func TestPanicOfAPoll(t *testing.T) {
+	t.Parallel()
+	clock := testingclock.NewFakeClock(time.Now())
+	s, repo := newRequestCache(clock), github.Repo{Owner: "acme", Name: "shop"}
+	if _, _, err := cached(t.Context(), s, &github.Client{}, repo, "tags", clock.Now(), func(context.Context) (int, error) { panic("a secret of a tenant") }); !errors.Is(err, contain.ErrPanic) {
+		t.Errorf("the error is %v", err)
+	}
+	if n, _, err := cached(t.Context(), s, &github.Client{}, repo, "tags", clock.Now(), func(context.Context) (int, error) { return 1, nil }); n != 1 || err != nil {
+		t.Errorf("the next request: %d, %v", n, err)
+	}
+	l := &poll{query: query{interval: time.Hour, wanted: wanted{pulls: true}}, pulls: &pullRequests{}}
+	(&poller{poll: l, reconciler: &Reconciler{clock: clock}, ctx: t.Context()}).runContained(nil) // without a cache
+	if !errors.Is(l.err, contain.ErrPanic) || l.pulls != nil || !l.due.After(clock.Now()) {
+		t.Errorf("the poll is %+v", l)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/contain"
 	"github.com/heighliner/heighliner/internal/github"
 	"github.com/heighliner/heighliner/internal/status"
 )
@@ -143,6 +144,19 @@ type poller struct {
 	reconciler *Reconciler
 	client     *github.Client
 	ctx        context.Context
+}
+
+// runContained completes the poll. A poll that panics discards its answers, which may be incomplete, and fails.
+func (a *poller) runContained(known *v1alpha1.GitHubRepositoryStatus) {
+	err := contain.Panics(func() error {
+		a.run(known)
+		a.finish(a.reconciler.clock.Now())
+		return nil
+	})
+	if err != nil {
+		a.pulls, a.releases, a.tags, a.err = nil, nil, nil, err
+		a.finish(a.reconciler.clock.Now())
+	}
 }
 
 // run makes all requests that the query needs and whose answers are not known yet. If the request

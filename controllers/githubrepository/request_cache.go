@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/heighliner/heighliner/internal/contain"
 	"github.com/heighliner/heighliner/internal/github"
 )
 
@@ -97,7 +98,7 @@ func (s *requestCache) findOrRequest(ctx context.Context, what subject, after ti
 	go func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxPoll)
 		defer cancel()
-		a.value, a.err = request(ctx)
+		a.err = contain.Panics(func() (err error) { a.value, err = request(ctx); return err })
 		close(a.done)
 		s.forget()
 	}()

@@ -28,6 +28,7 @@ package imagepolicy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"runtime"
@@ -45,6 +46,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/contain"
 	"github.com/heighliner/heighliner/internal/cosign"
 	"github.com/heighliner/heighliner/internal/index"
 	"github.com/heighliner/heighliner/internal/queue"
@@ -299,8 +301,12 @@ func (r *Reconciler) startScan(o *observed, l *scanRecord, known cacheEntry) {
 	current.policy = withStatus(o.policy) // the reconcile continues to write the status
 	r.scans.start(client.ObjectKeyFromObject(o.policy), l, urgent(o, known), func(ctx context.Context, l *scanRecord) {
 		started := r.clock.Now()
-		s := selectReleases(&current, &recordReader{scanRecord: l, clock: r.clock, scanner: r.scanner, verifier: r.verifier, ctx: ctx, counts: current.selector.Chooses, timesLeft: maxTimes}, absent, known.firstSeen)
-		l.finish(s.err, r.clock.Now())
+		reader := &recordReader{scanRecord: l, clock: r.clock, scanner: r.scanner, verifier: r.verifier, ctx: ctx, counts: current.selector.Chooses, timesLeft: maxTimes}
+		err := contain.Panics(func() error { return selectReleases(&current, reader, absent, known.firstSeen).err })
+		if errors.Is(err, contain.ErrPanic) {
+			l.failed = err
+		}
+		l.finish(err, r.clock.Now())
 		r.metrics.seconds.Observe(r.clock.Since(started).Seconds())
 	})
 }

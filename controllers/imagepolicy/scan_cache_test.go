@@ -2,13 +2,17 @@ package imagepolicy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/types"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/contain"
 	"github.com/heighliner/heighliner/internal/registry"
 	"github.com/heighliner/heighliner/test/await"
 )
@@ -225,3 +229,38 @@ func TestTasksEnd(t *testing.T) {
 	default:
 	}
 }
+
+// TestPanicOfAScan checks that a request that panics is recorded as failed, and that a scan that panics fails, is repeated later, and
+// releases its slots.
+func TestPanicOfAScan(t *testing.T) {
+	t.Parallel()
+	clock := testingclock.NewFakeClock(time.Now())
+	scans := newScanCache(clock, 16)
+	m, err := newMetrics(prometheus.NewRegistry(), scans)
+	if err != nil {
+		t.Fatal(err)
+	}
+	requeued := make(chan types.NamespacedName, 1)
+	scans.run(t.Context(), func(policy types.NamespacedName) { requeued <- policy })
+	l := newScanRecord(query{origin: origin{repository: "a.example/x"}, interval: time.Hour}, access{}, false)
+	r := &Reconciler{clock: clock, scans: scans, metrics: m}
+	r.startScan(&observed{policy: &v1alpha1.ImagePolicy{}, github: &github{}}, l, cacheEntry{}) // without a source
+	await.Receive(t, "the requeue", requeued)
+	known := scans.entry(types.NamespacedName{})
+	if known.task != nil || !errors.Is(known.record.failed, contain.ErrPanic) || !known.record.due.After(clock.Now()) {
+		t.Errorf("after the scan: %+v", known)
+	}
+	if waiting, running := scans.size(); waiting+running > 0 {
+		t.Errorf("%d scans wait and %d run", waiting, running)
+	}
+	reader := &recordReader{scanRecord: l, clock: clock, scanner: panics{}, ctx: t.Context()}
+	for range 2 { // The second call returns the recorded error.
+		if _, err := reader.Resolve(0, "1.0.0"); !errors.Is(err, contain.ErrPanic) {
+			t.Errorf("the error is %v", err)
+		}
+		reader.scanner = nil
+	}
+}
+
+// panics is a registry for which each request panics.
+type panics struct{ Scanner }

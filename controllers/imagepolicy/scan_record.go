@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/utils/clock"
 
+	"github.com/heighliner/heighliner/internal/contain"
 	"github.com/heighliner/heighliner/internal/cosign"
 	"github.com/heighliner/heighliner/internal/registry"
 )
@@ -91,7 +92,7 @@ type scanRecord struct {
 	// previousChecksum and checksum are the checksums of the previous scan's results and of this scan's
 	// results.
 	previousChecksum, checksum string
-	// failed is the first error in a scan for pull requests.
+	// failed is the first error in a scan for pull requests, or the error of a scan that panicked.
 	failed error
 
 	tags *answer[registry.Scan]
@@ -245,7 +246,8 @@ func cached[K comparable, T any](a *recordReader, answers map[K]*answer[T], key 
 		var none T
 		return none, errNotScanned
 	}
-	value, err := request(a.request(image))
+	var value T
+	err := contain.Panics(func() (err error) { value, err = request(a.request(image)); return err })
 	if err != nil && a.ctx.Err() != nil {
 		err = errTimedOut
 	}

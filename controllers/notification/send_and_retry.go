@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/contain"
 	"github.com/heighliner/heighliner/internal/notify"
 	"github.com/heighliner/heighliner/internal/outbound"
 )
@@ -285,8 +286,21 @@ func (t *tasks) one(ctx context.Context, namespace string, r *receiverState, rec
 	return failure.Rejected
 }
 
-// try reads the credentials again, so that a corrected Secret is used, and sends the message once.
-func (t *tasks) try(ctx context.Context, namespace string, receiver *v1alpha1.NotificationReceiver, j job, credentials func(context.Context) (notify.Credentials, error)) (string, *notify.Error) {
+// try sends the message once. A panic counts as a rejection of this message, so that the receiver gets the other messages.
+func (t *tasks) try(ctx context.Context, namespace string, receiver *v1alpha1.NotificationReceiver, j job, credentials func(context.Context) (notify.Credentials, error)) (called string, failure *notify.Error) {
+	err := contain.Panics(func() error {
+		called, failure = t.deliver(ctx, namespace, receiver, j, credentials)
+		return nil
+	})
+	if err != nil {
+		failure = notify.NewError(err)
+		failure.Rejected = true
+	}
+	return called, failure
+}
+
+// deliver reads the credentials again, so that a corrected Secret is used, and sends the message once.
+func (t *tasks) deliver(ctx context.Context, namespace string, receiver *v1alpha1.NotificationReceiver, j job, credentials func(context.Context) (notify.Credentials, error)) (string, *notify.Error) {
 	c, err := credentials(ctx)
 	if err != nil {
 		return "", notify.NewError(err)

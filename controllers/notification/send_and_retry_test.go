@@ -10,6 +10,7 @@ import (
 	testingclock "k8s.io/utils/clock/testing"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/contain"
 	"github.com/heighliner/heighliner/internal/notify"
 	"github.com/heighliner/heighliner/test/await"
 )
@@ -197,5 +198,29 @@ func TestCorrectedReceiver(t *testing.T) {
 	l.renew(team, &v1alpha1.NotificationPolicySpec{Receivers: []v1alpha1.NotificationReceiver{right}})
 	if s := l.state(team, "uid")["chat"]; s.next.After(l.clock.Now()) || s.failure != "" || s.failures > 0 || len(s.attempts) > 0 {
 		t.Errorf("the corrected receiver has the failure %q from the wrong URL, and is first called in %s", s.failure, s.next.Sub(l.clock.Now()).Round(time.Second))
+	}
+}
+
+// TestPanicOfAMessage checks that a message that panics is dropped after some attempts, and that the receiver gets the other messages.
+func TestPanicOfAMessage(t *testing.T) {
+	t.Parallel()
+	l := newLine(t, func(id string) *notify.Error {
+		if id == "bad" {
+			panic("a secret of a tenant")
+		}
+		return nil
+	})
+	s := l.play(t, "bad", "good")
+	if len(s.results) != 1 || s.results[0].message.ID != "good" {
+		t.Errorf("results: %+v", s.results)
+	}
+	for range maxRejections - 1 {
+		s = l.play(t, "bad")
+	}
+	if len(s.results) != 2 || !s.results[1].dropped || s.results[1].why != contain.ErrPanic.Error() {
+		t.Errorf("results: %+v", s.results)
+	}
+	if n := len(l.limits.scopes); n > 0 {
+		t.Errorf("%d slots are taken", n)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/contain"
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
@@ -161,7 +162,10 @@ func (m *Measurer) measure(ctx context.Context, request Request) Round {
 	var group errgroup.Group
 	for i := range request.Spec.Metrics {
 		group.Go(func() error {
-			round.Measurements[i] = m.measureOne(ctx, request, &request.Spec.Metrics[i])
+			metric := &request.Spec.Metrics[i]
+			if err := contain.Panics(func() error { round.Measurements[i] = m.measureOne(ctx, request, metric); return nil }); err != nil {
+				round.Measurements[i] = Measurement{Metric: metric.Name}.failing(errorf(BadAnswer, "%s", err))
+			}
 			return nil
 		})
 	}
@@ -178,8 +182,14 @@ func (m *Measurer) measureOne(ctx context.Context, request Request, metric *v1al
 	}
 	var canary, active answer
 	var group errgroup.Group
-	group.Go(func() error { canary = m.ask(ctx, request, metric, request.Canary); return nil })
-	group.Go(func() error { active = m.ask(ctx, request, metric, *request.Active); return nil })
+	group.Go(func() error {
+		canary = contained(func() answer { return m.ask(ctx, request, metric, request.Canary) })
+		return nil
+	})
+	group.Go(func() error {
+		active = contained(func() answer { return m.ask(ctx, request, metric, *request.Active) })
+		return nil
+	})
 	_ = group.Wait() // The functions return no errors.
 	return judge(metric, canary, &active)
 }

@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/heighliner/heighliner/internal/contain"
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
@@ -73,7 +74,7 @@ func (p *pool) do(ctx context.Context, q query, timeout time.Duration, send func
 				own, cancel = context.WithDeadline(own, deadline)
 				defer cancel()
 			}
-			c.answer = p.send(own, q, timeout, send)
+			c.answer = contained(func() answer { return p.send(own, q, timeout, send) })
 		}()
 	}
 	p.mu.Unlock()
@@ -83,6 +84,14 @@ func (p *pool) do(ctx context.Context, q query, timeout time.Duration, send func
 	case <-ctx.Done():
 		return answer{err: errorf(Timeout, "no response within the round")}
 	}
+}
+
+// contained returns the answer of a function, or an error if the function panics.
+func contained(ask func() answer) (a answer) {
+	if err := contain.Panics(func() error { a = ask(); return nil }); err != nil {
+		return answer{err: errorf(BadAnswer, "%s", err)}
+	}
+	return a
 }
 
 // send sends a query when a slot is free.

@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"sync"
 	"time"
+
+	"github.com/heighliner/heighliner/internal/contain"
 )
 
 const (
@@ -64,7 +66,12 @@ func (t *tokens) get(ctx context.Context, key tokenKey, fetch func(context.Conte
 func (t *tokens) fill(ctx context.Context, key tokenKey, k *token, fetch func(context.Context) (string, time.Duration, *Error)) {
 	ctx, cancel := context.WithTimeout(ctx, tokenTimeout)
 	defer cancel()
-	text, life, err := fetch(ctx)
+	var text string
+	var life time.Duration
+	var err *Error
+	if panicked := contain.Panics(func() error { text, life, err = fetch(ctx); return nil }); panicked != nil {
+		err = errorf(BadAnswer, "fetch an access token: %s", panicked)
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	k.text, k.err = text, err

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/contain"
 	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/test/await"
 )
@@ -803,5 +804,22 @@ func TestBackOff(t *testing.T) {
 		if got := backOff(retry); got < base || got > base+base/4 {
 			t.Errorf("before retry %d: %s, want %s and at most a quarter more", retry, got, base)
 		}
+	}
+}
+
+// TestPanicOfACall checks that a call that panics counts as a call without a response, and that its slot is released.
+func TestPanicOfACall(t *testing.T) {
+	t.Parallel()
+	w := play(t, status(200, ""), func(o *Options) {
+		o.Credentials = func(context.Context, string, *v1alpha1.Hook) (Credentials, error) { panic("a secret of a tenant") }
+	})
+	q := w.question(v1alpha1.HookPreRollout, "a")
+	q.Hook.SecretRef = &v1alpha1.Reference{Name: "key"}
+	w.ask(q)
+	if got := w.outcome(t, "a"); !got.Unanswered || got.Message != contain.ErrPanic.Error() {
+		t.Errorf("the outcome is %+v", got)
+	}
+	if n := w.slots.Taken(); n > 0 {
+		t.Errorf("%d slots are taken", n)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/contain"
 )
 
 // The defaults for hooks.
@@ -56,7 +57,10 @@ func (p *Pool) try(ctx context.Context, namespace string, q Call, attempts int, 
 			return Outcome{}, false
 		}
 		began := time.Now()
-		answer := p.attempt(ctx, namespace, &q)
+		var answer reply
+		if err := contain.Panics(func() error { answer = p.attempt(ctx, namespace, &q); return nil }); err != nil {
+			answer = reply{unanswered: true, message: line(err.Error())}
+		}
 		leave()
 		if ctx.Err() != nil {
 			return Outcome{}, false

@@ -24,6 +24,7 @@ import (
 	"k8s.io/utils/clock"
 	testingclock "k8s.io/utils/clock/testing"
 
+	"github.com/heighliner/heighliner/internal/contain"
 	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 	"github.com/heighliner/heighliner/test/await"
@@ -1055,5 +1056,20 @@ func BenchmarkList(b *testing.B) {
 			}
 			b.ReportMetric(float64(server.Requests(registrytest.List)-before)/float64(b.N), "requests/op")
 		})
+	}
+}
+
+// TestPanicOfASharedRequest checks that a panic in a request becomes an error for its caller, and that the next caller sends another request.
+func TestPanicOfASharedRequest(t *testing.T) {
+	t.Parallel()
+	var flights flights
+	if _, err := share(t.Context(), &flights, "key", time.Hour, func(context.Context) (int, error) { panic("a secret of a tenant") }); !errors.Is(err, contain.ErrPanic) {
+		t.Errorf("the error is %v", err)
+	}
+	if n := flights.callers(); n > 0 {
+		t.Errorf("%d callers wait", n)
+	}
+	if n, err := share(t.Context(), &flights, "key", time.Hour, func(context.Context) (int, error) { return 1, nil }); n != 1 || err != nil {
+		t.Errorf("the next request: %d, %v", n, err)
 	}
 }

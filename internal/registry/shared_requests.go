@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/heighliner/heighliner/internal/contain"
 )
 
 // flights lets concurrent callers with the same key share one request.
@@ -54,7 +56,7 @@ func (fs *flights) join(ctx context.Context, key string, timeout time.Duration, 
 	fs.byKey[key] = f
 	go func() {
 		defer close(f.done)
-		f.value, f.err = work(ctx)
+		f.err = contain.Panics(func() (err error) { f.value, err = work(ctx); return err })
 		f.cancel()
 		fs.mu.Lock()
 		defer fs.mu.Unlock()

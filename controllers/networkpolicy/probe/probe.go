@@ -28,6 +28,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/internal/contain"
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
@@ -255,7 +256,11 @@ func (p *Pool) round(ctx context.Context, namespace string, probe providers.Prob
 		if p.budget.Wait(ctx) != nil {
 			return "", false
 		}
-		result, problem := p.ask(ctx, probe)
+		var result Result
+		var problem string
+		if err := contain.Panics(func() error { result, problem = p.ask(ctx, probe); return nil }); err != nil {
+			result, problem = Failed, err.Error()
+		}
 		if ctx.Err() != nil {
 			return "", false
 		}

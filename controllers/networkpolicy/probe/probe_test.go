@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/internal/contain"
 	"github.com/heighliner/heighliner/internal/outbound"
 	"github.com/heighliner/heighliner/test/await"
 )
@@ -449,5 +450,23 @@ func TestBackOff(t *testing.T) {
 		if len(seen) < 10 {
 			t.Errorf("waits after round %d are the same", round)
 		}
+	}
+}
+
+// broken is a context that makes a request panic.
+type broken struct{ context.Context }
+
+func (broken) Value(any) any { panic("a secret of a tenant") }
+
+// TestPanicOfARequest checks that a request that panics counts as a failed request, and that its slot is released.
+func TestPanicOfARequest(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	problem, ok := s.round(broken{t.Context()}, shop.Namespace, providers.Probe{Address: "127.0.0.1", Port: 80, Host: "shop.example.com", Path: "/"})
+	if !ok || problem != contain.ErrPanic.Error() || s.count(Failed) != 1 {
+		t.Errorf("problem %q, ok %v, %d failed requests", problem, ok, s.count(Failed))
+	}
+	if n := s.slots.Taken(); n > 0 {
+		t.Errorf("%d slots are taken", n)
 	}
 }

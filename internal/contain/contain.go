@@ -1,0 +1,31 @@
+// Package contain turns panics into errors.
+//
+// controller-runtime recovers from panics in reconciles. The goroutines that the controllers start for requests to other servers
+// process responses from servers that the users of a namespace choose. A panic in one of these goroutines would end the manager for
+// all namespaces, and again after each restart, because the next manager sends the same request.
+//
+// contain.go  the conversion of a panic to an error
+package contain
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// ErrPanic is the error of a function that panicked. It does not contain the cause, which may quote a response.
+var ErrPanic = errors.New("internal error: please report this, with the stack in the log of the manager")
+
+// Panics returns the error of do. If do panics, Panics logs the cause with the stack, and returns ErrPanic. do must release its locks
+// and slots with defer.
+func Panics(do func() error) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			log.Log.Error(fmt.Errorf("%v", cause), "a request to another server failed because of a panic: please report this", "stack", string(debug.Stack()))
+			err = ErrPanic
+		}
+	}()
+	return do()
+}
