@@ -115,7 +115,7 @@ func complete(pod *corev1.Pod) (since time.Time, ok bool) {
 		switch {
 		case running == nil && !c.Ready:
 			return time.Time{}, false
-		case running != nil && running.StartedAt.After(since) && (end == nil || exitUnknown(end)):
+		case running != nil && running.StartedAt.After(since) && (end == nil || exitUnknown(end) || startRejected(end)):
 			since = running.StartedAt.Time
 		}
 	}
@@ -354,7 +354,10 @@ func crash(c corev1.ContainerStatus, who string) failure {
 	if end == nil || exitUnknown(end) && (c.State.Waiting == nil || c.State.Waiting.Reason != v1alpha1.FailureCrashLoopBackOff) {
 		return failure{}
 	}
-	if end.Reason == "StartError" && overloaded.MatchString(end.Message) { // The container never ran, so the message is from the node.
+	if startRejected(end) {
+		if c.State.Running != nil {
+			return failure{} // The next attempt to start it was successful.
+		}
 		return creationFailure(who, v1alpha1.FailureCreateContainerError, end.Message)
 	}
 	how := fmt.Sprintf("exited with code %d", end.ExitCode)
@@ -365,6 +368,11 @@ func crash(c corev1.ContainerStatus, who string) failure {
 		how += " (" + end.Reason + ")"
 	}
 	return failure{reason: v1alpha1.FailureCrashLoopBackOff, message: join(who+" "+how, end.Message)}
+}
+
+// startRejected reports whether a container never ran, because its node is overloaded or full.
+func startRejected(end *corev1.ContainerStateTerminated) bool {
+	return end.Reason == "StartError" && overloaded.MatchString(end.Message)
 }
 
 // exitUnknown reports whether a container's exit was not observed, because its node or the container runtime

@@ -447,6 +447,16 @@ func TestCauseOfAFailedCreation(t *testing.T) {
 	if got := notRunning(restarted, "container"); got.reason != outside {
 		t.Errorf("while the kubelet waits for its next attempt: %s: %s", got.reason, got.message)
 	}
+	started := metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
+	running := restarted
+	running.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: started}}
+	if got := notRunning(running, "container"); got != (failure{}) {
+		t.Errorf("after a successful attempt, although the container is not ready: %s: %s", got.reason, got.message)
+	}
+	pod := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{running}}}
+	if since, ok := complete(pod); !ok || !since.Equal(started.Time) {
+		t.Errorf("the containers run since %s, %t, want since the successful attempt", since, ok)
+	}
 	restarted.LastTerminationState.Terminated.Reason = "Error"
 	if got := notRunning(restarted, "container"); got.reason != v1alpha1.FailureCrashLoopBackOff {
 		t.Errorf("a container that ran and wrote this message: %s: %s", got.reason, got.message)
