@@ -79,8 +79,11 @@ func newPlan(o *observed, s selection, now time.Time) plan {
 	out.releases = fit(out.releases, maxReleases, releasesBytes)
 	out.truncated = len(out.releases) < offered
 	out.withdrawn = fit(withdraw(o, s, now), maxWithdrawn, withdrawnBytes)
-	if s.scanned {
+	switch {
+	case s.scanned:
 		out.rejected, out.candidates = rejections(s)
+	case st.ObservedGeneration != o.policy.Generation:
+		out.rejected, out.candidates = nil, nil // They are the results of an earlier specification.
 	}
 	return out
 }

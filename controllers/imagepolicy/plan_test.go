@@ -45,6 +45,22 @@ func fixture(t testing.TB, offers []string, tags ...string) (*observed, selectio
 	return o, s
 }
 
+// TestCandidatesWithoutAScan checks that the candidates of the last scan remain if the next scan fails, but not after a change to the specification,
+// which may have changed their verdicts.
+func TestCandidatesWithoutAScan(t *testing.T) {
+	t.Parallel()
+	for generation, want := range map[int64]int{1: 0, 2: 1} {
+		o, _ := fixture(t, []string{"1.0.0"}, "1.0.0")
+		o.policy.Status.ObservedGeneration = generation
+		o.policy.Status.Candidates = []v1alpha1.RefusedCandidate{{Version: "1.1.0", Verdict: "Deny"}}
+		o.policy.Status.Rejected = []v1alpha1.RejectedCount{{Verdict: "Deny"}}
+		p := newPlan(o, selection{}, time.Now())
+		if !p.decided || len(p.candidates) != want || len(p.rejected) != want {
+			t.Errorf("observed generation %d of 2: decided %t, %d candidates, %d counts, want %d of each", generation, p.decided, len(p.candidates), len(p.rejected), want)
+		}
+	}
+}
+
 func TestDecide(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
