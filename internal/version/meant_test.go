@@ -30,6 +30,9 @@ func TestMatches(t *testing.T) {
 			t.Errorf("%q matches the commit: %t", text, got)
 		}
 	}
+	if long := "1.14.100-rc.20260105123045.0123456789abc"; len(long) != len(commit) || Matches("1.14.10", long) {
+		t.Errorf("1.14.10 matches %s, although this is not a commit", long)
+	}
 	if Matches("1.2.3-rc", "1.2.3-rc.1") || !Matches("v1.2.3", "1.2.3") {
 		t.Error("wrong result for a version that is not a commit")
 	}

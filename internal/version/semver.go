@@ -93,7 +93,12 @@ func Names(text, offered string) bool { return text == offered || Meant(text) ==
 // Matches reports whether a string that a user enters in a command refers to an offered version, either as in [Names] or as the beginning
 // of a commit.
 func Matches(text, offered string) bool {
-	return Names(text, offered) || len(text) >= 7 && len(offered) == 40 && strings.HasPrefix(offered, text)
+	return Names(text, offered) || len(text) >= 7 && isCommit(offered) && strings.HasPrefix(offered, text)
+}
+
+// isCommit reports whether an offered version is the SHA-1 of a commit.
+func isCommit(offered string) bool {
+	return len(offered) == 40 && strings.Trim(offered, "0123456789abcdef") == ""
 }
 
 // Compare orders two offered versions ("1.2.3-rc.1+b.2") by semver precedence, and then by build metadata. Numbers in build metadata are
