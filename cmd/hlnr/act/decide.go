@@ -329,7 +329,8 @@ func (d *decision) write(ctx context.Context, s *scope, t target, by string, opt
 }
 
 // free returns the release as soon as the manager has handled its current decision, because the manager reads only the last decision: an earlier
-// one would be lost. Deprecate replaces every decision immediately, because an abort must not wait, and leaves nothing for the others to decide.
+// one would be lost. Deprecate replaces every decision immediately, because an abort must not wait, and leaves nothing for the others to decide. A dry run
+// replaces nothing.
 func (d *decision) free(ctx context.Context, s *scope, t target, end time.Time) (*v1alpha1.VersionedMicroservice, error) {
 	for {
 		vsvc, known, err := s.decisions(ctx, t)
@@ -337,7 +338,7 @@ func (d *decision) free(ctx context.Context, s *scope, t target, end time.Time) 
 			return nil, err
 		}
 		earlier := vsvc.Spec.Decision
-		if earlier == nil || earlier.ID == d.id || d.action == v1alpha1.DecisionDeprecate || withID(known, earlier.ID) != nil {
+		if earlier == nil || earlier.ID == d.id || d.action == v1alpha1.DecisionDeprecate || d.dryRun || withID(known, earlier.ID) != nil {
 			return vsvc, nil
 		}
 		if !s.Now().Before(end) {
