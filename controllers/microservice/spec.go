@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/microservice/resources"
 	"github.com/heighliner/heighliner/internal/hook"
 	"github.com/heighliner/heighliner/internal/release"
 	"github.com/heighliner/heighliner/internal/window"
@@ -33,7 +34,7 @@ func readSpec(ms *v1alpha1.Microservice, minDrain time.Duration, now time.Time) 
 		Replicas:         int(max(1, a.Replicas)),
 		Standby:          1,
 		MinimumAvailable: int(u.MinimumAvailable),
-		Deadline:         time.Duration(u.ProgressDeadlineSeconds) * time.Second,
+		Deadline:         time.Duration(cmp.Or(u.ProgressDeadlineSeconds, resources.DefaultProgressDeadline)) * time.Second,
 		Drain:            max(minDrain, u.DrainDelay.Std(30*time.Second)),
 		Pins:             readPins(u.Manual),
 		Ended:            ms.Spec.EndedGroups,
@@ -42,9 +43,6 @@ func readSpec(ms *v1alpha1.Microservice, minDrain time.Duration, now time.Time) 
 	}
 	if spec.MinimumAvailable == 0 {
 		spec.MinimumAvailable = 3
-	}
-	if spec.Deadline == 0 {
-		spec.Deadline = 10 * time.Minute
 	}
 	if s := a.Autoscaling; s != nil && s.MinReplicas != nil {
 		spec.Replicas = int(*s.MinReplicas)

@@ -22,8 +22,8 @@ const AnnotationConfig = "hlnr.io/config"
 // not promoted (protocol rule 30).
 const minReadyWithoutProbe = 10
 
-// defaultProgressDeadline is the default of progressDeadlineSeconds.
-const defaultProgressDeadline = 600
+// DefaultProgressDeadline is the default of progressDeadlineSeconds, in seconds.
+const DefaultProgressDeadline = 600
 
 // Release returns a release's object. The object is an immutable snapshot with the complete pod template,
 // which refers to the release's copies of its configuration.
@@ -104,7 +104,7 @@ func minReady(ms *v1alpha1.Microservice, container int) int32 {
 		return *s
 	}
 	if ms.Spec.Template.Spec.Containers[container].ReadinessProbe == nil {
-		deadline := cmp.Or(ms.Spec.UpdateStrategy.ProgressDeadlineSeconds, defaultProgressDeadline)
+		deadline := cmp.Or(ms.Spec.UpdateStrategy.ProgressDeadlineSeconds, DefaultProgressDeadline)
 		return min(minReadyWithoutProbe, deadline/2)
 	}
 	return 0
