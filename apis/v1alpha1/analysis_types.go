@@ -494,7 +494,7 @@ type ReleaseAnalysis struct {
 	Since metav1.MicroTime `json:"since"`
 
 	// specHash is the hash of the metrics with their thresholds, and of count, interval, source,
-	// provider.prometheus and noTraffic. When one of these changes, rounds is reset to 0, and failures is kept.
+	// provider.prometheus and noTraffic. When one of these changes, rounds is reset to 0, but failures is not reset.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	SpecHash string `json:"specHash,omitempty"`

@@ -116,12 +116,13 @@ type Feedback struct {
 
 // FeedbackDeployments defines which GitHub Deployments are created.
 type FeedbackDeployments struct {
-	// pullRequests enables a transient Deployment for each head commit. Defaults to true.
+	// pullRequests enables a GitHub Deployment with a transient environment for each head commit.
+	// Defaults to true.
 	// +optional
 	// +kubebuilder:default=true
 	PullRequests *bool `json:"pullRequests,omitempty"`
 
-	// releases enables a Deployment for each version that becomes active.
+	// releases enables a GitHub Deployment for each version that becomes active.
 	// +optional
 	Releases bool `json:"releases,omitempty"`
 }

@@ -16,7 +16,7 @@ type NamespacedReference struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
-// GitHubSource uses versions from a GitHub repository. A version is offered as soon as its image is
+// GitHubSource takes versions from a GitHub repository. A version is offered as soon as its image is
 // in the registry.
 // +kubebuilder:validation:XValidation:rule="(has(self.releases) ? 1 : 0) + (has(self.tags) ? 1 : 0) + (has(self.pullRequests) ? 1 : 0) == 1",message="spec.source.github: set exactly one of releases, tags and pullRequests"
 type GitHubSource struct {
@@ -25,15 +25,15 @@ type GitHubSource struct {
 	// +required
 	RepositoryRef NamespacedReference `json:"repositoryRef"`
 
-	// releases uses published releases. Drafts are always excluded.
+	// releases takes the versions from published releases. Drafts are always excluded.
 	// +optional
 	Releases *GitHubReleases `json:"releases,omitempty"`
 
-	// tags uses the tags of the repository.
+	// tags takes the versions from the tags of the repository.
 	// +optional
 	Tags *GitHubTags `json:"tags,omitempty"`
 
-	// pullRequests uses open pull requests, each as its own release group.
+	// pullRequests takes the versions from open pull requests. Each pull request is a release group.
 	// +optional
 	PullRequests *GitHubPullRequests `json:"pullRequests,omitempty"`
 }

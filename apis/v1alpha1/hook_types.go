@@ -88,7 +88,7 @@ type Hook struct {
 	Timeout Duration `json:"timeout,omitempty"`
 
 	// retries is the number of times that a call is repeated, with increasing delays, if the response
-	// is not yes. Defaults to 0 for PreRollout and Rollout, and to 3 for PostRollout,
+	// does not mean yes. Defaults to 0 for PreRollout and Rollout, and to 3 for PostRollout,
 	// PostPreview and Event. A PreRollout call that has no response after
 	// these retries is repeated after 1, 2, 4, 8 and 16 seconds, and then about every 16 seconds.
 	// +optional
@@ -293,9 +293,8 @@ type HookStatus struct {
 	// phase of the hook. Waiting means that the hook is being called, or will be called again. Open
 	// means that a gate responded yes, that a PreRollout hook passed, or that a Rollback hook
 	// requested a rollback. Delivered means that a Rollout hook passed, or that a notification was
-	// delivered. Failed means that
-	// a check responded no, that a gate responded with 412, or that a notification could not
-	// be delivered.
+	// delivered. Failed means that a check responded no, that a gate responded with 412, or that a
+	// notification could not be delivered.
 	Phase HookPhase `json:"phase"`
 
 	// attempts is the number of completed calls with this id.

@@ -139,15 +139,15 @@ type ImagePolicySpec struct {
 // ImageSource defines where versions come from. Exactly one member must be set.
 // +kubebuilder:validation:XValidation:rule="(has(self.registry) ? 1 : 0) + (has(self.pinned) ? 1 : 0) + (has(self.github) ? 1 : 0) == 1",message="spec.source: set exactly one of registry, pinned and github"
 type ImageSource struct {
-	// registry uses the tags of the repository.
+	// registry takes the versions from the tags in the registry.
 	// +optional
 	Registry *RegistrySource `json:"registry,omitempty"`
 
-	// pinned uses an explicit list of tags, which must exist in the registry.
+	// pinned takes the versions from an explicit list of tags, which must exist in the registry.
 	// +optional
 	Pinned *PinnedSource `json:"pinned,omitempty"`
 
-	// github uses releases, tags or pull requests of a GitHub repository.
+	// github takes the versions from the releases, tags or pull requests of a GitHub repository.
 	// +optional
 	GitHub *GitHubSource `json:"github,omitempty"`
 }

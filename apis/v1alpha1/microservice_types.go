@@ -155,7 +155,7 @@ type Availability struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 1000 : self == 'Full'",message="spec.availability.standbyReplicas must be a number from 0 to 1000 or Full"
 	StandbyReplicas *intstr.IntOrString `json:"standbyReplicas,omitempty"`
 
-	// exclusive is for workers that must not run in two versions at the same time, for example
+	// exclusive is for workers of which two versions must not run at the same time, for example
 	// because they elect a leader or process an ordered stream. The pods of the active release
 	// terminate before the pods of the next release of the group start. If the rollout fails, the pods
 	// of the failed release terminate before the pods of the active release start again. Steps of a

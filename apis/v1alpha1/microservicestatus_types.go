@@ -84,7 +84,7 @@ type Rollout struct {
 	// +kubebuilder:validation:MaxItems=8
 	Approvals []StepApproval `json:"approvals,omitempty"`
 
-	// sequence is the sequence number of the rollout state write that started this rollout. It
+	// sequence is the sequence number of the write of the rollout state that started this rollout. It
 	// identifies the rollout: measurements and responses for another rollout do not count.
 	// +optional
 	Sequence int64 `json:"sequence,omitempty"`
@@ -190,8 +190,8 @@ type ZeroMark struct {
 	Revision int64 `json:"revision"`
 	// time at which the rollout state was written.
 	Time metav1.MicroTime `json:"time"`
-	// named reports whether the release is still referenced by an object of a NetworkPolicy that never
-	// confirmed the group. The drain begins when no such object refers to it.
+	// named reports whether a NetworkPolicy that never confirmed a traffic revision of the group might
+	// still refer to the release. The drain begins when no such NetworkPolicy refers to it.
 	// +optional
 	Named bool `json:"named,omitempty"`
 }
@@ -442,8 +442,9 @@ type ReleaseGroupInternal struct {
 	// +optional
 	Superseded int32 `json:"superseded,omitempty"`
 
-	// lastSuperseded is the release that was superseded last since the last promotion, if it was removed by the same
-	// write, so that releases never contained its end.
+	// lastSuperseded is the name of the release that was most recently superseded since the last
+	// promotion. It is set only if the same write marked the release as superseded and removed it from
+	// releases.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	LastSuperseded string `json:"lastSuperseded,omitempty"`

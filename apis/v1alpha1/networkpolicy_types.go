@@ -95,7 +95,7 @@ type NetworkPolicySpec struct {
 // +kubebuilder:validation:Enum=HTTP;HTTPS;GRPC;TLS;TCP;UDP
 type PortProtocol string
 
-// The protocols. Domains route HTTP, HTTPS, GRPC and TLS; listeners route TCP and UDP. HTTPS means
+// The protocols. HTTP, HTTPS, GRPC and TLS are for domains; TCP and UDP are for listeners. HTTPS means
 // that the pods serve HTTPS. TLS means that the pods terminate TLS, and that connections are routed
 // by the server name that the client requests.
 const (
@@ -126,7 +126,7 @@ type NetworkPort struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 65535 : self.matches('^([0-9]+-)*[0-9]*[a-z](-?[a-z0-9])*$')",message="spec.ports[].targetPort must be a number from 1 to 65535, without quotes, or the name of a container's port, which has at most 15 lower-case letters, digits and single '-', and at least one letter, such as http-alt"
 	TargetPort *intstr.IntOrString `json:"targetPort,omitempty"`
 
-	// protocol of the port. Domains route HTTP, HTTPS, GRPC and TLS; listeners route TCP and UDP.
+	// protocol of the port. HTTP, HTTPS, GRPC and TLS are for domains; TCP and UDP are for listeners.
 	// HTTPS means that the pods serve HTTPS. TLS means that the pods terminate TLS, and that
 	// connections are routed by the server name that the client requests. Defaults to HTTP.
 	// +optional
@@ -706,7 +706,7 @@ type DomainGroups struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.whenAbsent) || has(self.status)",message="release.whenAbsent requires release.status: with release.version, there is no route while the version has no release"
 type DomainRelease struct {
 	// version that the domain routes to. The domain routes to a release of this version that is
-	// active, retained or a canary. A domain never deploys a version.
+	// active, retained or a canary. Setting this field does not deploy the version.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
@@ -739,7 +739,7 @@ type WhenAbsent string
 const (
 	// AbsentActive routes to the active release.
 	AbsentActive WhenAbsent = "Active"
-	// AbsentNotFound routes nowhere, because the route does not exist.
+	// AbsentNotFound means that there is no route.
 	AbsentNotFound WhenAbsent = "NotFound"
 )
 
@@ -806,7 +806,7 @@ type DomainStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Group string `json:"group,omitempty"`
-	// backends with their weights.
+	// backends are the releases that the domain routes to, with their weights.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -834,7 +834,7 @@ type ListenerStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Group string `json:"group,omitempty"`
-	// backends with their weights.
+	// backends are the releases that the listener routes to, with their weights.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -864,7 +864,7 @@ type RouteStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Group string `json:"group,omitempty"`
-	// backends with their weights.
+	// backends are the releases that the rules route to, with their weights.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16

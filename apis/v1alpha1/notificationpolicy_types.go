@@ -253,7 +253,8 @@ type NotificationDelivery struct {
 	// +optional
 	Step int32 `json:"step,omitempty"`
 
-	// waits lists the waits that were reported for the current step of the last reported rollout.
+	// waits lists the reported states in which the last reported rollout was waiting for a user in its
+	// current step.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8

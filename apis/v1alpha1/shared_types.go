@@ -8,8 +8,8 @@ import (
 // Duration is a duration in the format of GEP-2257: one to four whole numbers with the
 // units h, m, s or ms, such as "1h30m" or "500ms".
 //
-// This API never uses metav1.Duration: a string that does not parse breaks the informer of
-// the kind (CVE-2022-39272).
+// Fields that users set never have the type metav1.Duration, because a value that cannot be parsed
+// breaks the informer of the kind (CVE-2022-39272).
 //
 // +kubebuilder:validation:MaxLength=16
 // +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$')",message="must be a duration such as 24h, 1h30m or 500ms; valid units are h, m, s and ms"

@@ -14,8 +14,8 @@ func newLogger(options *zap.Options) logr.Logger {
 	return zap.New(zap.UseFlagOptions(options), zap.RawZapOpts(uberzap.WrapCore(func(core zapcore.Core) zapcore.Core { return lateCore{Core: core} })))
 }
 
-// lateCore is a zapcore.Core that encodes the fields of a logger when an entry is written. zap encodes them when the logger is created,
-// and each reconcile creates several loggers, most of which write nothing.
+// lateCore is a zapcore.Core that encodes the fields of a logger when an entry is written. By default, zap encodes them when the logger
+// is created, and each reconcile creates several loggers, most of which write nothing.
 type lateCore struct {
 	zapcore.Core
 	fields []zapcore.Field

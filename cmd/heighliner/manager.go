@@ -115,7 +115,7 @@ heighliner connects to the cluster that KUBECONFIG, --kubeconfig or the pod's se
 	f.StringSliceVar(&o.namespaces, "namespace", nil, "namespaces to watch; defaults to all")
 	f.DurationVar(&o.minDrain, "min-drain-delay", 5*time.Second, "minimum time between the removal of the last route to a release and the removal of its pods, because gateways apply accepted routes with a delay")
 	f.StringVar(&o.prometheus, "prometheus-address", "", "URL of the Prometheus server for analyses that do not set an address")
-	f.StringSliceVar(&o.outbound.Allow, "outbound-allow", nil, "addresses, CIDRs and host names that ImagePolicies, analyses, hooks, NotificationPolicies, GitHubRepositories and probes of Gateways may call even if they are loopback, link-local or multicast; with a port, only that port is allowed, such as 127.0.0.1:5000 for a local registry; metadata services are never allowed")
+	f.StringSliceVar(&o.outbound.Allow, "outbound-allow", nil, "addresses, CIDRs and host names, with their subdomains, that ImagePolicies, analyses, hooks, NotificationPolicies, GitHubRepositories and probes of Gateways may call even if they are loopback, link-local or multicast; with a port, only that port is allowed, such as 127.0.0.1:5000 for a local registry; metadata services are never allowed")
 	f.StringSliceVar(&o.outbound.Deny, "outbound-deny", nil, "addresses, CIDRs and host names, with their subdomains, that ImagePolicies, analyses, hooks, NotificationPolicies, GitHubRepositories and probes of Gateways must not call; takes precedence over --outbound-allow")
 	f.Float64Var(&o.registryRate, "registry-requests-per-second", registry.DefaultPerSecond, "maximum number of requests per second to each registry with each credential; bursts can be twice as large. After a 429 response, the rate is halved, and then increased every minute")
 	f.StringSliceVar(&o.identityClouds, "registry-workload-identity", nil, "clouds whose registries the manager accesses with its workload identity, for ImagePolicies without imagePullSecrets: aws, azure, google")
@@ -225,7 +225,7 @@ func run(ctx context.Context, o options, logger logr.Logger) error {
 		return fmt.Errorf("set up the return of idle memory: %w", err)
 	}
 	if o.ownNamespace() == "" {
-		logger.Info("the list of domains is not read, and every namespace may use every host; set --leader-election-namespace to the namespace of the list")
+		logger.Info("the list of domains that each namespace may use is not read, so every namespace may use every host; set --leader-election-namespace to the namespace of the list")
 	}
 	logger.Info("starting", "version", version, "go", goVersion())
 	if err := mgr.Start(ctx); err != nil {
@@ -321,7 +321,7 @@ func newShards(mgr ctrl.Manager, o options) (*shard.Shards, error) {
 	}
 	host, err := os.Hostname()
 	if err != nil {
-		return nil, fmt.Errorf("name this replica in Leases: %w", err)
+		return nil, fmt.Errorf("read the host name, which identifies this replica in Leases: %w", err)
 	}
 	config := rest.CopyConfig(mgr.GetConfig())
 	config.Timeout = shard.RenewDeadline / 2

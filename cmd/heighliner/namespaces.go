@@ -32,8 +32,8 @@ type permissions struct {
 	client kubernetes.Interface
 }
 
-// lacking returns the watched kinds that the manager cannot list, by namespace. The result includes deleted namespaces,
-// because their roles are gone.
+// lacking returns, by namespace, the kinds that the manager watches but is not allowed to list and watch. The result includes deleted
+// namespaces, because their roles are gone.
 func (r permissions) lacking(ctx context.Context, namespaces []string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, name := range namespaces {
@@ -123,7 +123,7 @@ func (r permissions) watchable(ctx context.Context, namespaces []string, log log
 		out = append(out, name)
 	}
 	if len(out) == 0 {
-		return nil, nil, fmt.Errorf("--namespace: the manager lacks permissions in each of %s: create the Role and the RoleBinding heighliner-manager of the Helm chart there", strings.Join(namespaces, ", "))
+		return nil, nil, fmt.Errorf("--namespace: the manager lacks permissions in all of these namespaces: %s; create the Role and the RoleBinding heighliner-manager of the Helm chart in them", strings.Join(namespaces, ", "))
 	}
 	return out, lacking, nil
 }
@@ -147,7 +147,7 @@ func (o *options) omitUnwatchable(ctx context.Context, config *rest.Config, log 
 	return restart{permissions: r, lacks: lacking, every: permissionsPoll, after: time.Now().Add(minRun)}, nil
 }
 
-// restart is a Runnable that stops the manager when it has the permissions to watch another namespace, because caches cannot add namespaces later.
+// restart is a Runnable that stops the manager when it has the permissions to watch another namespace, because a running cache cannot add namespaces.
 type restart struct {
 	permissions
 	lacks map[string]string // The missing kinds, by namespace.

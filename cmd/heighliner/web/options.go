@@ -211,7 +211,7 @@ func fileText(file, name string) (string, error) {
 	return text, nil
 }
 
-// poolOf returns the certificates in a file.
+// poolOf returns a pool with the certificates in a file.
 func poolOf(file string) (*x509.CertPool, error) {
 	raw, err := os.ReadFile(file)
 	if err != nil {

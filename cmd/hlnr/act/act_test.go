@@ -169,7 +169,7 @@ func TestDecisions(t *testing.T) {
 	p.want(cli.ExitYes, "  1.x: 1.1.0, which is active, gets all traffic\nNothing was written: dry run.\n", "deprecate", "shop", "--dry-run")
 	p.want(cli.ExitYes, "shop 1.2.0: Deprecate by ana: applied", "abort", "shop")
 	p.await("1.2.0", v1alpha1.ReleaseError)
-	p.want(cli.ExitNo, `failed (Aborted): "`+p.hlnr()+` retry -n `+p.namespace+` shop 1.2.0" starts it again`, "adopt", "shop", "1.2.0")
+	p.want(cli.ExitNo, `failed (Aborted): to start it again, run "`+p.hlnr()+` retry -n `+p.namespace+` shop 1.2.0"`, "adopt", "shop", "1.2.0")
 	p.want(cli.ExitYes, "shop 1.2.0: Retry by ana: applied", "retry", "shop")
 	p.await("1.2.0", v1alpha1.ReleaseCanary)
 }

@@ -86,7 +86,7 @@ func (c *change) run(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e
 		return cli.No(fmt.Errorf("%w: commit the patch that --print-patch prints instead, or use --force", e.ownedBy(owner, ms)))
 	}
 	if owner.Tool != "" {
-		fmt.Fprintf(s.ErrOut, "hlnr: note: %s (field manager %s) applies this object; keep the change in Git too: --print-patch prints it\n", owner.Tool, owner.Manager)
+		fmt.Fprintf(s.ErrOut, "hlnr: note: %s (field manager %s) applies this object; commit the change to Git too: --print-patch prints it as a patch\n", owner.Tool, owner.Manager)
 	}
 	return nil
 }
@@ -119,7 +119,7 @@ func (c *change) do(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e 
 	}
 	done.By = by
 	if owner.Owns {
-		by = "" // The GitOps tool will write the field again, and does not remove an author that is not in Git.
+		by = "" // The GitOps tool will overwrite the field, but would not remove an author that is not in Git.
 	}
 	if e.starts {
 		done.Frozen = s.frozenBy(ctx, ms)

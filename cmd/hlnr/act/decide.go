@@ -198,7 +198,7 @@ func (d *decision) do(ctx context.Context, s *scope, args []string) (*Done, targ
 	return done, t, nil
 }
 
-// remains describes which release gets the traffic of a group after the end of a rollout.
+// remains describes which release gets the traffic of a group after a rollout is aborted.
 func remains(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup) string {
 	if g.Active == "" {
 		return g.Name + ": no release is active, and no release gets traffic"
@@ -215,17 +215,17 @@ func (d *decision) report(ctx context.Context, s *scope, t target, done *Done, a
 	var replaced *cli.Exit
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return &cli.Exit{Code: cli.ExitInterrupted, Err: fmt.Errorf("interrupted; the decision is recorded (ID %s), and is handled without this command", d.id)}
+		return &cli.Exit{Code: cli.ExitInterrupted, Err: fmt.Errorf("interrupted; the decision is recorded (ID %s), and the manager handles it even though this command has ended", d.id)}
 	case errors.As(err, &replaced):
 		return err
 	case err != nil:
-		return fmt.Errorf("the decision is recorded; wait until it is handled: %w", err)
+		return fmt.Errorf("the decision is recorded, but its outcome cannot be read: %w", err)
 	case handled == nil && d.timeout > 0:
 		done.text = about + ": recorded"
 		if err := done.print(s.Out, d.output); err != nil {
 			return err
 		}
-		return cli.TimedOut(fmt.Errorf("the manager did not handle the decision within %s; it handles the decision when it is running: to check the manager, run %q", d.timeout, s.Command(s.namespace, "doctor")))
+		return cli.TimedOut(fmt.Errorf("the manager did not handle the decision within %s; the decision remains recorded until the manager handles it: to check the manager, run %q", d.timeout, s.Command(s.namespace, "doctor")))
 	case handled == nil:
 		done.text = about + ": recorded"
 		return done.print(s.Out, d.output)
@@ -248,8 +248,8 @@ func firstOf(output, answer error) error {
 	return answer
 }
 
-// sensible rejects a decision that makes no sense in the current state of the release. It also sets the name of the step. The policy, which
-// may be nil, is used only for Retry.
+// sensible rejects a decision that makes no sense in the current state of the release. For Continue, it also sets d.step to the name of
+// the current step. The policy, which may be nil, is used only for Retry.
 func (d *decision) sensible(t target, policy *v1alpha1.ImagePolicy, command func(namespace, verb string, args ...string) string) error {
 	no := func(format string, args ...any) error {
 		return cli.No(fmt.Errorf("%s is not possible: "+format, append([]any{d.action}, args...)...))
@@ -274,7 +274,7 @@ func (d *decision) sensible(t target, policy *v1alpha1.ImagePolicy, command func
 		case status == v1alpha1.ReleaseDeprecated:
 			return no("%s is retained and is not being rolled out: to make it active again, run %q", t, next("rollback", "--to", t.row.SemVer.Version))
 		case status == v1alpha1.ReleaseError && d.action != v1alpha1.DecisionRetry:
-			return no("%s failed (%s): %q starts it again", t, t.row.Reason, next("retry", t.row.SemVer.Version))
+			return no("%s failed (%s): to start it again, run %q", t, t.row.Reason, next("retry", t.row.SemVer.Version))
 		case d.action == v1alpha1.DecisionContinue && status == v1alpha1.ReleasePending:
 			return no("%s is pending, and has not reached a step yet", t)
 		}
@@ -329,8 +329,8 @@ func (d *decision) write(ctx context.Context, s *scope, t target, by string, opt
 }
 
 // free returns the release as soon as the manager has handled its current decision, because the manager reads only the last decision: an earlier
-// one would be lost. Deprecate replaces every decision immediately, because an abort must not wait, and leaves nothing for the others to decide. A dry run
-// replaces nothing.
+// one would be lost. Deprecate replaces any decision immediately, because an abort must not wait, and no other decision matters after it. A dry run
+// does not wait either, because it replaces nothing.
 func (d *decision) free(ctx context.Context, s *scope, t target, end time.Time) (*v1alpha1.VersionedMicroservice, error) {
 	for {
 		vsvc, known, err := s.decisions(ctx, t)
