@@ -106,7 +106,7 @@ func (r *Reconciler) apply(ctx context.Context, ghr *v1alpha1.GitHubRepository, 
 		from    string // the result of githubRepository.otherThan
 		comment bool
 	}
-	refused := map[kind]error{} // missing permissions
+	refused := map[kind]error{} // errors about missing permissions
 	visited := map[string]*access{"": a}
 	for _, w := range writes {
 		k := kind{w.otherRepository, w.comment != nil}
@@ -221,7 +221,7 @@ func (a *access) writeDeployment(ctx context.Context, prefix string, w write) (i
 		Description: "Heighliner", Transient: record.PullRequest != 0, Production: record.PullRequest == 0,
 	}
 	status := github.DeploymentStatus{State: github.DeploymentState(w.want.state), Description: w.want.description}
-	if isWebURL(w.want.url) { // GitHub rejects others
+	if isWebURL(w.want.url) { // GitHub rejects other URLs
 		status.EnvironmentURL = w.want.url
 	}
 	id := record.DeploymentID

@@ -69,7 +69,7 @@ func checksum(parts ...string) string {
 // short returns an abbreviated commit SHA.
 func short(sha string) string { return sha[:min(7, len(sha))] }
 
-// The final text of comments on pull requests.
+// The texts of comments that contain no table.
 const (
 	textClosed      = "The pull request is closed. Its previews are deleted."
 	textNotReported = "Previews of this pull request are no longer reported."

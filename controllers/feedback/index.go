@@ -28,7 +28,7 @@ func forPolicy(_ context.Context, o client.Object) []reconcile.Request {
 	return nil
 }
 
-// forMicroservice enqueues the GitHubRepository behind a Microservice's ImagePolicy.
+// forMicroservice enqueues the GitHubRepository that a Microservice's ImagePolicy reads.
 func (r *Reconciler) forMicroservice(ctx context.Context, o client.Object) []reconcile.Request {
 	var policy v1alpha1.ImagePolicy
 	key := client.ObjectKey{Namespace: o.GetNamespace(), Name: o.(*v1alpha1.Microservice).Spec.ImagePolicyRef.Name}
@@ -38,12 +38,12 @@ func (r *Reconciler) forMicroservice(ctx context.Context, o client.Object) []rec
 	return nil
 }
 
-// forNetworkPolicy enqueues the GitHubRepository behind a NetworkPolicy's Microservice.
+// forNetworkPolicy enqueues the GitHubRepository for the Microservice of a NetworkPolicy.
 func (r *Reconciler) forNetworkPolicy(ctx context.Context, o client.Object) []reconcile.Request {
 	return r.forNamed(ctx, o.GetNamespace(), o.(*v1alpha1.NetworkPolicy).MicroserviceName())
 }
 
-// forRelease enqueues the GitHubRepository behind a release's Microservice.
+// forRelease enqueues the GitHubRepository for the Microservice of a release.
 func (r *Reconciler) forRelease(ctx context.Context, o client.Object) []reconcile.Request {
 	return r.forNamed(ctx, o.GetNamespace(), o.(*v1alpha1.VersionedMicroservice).Spec.MicroserviceName)
 }

@@ -162,12 +162,12 @@ func (w *write) urgency() int {
 type planner struct {
 	*observed
 	out     plan
-	members []member // of the current head commits
+	members []member // members for the current head commits and the active releases
 	wanted  map[target]*v1alpha1.FeedbackRecord
-	// order contains the keys of wanted, in order.
+	// order contains the keys of wanted in a fixed order.
 	order          []target
 	wantedStates   map[target]releaseState
-	recordedStates map[target]v1alpha1.DeploymentState // from the records
+	recordedStates map[target]v1alpha1.DeploymentState // the states in the records
 }
 
 func enabled(b *bool) bool { return b == nil || *b }
@@ -232,7 +232,7 @@ func (p *planner) planReleases() {
 }
 
 // commitOf returns the commit that an active release was created from. If its object does not contain a commit, commitOf returns
-// the revision that its ImagePolicy offers, or the commit of the tag for the version. If the tag has moved, these are the
+// the revision that its ImagePolicy offers, or the commit of the tag for the version. If the tag has moved, this is the
 // commit of the next release of the version. commitOf returns "" if no commit is known.
 func (p *planner) commitOf(s *service, slug string, row *v1alpha1.Release) string {
 	if sha := s.commits[row.VersionedMicroservice]; isCommit(sha) {
@@ -373,13 +373,13 @@ func (p *planner) previous(r *v1alpha1.FeedbackRecord) (releaseState, bool) {
 	case serving.state != "":
 		return serving, true
 	case ready:
-		return releaseState{}, false // changed after that state is written
+		return releaseState{}, false // changed after the state of the head commit is written
 	}
 	return inactive(replaced)
 }
 
 // hasReplaced reports whether the active release may have replaced a release from a commit: its group still contains a release from
-// this commit, or a release whose commit is not known. The records do not contain the Microservice.
+// this commit, or a release whose commit is not known. The records do not show to which Microservice a commit belongs.
 func (m member) hasReplaced(commit string) bool {
 	return slices.ContainsFunc(m.group.Releases, func(row v1alpha1.Release) bool {
 		of := m.service.commits[row.VersionedMicroservice]
@@ -466,7 +466,7 @@ func (p *planner) planComments() {
 		case !known, from == "" && p.isUnstable(c.PullRequest):
 			p.out.comments = append(p.out.comments, c)
 		case (p.feedback == nil || from != "") && (isFinal(&c) || c.Deletions > 1):
-			// done
+			// The record is dropped, because the cleanup is complete.
 		case p.feedback == nil && p.locked[commentKey(from, c.PullRequest)]:
 			// The comment remains: cleanup does not wait for the conversation to be unlocked.
 		case p.abandons(from, commentKey(from, c.PullRequest), c.Repository):

@@ -122,7 +122,7 @@ func (q *taskQueue) drop(repository types.NamespacedName) {
 	delete(q.repositories, repository)
 }
 
-// retryAll makes the next attempts of all failed writes due if a user or a webhook delivery has requested a retry. If the
+// retryAll makes all failed writes due again if a user or a webhook delivery has requested a retry. If the
 // spec has changed, it also forgets the failures. A request does not forget them: otherwise, frequent deliveries
 // could keep resetting the number of attempts after which a repository is abandoned, or a Deployment counts as deleted.
 func (q *taskQueue) retryAll(repository types.NamespacedName, generation int64, request string) {
@@ -176,7 +176,7 @@ func (q *taskQueue) start(repository types.NamespacedName, host string, work fun
 		defer cancel()
 		leave, ok := q.slots.Enter(ctx, repository.Namespace, host)
 		if !ok {
-			return // the repository or the manager is gone
+			return // the repository was deleted, or the manager is stopping
 		}
 		limited, stop := context.WithTimeout(ctx, maxTask)
 		var result applied

@@ -75,7 +75,7 @@ func CacheByObject() map[client.Object]cache.ByObject {
 
 func trimCronJob(obj any) (any, error) {
 	if job, ok := obj.(*batchv1.CronJob); ok {
-		job.Status = batchv1.CronJobStatus{} // The managed fields show which containers are the user's.
+		job.Status = batchv1.CronJobStatus{} // The managed fields remain, because they show which containers the user owns.
 	}
 	return obj, nil
 }
@@ -216,7 +216,7 @@ func (r *reconciler) reject(ctx context.Context, job *batchv1.CronJob, p plan, w
 	cause := fmt.Sprintf("the CronJob cannot be changed (%s); its intended state: %s", status.Classify(why).Reason, p.message)
 	rejected := plan{reason: applyRejected, message: status.Line(fmt.Sprintf("%s; %v", cause, why))}
 	if strings.HasPrefix(job.Annotations[v1alpha1.AnnotationFollowMessage], status.Line(cause)) {
-		return nil // The rest, such as a request ID, may differ each time.
+		return nil // The rest of the message, such as a request ID, may differ each time.
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": job.UID, "annotations": map[string]string{v1alpha1.AnnotationFollowMessage: rejected.message}}})
 	if err != nil {

@@ -227,7 +227,7 @@ func (r *Reconciler) ensurePoll(ctx context.Context, o *observed) error {
 	immediate := len(known.hints) > 0 || known.task != nil && known.task.poll.immediate || known.poll.isBehind(o.query) || o.query.requested != o.repository.Status.LastHandledRequest
 	l := newPoll(o.query, known, immediate, now)
 	l.webhook = o.webhook
-	current, client, offered := o.repository.Status.DeepCopy(), o.client, maps.Clone(o.offered) // the reconcile continues to write the status
+	current, client, offered := o.repository.Status.DeepCopy(), o.client, maps.Clone(o.offered) // copies, because this reconcile continues to change the status
 	r.polls.start(key, l, func(ctx context.Context, l *poll) {
 		started := r.clock.Now()
 		(&poller{poll: l, offered: offered, reconciler: r, client: client, ctx: ctx}).runContained(current)

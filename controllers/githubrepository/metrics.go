@@ -22,8 +22,8 @@ import (
 //	heighliner_github_rate_limit_remaining{host}
 //	    remaining requests in this hour, for the credential with the fewest remaining requests
 //	heighliner_github_requests_total{code}
-//	    requests that were sent, including requests for feedback, by status code; none if there
-//	    was no answer
+//	    requests that were sent, including requests for feedback, by status code; the code is
+//	    "none" if there was no response
 //	heighliner_github_paused_credentials{host}
 //	    credentials whose requests GitHub currently limits
 //	heighliner_webhook_total{result}

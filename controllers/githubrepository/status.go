@@ -129,7 +129,7 @@ func pullsWereCut(st *v1alpha1.GitHubRepositoryStatus) bool {
 
 // truncation describes the items that do not fit into the status.
 type truncation struct {
-	reason string // if several kinds are truncated, the reason for pull requests
+	reason string // the reason for pull requests if they are truncated, and otherwise the first reason
 	parts  []string
 }
 

@@ -87,12 +87,12 @@ type webhookHandler struct {
 	count    func(result string)
 
 	slots       *slotCounter
-	deliveries  *lru.Cache // time of a delivery, by repository and delivery
-	secretCache *lru.Cache // signing by the name of the Secret
+	deliveries  *lru.Cache // time of a delivery, by repository and ID of the delivery
+	secretCache *lru.Cache // cachedSecret, by the name of the Secret
 	dummySecret []byte     // verifies signatures if there is no Secret
 
 	mu      sync.Mutex
-	sources *lru.Cache // *incoming by repository
+	sources *lru.Cache // *deliveryState, by repository
 }
 
 // cachedSecret is the secret of a webhook with the time at which it was read.

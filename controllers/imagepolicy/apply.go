@@ -19,7 +19,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observed, s selection, 
 	st.Releases, st.Withdrawn, st.Rejected, st.Candidates = out.releases, out.withdrawn, out.rejected, out.candidates
 	st.Offered, st.Latest, st.Source = count(out.releases), latest(out.releases), sourceOf(policy)
 	switch {
-	case s.requestHandled && s.pulled != nil && s.incomplete: // partly done
+	case s.requestHandled && s.pulled != nil && s.incomplete: // the request is only partly handled
 	case s.requestHandled:
 		st.LastHandledRequest = s.requested
 	case o.problem != nil && !policy.Spec.Suspend:

@@ -298,7 +298,7 @@ func urgent(o *observed, known cacheEntry) bool {
 // at that time.
 func (r *Reconciler) startScan(o *observed, l *scanRecord, known cacheEntry) {
 	current, absent := *o, maps.Clone(known.absentSince)
-	current.policy = withStatus(o.policy) // the reconcile continues to write the status
+	current.policy = withStatus(o.policy) // a copy, because this reconcile continues to change the status
 	r.scans.start(client.ObjectKeyFromObject(o.policy), l, urgent(o, known), func(ctx context.Context, l *scanRecord) {
 		started := r.clock.Now()
 		reader := &recordReader{scanRecord: l, clock: r.clock, scanner: r.scanner, verifier: r.verifier, ctx: ctx, counts: current.selector.Chooses, timesLeft: maxTimes}

@@ -695,7 +695,7 @@ func TestSuspend(t *testing.T) {
 	same(t, "generation", p.Status.ObservedGeneration, p.Generation)
 	same(t, "offered: the rules still apply", offered(p), []string{"1.0.0 in release"})
 	same(t, "withdrawn", taken(p), []string{"1.1.0 in release: Denied"})
-	same(t, "Ready", condition(p, "Ready"), "True Suspended: spec.suspend is true: no scans; offered versions remain offered")
+	same(t, "Ready", condition(p, "Ready"), "True Suspended: spec.suspend is true: the registry is not scanned, and offered versions remain offered")
 	s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Suspend = false })
 	p, _ = s.pass("shop")
 	same(t, "latest", p.Status.Latest, "1.2.0")

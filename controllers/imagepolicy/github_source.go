@@ -115,7 +115,7 @@ func (o *observed) readRepository(repository *v1alpha1.GitHubRepository) {
 		o.addProblem(notReady(repository, "has not been polled yet"))
 		return
 	case g.source.PullRequests != nil && st.OpenPullRequests == nil:
-		o.addProblem(notReady(repository, "has not read the pull requests yet")) // The list may be from an earlier use.
+		o.addProblem(notReady(repository, "has not read the pull requests yet")) // The list may be outdated, because it was read for an earlier ImagePolicy.
 		return
 	case ready == nil || ready.Status != metav1.ConditionTrue:
 		o.stale = notReady(repository, "is not ready")
@@ -311,7 +311,7 @@ func (o *observed) compile() error {
 }
 
 // allows reports whether a namespace may use a GitHubRepository. The namespace is read from the API
-// server, and only if its labels matter.
+// server, and only if its labels are needed.
 func (r *Reconciler) allows(ctx context.Context, repository *v1alpha1.GitHubRepository, namespace string) (bool, error) {
 	var ns corev1.Namespace
 	if repository.NeedsNamespaceLabels(namespace) {

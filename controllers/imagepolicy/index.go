@@ -91,7 +91,7 @@ func versionsInUse(ms *v1alpha1.Microservice) []version.Held {
 			held = append(held, version.Held{Version: m.SemVer.Version})
 		}
 		for _, g := range m.Groups {
-			if g.Version != "" { // the version of a release is listed above
+			if g.Version != "" { // the version of a pinned release is already in the list
 				held = append(held, version.Held{Version: g.Version})
 			}
 		}

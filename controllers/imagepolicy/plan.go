@@ -276,7 +276,7 @@ func requeueAfter(o *observed, s selection, known cacheEntry, now time.Time) tim
 		due = known.record.due
 	}
 	if !s.offerableAt.IsZero() && s.offerableAt.Before(due) {
-		due = s.offerableAt // a version reaches spec.minAge
+		due = s.offerableAt // a version can be offered at that time
 	}
 	switch {
 	case o.policy.Spec.Suspend:

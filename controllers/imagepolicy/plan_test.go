@@ -140,7 +140,7 @@ func TestConditions(t *testing.T) {
 		}, conditions{"False SecretNotFound: spec.imagePullSecrets[0].name: …", "", "True SecretNotFound: spec.imagePullSecrets[0].name: …", "Unknown SecretNotFound: spec.imagePullSecrets[0].name: …", "", ""}},
 		"suspended": {func(o *observed, s *selection, _ *plan) {
 			o.policy.Spec.Suspend, *s = true, selection{}
-		}, conditions{"True Suspended: spec.suspend is true: no scans; offered versions remain offered", "", "", "", "", ""}},
+		}, conditions{"True Suspended: spec.suspend is true: the registry is not scanned, and offered versions remain offered", "", "", "", "", ""}},
 		"limited": {func(_ *observed, s *selection, _ *plan) {
 			*s = selection{registryErrors: registryErrors{err: &registry.Error{Kind: registry.RateLimited, Op: "list tags of", Object: "r", RetryAt: until}}}
 		}, conditions{"True Succeeded: offers 1 in 1 group", "", "", `False RateLimited: list tags of "r": :`, "True TooManyRequests: the registry limits requests until 2026-01-02T03:04:05Z; offered versions remain offered, and a longer spec.interval causes fewer requests", ""}},

@@ -37,10 +37,10 @@ type scanCache struct {
 	requeue  func(types.NamespacedName)
 	policies map[types.NamespacedName]*cacheEntry
 	listed   int         // bytes of all lists and build times; a list that several records share counts several times
-	waiting  []*scanTask // urgent scans, then the others; each in the order in which they were queued
+	waiting  []*scanTask // urgent scans, followed by other scans, both in the order in which they were queued
 	running  map[slot]int
-	slotSets map[slotSetKey]*slotSet // of queued and running scans
-	pass     uint64                  // the number of calls of admit
+	slotSets map[slotSetKey]*slotSet // the slot sets of queued and running scans
+	pass     uint64                  // the number of calls to admit
 }
 
 // cacheEntry is the state of one policy in the cache.
@@ -173,7 +173,7 @@ func (ls *scanCache) markScanned(policy types.NamespacedName) { ls.setStale(poli
 func (ls *scanCache) setStale(policy types.NamespacedName, hinted bool) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
-	if m := ls.policies[policy]; m != nil { // Other policies are scanned anyway, or by another replica.
+	if m := ls.policies[policy]; m != nil { // A policy without an entry is scanned anyway, or is scanned by another replica.
 		m.stale = hinted
 	}
 }

@@ -369,7 +369,7 @@ func (s *selection) proveGone(o *observed, a *recordReader, absent map[string]ti
 		}
 		var gone bool
 		var err error
-		if digest := was.Images[0].Digest; digest != witness { // The image of the witness exists, but the tag of this version may be deleted.
+		if digest := was.Images[0].Digest; digest != witness { // The image of the witness exists. If it is the same image, only the tag can be gone.
 			gone, err = a.Gone(rel.Tag, digest, witness)
 		}
 		if err == nil && !gone {

@@ -28,7 +28,7 @@ func setConditions(o *observed, s selection, out plan) {
 	case o.problem != nil:
 		status.Stalled(conds, gen, o.problem.Reason, o.problem.Error())
 	case o.policy.Spec.Suspend:
-		status.Ready(conds, gen, "Suspended", "spec.suspend is true: no scans; offered versions remain offered")
+		status.Ready(conds, gen, "Suspended", "spec.suspend is true: the registry is not scanned, and offered versions remain offered")
 	case s.err != nil && !out.decided:
 		reason, message := reasonOf(s.err)
 		if transient(s.err) {

@@ -55,7 +55,7 @@ func setFromPlan(w *pass, kind release.Condition, more ...state) {
 	var states []state
 	for _, reason := range release.Conditions[kind] {
 		for _, n := range w.plan.Notes {
-			expected := kind == release.ConditionAnalysisInconclusive && !n.Warning // such as an empty queue
+			expected := kind == release.ConditionAnalysisInconclusive && !n.Warning // for example, a queue contains no work
 			if n.Reason == reason && !n.Event && !expected {
 				states = append(states, state{string(reason), n.Message})
 			}
@@ -77,7 +77,7 @@ func setFromPlan(w *pass, kind release.Condition, more ...state) {
 
 // setReady sets Ready. It is True if this generation is accepted and each group has an active release
 // that is available and, if there are policies, programmed. A canary, a pause, a failed newer release
-// or a preview does not change Ready: versions appear without a commit, and must not cause an error for
+// or a preview does not change Ready: versions appear without a commit in Git, and must not cause an error for
 // a user who is waiting for the result of a commit.
 func setReady(w *pass, problem *status.Error) {
 	ms, plan := w.ms, w.plan

@@ -79,7 +79,7 @@ type Options struct {
 	MaxStarting int
 }
 
-// startAge is how long a rollout counts as starting if it has neither ended nor stopped at a wait before.
+// startAge is the maximum time for which a rollout counts as starting. A rollout that ends or begins to wait earlier no longer counts.
 const startAge = 20 * time.Second
 
 // Reconciler reconciles Microservices.
@@ -105,7 +105,7 @@ type Reconciler struct {
 	// stale contains the times at which the ImagePolicies of Microservices became due for a scan, by name of
 	// the Microservice.
 	stale sync.Map
-	// configs contains the hash of each Microservice's template, a knownConfig by name, because the template changes rarely.
+	// configs caches the hash of each Microservice's template, as a knownConfig by name, because the template changes rarely.
 	configs sync.Map
 	// guest reports whether objects are read with the permissions of a user, who may lack access to
 	// freezes.

@@ -111,7 +111,7 @@ func gateJobs(s *v1alpha1.VersionedMicroserviceStatus) bool {
 		if hook.IsGate(h.Type) {
 			return s.ActiveJobs > 0
 		}
-		if h.Type != v1alpha1.HookRollout { // The status does not count the Jobs of rounds.
+		if h.Type != v1alpha1.HookRollout { // activeJobs does not count the Jobs of Rollout hooks.
 			others++
 		}
 	}

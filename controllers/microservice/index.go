@@ -68,7 +68,7 @@ func uncached(c client.WithWatch) client.WithWatch {
 			wanted := o.FieldSelector.Requirements()[0]
 			at := slices.IndexFunc(indexes, func(x index.Index) bool { return x.Field == wanted.Field })
 			if at < 0 {
-				return c.List(ctx, list, &o) // a field selector of the API server
+				return c.List(ctx, list, &o) // a field selector that the API server supports
 			}
 			o.FieldSelector = nil
 			if err := c.List(ctx, list, &o); err != nil {
@@ -142,8 +142,8 @@ func decidedOrFailed(before, now client.Object) bool {
 	return !equality.Semantic.DeepEqual(old.Spec.Decision, release.Spec.Decision) || !failed(old) && failed(release) || !rejected(old) && rejected(release)
 }
 
-// withdrew reports whether an ImagePolicy now denies a version or group that a Microservice uses. Other edits also exclude versions in use, such
-// as a new list of versions, but are usual upgrades.
+// withdrew reports whether an ImagePolicy now denies a version or group that a Microservice uses. Other edits, such as
+// a new list of versions, can also exclude versions in use, but they are normal upgrades.
 func withdrew(before, now client.Object) bool {
 	old := before.(*v1alpha1.ImagePolicy).Status.Withdrawn
 	return slices.ContainsFunc(now.(*v1alpha1.ImagePolicy).Status.Withdrawn, func(w v1alpha1.Withdrawal) bool {

@@ -313,7 +313,8 @@ type knownConfig struct {
 }
 
 // configOf returns the result of resources.Config, which is computed only if the specification has changed. If an updated
-// CustomResourceDefinition adds a default to the template, the generation does not change; the next manager computes the result again.
+// CustomResourceDefinition adds a default to the template, the generation does not change. The result is then computed again
+// when the specification changes or the manager restarts.
 func (r *Reconciler) configOf(ms *v1alpha1.Microservice, container int, contents resources.Contents) (string, error) {
 	if len(contents) > 0 || r.guest {
 		return resources.Config(&ms.Spec.Template, container, contents)

@@ -130,7 +130,7 @@ func TestDecisions(t *testing.T) {
 	p.want(cli.ExitNo, "shop 1.1.0 is in step tenth, not in half", "continue", "shop", "--step", "half")
 	p.want(cli.ExitUsage, `there is no release or Microservice in namespace `+p.namespace+` with the name "shpo"; did you mean "shop"?`, "continue", "shpo")
 	p.want(cli.ExitUsage, `there is no release of shop with the name "1.1.1"; did you mean "1.1.0"?`, "continue", "shop", "1.1.1")
-	p.want(cli.ExitUsage, `invalid argument "`+strings.Repeat("ä", 257)+`" for "--reason" flag: it has 257 characters, more than 256`, "continue", "shop", "--reason", strings.Repeat("ä", 257))
+	p.want(cli.ExitUsage, `invalid argument "`+strings.Repeat("ä", 257)+`" for "--reason" flag: it has 257 characters, but at most 256 are allowed`, "continue", "shop", "--reason", strings.Repeat("ä", 257))
 	dry := p.want(cli.ExitYes, "1.1.0: Continue of step tenth by ana", "continue", "shop", "--dry-run")
 	if !strings.Contains(dry, "after 1h") || !strings.Contains(dry, "Nothing was written: dry run.") {
 		t.Errorf("dry run: %s", dry)
@@ -233,7 +233,7 @@ func TestRefused(t *testing.T) {
 		})
 	}
 	p.want(cli.ExitUsage, "spec.decision.id: Too long", "continue", "shop", "--id", strings.Repeat("x", 65))
-	p.want(cli.ExitUsage, "it has 300 characters, more than 128", "pin", "shop", "1.0.0", "--reason", strings.Repeat("x", 300))
+	p.want(cli.ExitUsage, "it has 300 characters, but at most 128 are allowed", "pin", "shop", "1.0.0", "--reason", strings.Repeat("x", 300))
 }
 
 // TestPins checks that a pin keeps a group at a version, and that removing a pin keeps other pins.
@@ -490,7 +490,7 @@ func TestPinOfADeniedVersion(t *testing.T) {
 		policy.Status.Releases = slices.Delete(policy.Status.Releases, 1, 2)
 		return p.Client.Status().Update(ctx, &policy)
 	})
-	p.want(cli.ExitNo, "shop 1.1.0 is denied by ImagePolicy shop, even with a pin", "pin", "shop", "1.1.0")
+	p.want(cli.ExitNo, "shop 1.1.0 is denied by ImagePolicy shop, and a pin does not override this", "pin", "shop", "1.1.0")
 	p.want(cli.ExitNo, "shop 1.1.0 is denied by ImagePolicy shop", "rollback", "shop", "--to", "1.1.0")
 	p.want(cli.ExitYes, "shop 1.x: pinned to 1.0.0", "rollback", "shop", "--dry-run")
 }

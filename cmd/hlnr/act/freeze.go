@@ -23,7 +23,7 @@ type freezeOptions struct {
 	name, until, reason, selector, namespaces string
 	indefinite, all, dryRun, force            bool
 	output                                    *cli.Output
-	// uid and generation are the UID and the generation of the only freeze that thaw may delete. If uid is empty, there is no such limit.
+	// uid and generation are the UID and the generation of the only freeze that thaw may delete. If uid is empty, thaw may delete any freeze.
 	uid        string
 	generation int64
 }
@@ -123,7 +123,7 @@ func (o *freezeOptions) scope(ctx context.Context, f *cli.Factory, args []string
 	}
 	switch {
 	case o.all && (len(args) > 0 || explicit):
-		return nil, cli.Usage(fmt.Errorf("name a namespace, or use --all-namespaces"))
+		return nil, cli.Usage(fmt.Errorf("name a namespace, or use --all-namespaces, but not both"))
 	case !o.all && o.namespaces != "":
 		return nil, cli.Usage(fmt.Errorf("--namespace-selector requires --all-namespaces"))
 	case o.all:

@@ -261,8 +261,8 @@ func previous(g *v1alpha1.ReleaseGroup, policy *v1alpha1.ImagePolicy) *v1alpha1.
 	return last
 }
 
-// abortInstead returns the error for a rollback of a group whose active release is still to be replaced: a user keeps the active release by
-// aborting the rollout.
+// abortInstead returns the error for a rollback of a group whose rollout has not replaced the active release yet: to keep the active release, a
+// user aborts the rollout.
 func (s *scope) abortInstead(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, rolled *v1alpha1.Release) error {
 	what, active := rolled.SemVer.Version, g.Active
 	if what == active { // Only the configurations differ.
@@ -385,7 +385,7 @@ func (o *pinOptions) pin(ctx context.Context, s *scope, ms *v1alpha1.Microservic
 	return o.follow(ctx, s, ms, e)
 }
 
-// follow makes the change, and waits for its effect or prints the command that waits.
+// follow makes the change, and waits for its effect or prints a command that waits for it.
 func (o *pinOptions) follow(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e edit) error {
 	if !o.wait && !o.dryRun && e.moves && e.awaits != "" {
 		e.done.Next = s.Command(ms.Namespace, "wait", ms.Name, e.awaits)
@@ -443,7 +443,7 @@ func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microser
 		return edit{}, err
 	}
 	if view.Denied(policy, w.group, w.version) {
-		return edit{}, cli.No(fmt.Errorf("%s %s is denied by ImagePolicy %s, even with a pin: it gets no traffic while another release can serve", ms.Name, w.version, policy.Name))
+		return edit{}, cli.No(fmt.Errorf("%s %s is denied by ImagePolicy %s, and a pin does not override this: it gets no traffic while another release can serve", ms.Name, w.version, policy.Name))
 	}
 	if err := o.sensible(s, ms, policy, w); err != nil {
 		return edit{}, err
@@ -453,7 +453,7 @@ func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microser
 	}
 	switch r := w.row; {
 	case unknown:
-		text += "; the release with the current configuration is not known here: a new release starts with the canary steps, and a retained release returns without them"
+		text += "; it is not known which release has the current configuration: a new release starts with the canary steps, and a retained release returns without them"
 	case r == nil:
 		text += "; the version starts as a new release, with the canary steps"
 	case r.Status == v1alpha1.ReleaseActive:
@@ -641,7 +641,7 @@ func (s *scope) failedInstead(ctx context.Context, ms *v1alpha1.Microservice, po
 	return fmt.Sprintf(", but not %s, which failed (%s): to try it again, run %q", what, cause, s.Command(ms.Namespace, "retry", ms.Name, what))
 }
 
-// removal returns the change that removes the pin of a group, without its consequences.
+// removal returns the change that removes the pin of a group. It does not predict to which version the group then moves.
 func (o *pinOptions) removal(s *scope, ms *v1alpha1.Microservice) (edit, error) {
 	var found []*v1alpha1.ReleaseGroup
 	var list []string

@@ -44,8 +44,8 @@ func setPin(spec *v1alpha1.MicroserviceSpec, g *v1alpha1.ReleaseGroup, pin v1alp
 	m.Groups = slices.Insert(m.Groups, at, pin)
 }
 
-// removePin removes the pins of a group: the pins with its name in the list of groups, and the pin to a version or a release of the
-// group. If no pins remain, removePin removes the whole field.
+// removePin removes the pins of a group: the pins in the list of groups that name this group, and the pin to a version or a release of
+// this group. If no pins remain, removePin removes the whole field.
 func removePin(spec *v1alpha1.MicroserviceSpec, g *v1alpha1.ReleaseGroup) {
 	m := spec.UpdateStrategy.Manual
 	if m == nil {

@@ -30,7 +30,7 @@ func (f reasonFlag) Type() string { return "string" }
 
 func (f reasonFlag) Set(text string) error {
 	if n := utf8.RuneCountInString(text); n > f.max {
-		return fmt.Errorf("it has %d characters, more than %d", n, f.max)
+		return fmt.Errorf("it has %d characters, but at most %d are allowed", n, f.max)
 	}
 	*f.text = text
 	return nil

@@ -39,7 +39,7 @@ var decides = map[string]v1alpha1.DecisionAction{
 	"continue": v1alpha1.DecisionContinue, "adopt": v1alpha1.DecisionAdopt, "deprecate": v1alpha1.DecisionDeprecate, "retry": v1alpha1.DecisionRetry,
 }
 
-// earlierTimeout is the time for which Do waits until the manager has handled an earlier decision about the same release.
+// earlierTimeout is how long Do waits for the manager to handle an earlier decision about the same release.
 const earlierTimeout = 5 * time.Second
 
 // Do executes the action with a client, in the same way as the command for the verb, and returns the result. It does
@@ -111,8 +111,8 @@ type FreezeRequest struct {
 	Indefinite    bool
 	// Selector selects Microservices, and Namespaces selects namespaces for a freeze of the cluster. Empty selectors select all objects.
 	Selector, Namespaces string
-	// UID and Generation identify the only freeze that a thaw may delete, as returned by [Done.Deletes]. If UID is empty, there is
-	// no such limit.
+	// UID and Generation identify the only freeze that a thaw may delete, as returned by [Done.Deletes]. If UID is empty, a thaw
+	// may delete any freeze.
 	UID        string
 	Generation int64
 	// DryRun simulates the action without writing anything.

@@ -18,7 +18,7 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 )
 
-// scan is one run of the command.
+// scan is one run of the scan command.
 type scan struct {
 	timeout time.Duration
 	output  *cli.Output

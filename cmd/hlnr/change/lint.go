@@ -212,7 +212,7 @@ func sharedAnalysis(ms *v1alpha1.Microservice, objects []runtime.Object) string 
 	return ""
 }
 
-// templateFault returns the faults in a shared analysis.
+// templateFault returns the faults in an analysis template.
 func templateFault(t *analysistemplate.Template) []string {
 	if err := analysistemplate.Check(t); err != nil {
 		return []string{err.Message}

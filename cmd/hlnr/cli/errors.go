@@ -73,7 +73,7 @@ func (f *Factory) explainKubeconfig(err error) error {
 	case unloaded.MatchString(text):
 		m := unloaded.FindStringSubmatch(text)
 		cause := ""
-		if _, after, found := strings.Cut(m[2], m[1]+": "); found { // A system error, such as "read FILE: is a directory".
+		if _, after, found := strings.Cut(m[2], m[1]+": "); found { // The cause is a system error, such as "read FILE: is a directory".
 			cause = " (" + after + ")"
 		}
 		return Usage(fmt.Errorf("the file %s is not a kubeconfig%s: set --kubeconfig or KUBECONFIG to a kubeconfig", m[1], cause))

@@ -20,7 +20,7 @@ const (
 	ExitNo Code = 3
 	// ExitTimeout means that the timeout set by a flag expired before there was an answer.
 	ExitTimeout Code = 4
-	// ExitWaits means that the release is waiting for a user.
+	// ExitWaits means that the release is waiting for a user or for the end of a freeze.
 	ExitWaits Code = 5
 	// ExitInterrupted means that a signal interrupted the command.
 	ExitInterrupted Code = 130

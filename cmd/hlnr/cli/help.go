@@ -61,7 +61,7 @@ func setHelp(root *cobra.Command, f *Factory) {
 	}
 }
 
-// called replaces the program name in examples with the name with which the user called the
+// called replaces the program name in examples and descriptions with the name with which the user called the
 // program.
 func called(cmd *cobra.Command, program string) {
 	replacer := strings.NewReplacer("  "+name+" ", "  "+program+" ", "| "+name+" ", "| "+program+" ", "\""+name+" ", "\""+program+" ", "& "+name+" ", "& "+program+" ")

@@ -278,7 +278,7 @@ func judgeObject(kind string, o client.Object, now time.Time) []Finding {
 	return found
 }
 
-// templateOf returns an object as a shared analysis, or nil if the object is not an analysis template.
+// templateOf converts an analysis template to the type that package analysistemplate checks. It returns nil for other objects.
 func templateOf(o client.Object) *analysistemplate.Template {
 	switch o := o.(type) {
 	case *v1alpha1.AnalysisTemplate:

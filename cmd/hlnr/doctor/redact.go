@@ -29,13 +29,13 @@ const (
 var secrets = sync.OnceValue(func() []secret {
 	return []secret{
 		{regexp.MustCompile(`-----BEGIN [A-Z ]*-----[\s\S]*?(-----END [A-Z ]*-----|$)`), removed},
-		{regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]*)?`), removed},                                                                                                      // JSON web tokens
-		{regexp.MustCompile(`gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{16,}|glpat-[A-Za-z0-9_-]{16,}`), removed},                                                                               // forges
-		{regexp.MustCompile(`npm_[A-Za-z0-9]{16,}|dckr_(pat|oat)_[A-Za-z0-9_-]{10,}|\bhv[sbr]\.[A-Za-z0-9_-]{10,}`), removed},                                                                           // registries and stores
-		{regexp.MustCompile(`\b(AKIA|ASIA)[A-Z0-9]{16}\b`), removed},                                                                                                                                    // clouds
-		{regexp.MustCompile(`\b(xox[abposr]-[A-Za-z0-9-]{10,}|sk-[A-Za-z0-9_-]{16,}|AIza[A-Za-z0-9_-]{30,})`), removed},                                                                                 // services
-		{regexp.MustCompile(`[rsp]k_(live|test)_[A-Za-z0-9]{8,}|whsec_[A-Za-z0-9+/=]{8,}`), removed},                                                                                                    // payments
-		{regexp.MustCompile(`(?i)((?:hooks\.slack\.com|discord(?:app)?\.com|[a-z0-9-]+\.webhook\.office\.com)(?:/|%(?:25)*2f))[^\s"'<>]+`), "${1}" + removed},                                           // secret addresses
+		{regexp.MustCompile(`\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]*)?`), removed},                                                                                                      // JSON Web Tokens
+		{regexp.MustCompile(`gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{16,}|glpat-[A-Za-z0-9_-]{16,}`), removed},                                                                               // tokens of GitHub and GitLab
+		{regexp.MustCompile(`npm_[A-Za-z0-9]{16,}|dckr_(pat|oat)_[A-Za-z0-9_-]{10,}|\bhv[sbr]\.[A-Za-z0-9_-]{10,}`), removed},                                                                           // tokens of registries and of Vault
+		{regexp.MustCompile(`\b(AKIA|ASIA)[A-Z0-9]{16}\b`), removed},                                                                                                                                    // access keys of AWS
+		{regexp.MustCompile(`\b(xox[abposr]-[A-Za-z0-9-]{10,}|sk-[A-Za-z0-9_-]{16,}|AIza[A-Za-z0-9_-]{30,})`), removed},                                                                                 // tokens of Slack and Google, and keys with the prefix sk-
+		{regexp.MustCompile(`[rsp]k_(live|test)_[A-Za-z0-9]{8,}|whsec_[A-Za-z0-9+/=]{8,}`), removed},                                                                                                    // keys of Stripe, and secrets of webhooks
+		{regexp.MustCompile(`(?i)((?:hooks\.slack\.com|discord(?:app)?\.com|[a-z0-9-]+\.webhook\.office\.com)(?:/|%(?:25)*2f))[^\s"'<>]+`), "${1}" + removed},                                           // webhook addresses that contain a secret
 		{regexp.MustCompile(`(?i)(\b(?:authorization|(?:set-)?cookie)` + quote + separator + `)(?:` + quoted + `|[^\r\n]+)`), "${1}" + removed},                                                         // headers
 		{regexp.MustCompile(`(?i)([a-z0-9_.-]*(?:password|passwd|passphrase|pwd|secret|token|credential|api[_-]?key|private[_-]?key)[a-z0-9_.-]*` + quote + separator + `)` + value), "${1}" + removed}, // key=value
 		{regexp.MustCompile(`(?i)(\b(?:[a-z0-9_.-]*[_.-])?(?:pass|dsn)` + quote + separator + `)` + value), "${1}" + removed},

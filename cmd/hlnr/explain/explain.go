@@ -317,7 +317,7 @@ func (o options) certificates() (registry.TLS, error) {
 	if len(data) == 0 {
 		return registry.TLS{}, nil
 	}
-	tls, err := registry.ParseTLS(registry.Secret{Name: "of the command line", Data: data}, time.Now())
+	tls, err := registry.ParseTLS(registry.Secret{Name: "command line", Data: data}, time.Now())
 	if err != nil {
 		return registry.TLS{}, fmt.Errorf("--ca-file, --cert-file, --key-file: %w", err)
 	}

@@ -21,7 +21,7 @@ type ticker struct {
 	last time.Time // the time of the last line, or of the first call before the first line
 }
 
-// report writes a line if the last line was written more than tick ago.
+// report writes a line if at least the time t.every has passed since the last line.
 func (t *ticker) report(p imagepolicy.Progress) {
 	now := t.now()
 	if t.last.IsZero() {

@@ -110,7 +110,7 @@ func storedReport(policy *v1alpha1.ImagePolicy, o options) report {
 	case len(shown) < len(s.Candidates):
 		r.Hint = fmt.Sprintf("use --all to show %d more", len(s.Candidates)-len(shown))
 	case explicable(policy) != nil:
-		r.Hint = "the status lists at most 20"
+		r.Hint = "the status lists at most 20 rejected tags"
 	default:
 		r.Hint = "use --scan to read the registry from this machine and list all tags"
 	}

@@ -82,7 +82,7 @@ note: this is the status of ImagePolicy shop/images, as the manager wrote it; --
 		"service by resource":  {[]string{"msvc/web", "--all"}, cli.ExitYes, table},
 		"fewer rejected":       {[]string{"web", "--refused", "1"}, cli.ExitYes, "40 of them are not shown: use --all to show 1 more"},
 		"fewer from GitHub":    {[]string{"github", "--refused", "1"}, cli.ExitYes, "40 of them are not shown: use --all to show 1 more"},
-		"from GitHub":          {[]string{"github"}, cli.ExitYes, "39 of them are not shown: the status lists at most 20"},
+		"from GitHub":          {[]string{"github"}, cli.ExitYes, "39 of them are not shown: the status lists at most 20 rejected tags"},
 		"JSON":                 {[]string{"web", "-o", "json"}, cli.ExitYes, `"latest": "1.1.0"`},
 		"with tags":            {[]string{"web", "--tags", file(t, "2.0.0\n")}, cli.ExitYes, "1 tag: 1 offered in 1 group, latest 2.0.0"},
 		"nothing offered":      {[]string{"empty"}, cli.ExitNo, "none offered"},

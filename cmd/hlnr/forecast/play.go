@@ -74,7 +74,7 @@ const (
 type play struct {
 	o        release.Observed
 	objects  []object
-	windows  []*v1alpha1.DeployWindow // by step
+	windows  []*v1alpha1.DeployWindow // windows of the steps, in the order of the steps
 	freezes  freeze.Calendar
 	start    time.Time
 	now      time.Time
@@ -82,7 +82,7 @@ type play struct {
 	forecast Forecast
 	decided  int
 	voted    map[string]bool // releases with simulated approvals
-	asked    map[string]bool // reported waits for approval, by group, rollout and step
+	asked    map[string]bool // waits for approval that were already reported, by group, rollout and step
 }
 
 // Play starts with the facts, and simulates plans until no rollout is in progress.
@@ -395,5 +395,5 @@ func (p *play) waits(r release.Result) string {
 			return n.Message
 		}
 	}
-	return "for a change"
+	return "until an object changes"
 }

@@ -75,7 +75,7 @@ func unsure(err error, missing []error) error {
 	if err == nil || len(missing) == 0 {
 		return err
 	}
-	return cli.Failed(fmt.Errorf("%w; but some objects could not be read, as shown above", err))
+	return cli.Failed(fmt.Errorf("%w, but some objects could not be read, as shown above", err))
 }
 
 // findIn returns the namespace of a service by its name, or an error that suggests other names and namespaces.

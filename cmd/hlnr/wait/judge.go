@@ -236,8 +236,8 @@ func (q question) judgeRollout(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alph
 	return nil
 }
 
-// heldTogether returns the message of the Blocked condition if a rollout is waiting for a user because its version failed in another Microservice that
-// is rolled out together. Otherwise, it returns an empty string.
+// heldTogether returns the message of the Blocked condition if a rollout is waiting for a user because its version failed in a Microservice
+// that is rolled out together with this one. Otherwise, it returns an empty string.
 func heldTogether(ms *v1alpha1.Microservice, row *v1alpha1.Release, run *v1alpha1.Rollout) string {
 	c := meta.FindStatusCondition(ms.Status.Conditions, v1alpha1.ConditionBlocked)
 	if run == nil || run.Gate != v1alpha1.GateTogether || c == nil || c.Status != "True" || c.Reason != "TogetherHeld" || !frozen.IsAtWeight(c.Message, row.SemVer.Version) {
@@ -420,7 +420,7 @@ func (s snapshot) row(wanted string) (group *v1alpha1.ReleaseGroup, row *v1alpha
 	return nil, nil
 }
 
-// passing contains the verdicts that a later scan can change, for example because an image exists or is signed by then.
+// passing contains the verdicts that a later scan can change, for example because the image then exists or is signed.
 var passing = map[version.Verdict]bool{
 	version.VerdictMinAge: true, version.VerdictExists: true, version.VerdictLimits: true, version.VerdictPlatform: true, version.VerdictVerify: true,
 }

@@ -174,7 +174,7 @@ func (a *userPermissions) may(ctx context.Context, namespace, verb, resource str
 	return a.asked(ctx, right{"", verb, resource}) || namespace != "" && a.asked(ctx, right{namespace, verb, resource})
 }
 
-// asked returns an answer from the last minute, or sends a review, which the end of the request does not cancel. If the review fails, asked
+// asked returns an answer from the last minute, or sends a review that continues after the end of the request. If the review fails, asked
 // returns false, and does not store this result.
 func (a *userPermissions) asked(ctx context.Context, r right) bool {
 	now := a.now()
