@@ -17,16 +17,15 @@ import (
 // reasonTimeZoneUnknown is the condition reason for step windows with an unknown time zone.
 const reasonTimeZoneUnknown = "TimeZoneUnknown"
 
-// reasonAnalysisInvalid is the condition reason for expressions of web metrics that are not valid
-// CEL.
+// reasonAnalysisInvalid is the condition reason for a web metric whose expression is not valid CEL.
 const reasonAnalysisInvalid = "AnalysisInvalid"
 
-// reasonAnalysisTemplateNotFound is the condition reason for a template that does not exist, or that the namespace is
-// not allowed to use.
+// reasonAnalysisTemplateNotFound is the condition reason for an analysis template that does not exist, or that the
+// namespace is not allowed to use.
 const reasonAnalysisTemplateNotFound = "AnalysisTemplateNotFound"
 
 // readSpec converts a specification for the planner, with all defaults and the current state of
-// windows. The error reports a window that cannot be evaluated. Such a window counts as closed.
+// the step windows. The error reports a window that cannot be evaluated. Such a window counts as closed.
 func readSpec(ms *v1alpha1.Microservice, minDrain time.Duration, now time.Time) (release.Spec, error) {
 	a, u := ms.Spec.Availability, ms.Spec.UpdateStrategy
 	spec := release.Spec{
@@ -61,7 +60,7 @@ func readSpec(ms *v1alpha1.Microservice, minDrain time.Duration, now time.Time) 
 }
 
 func readCanary(c *v1alpha1.CanaryStrategy, spec *release.Spec, now time.Time) error {
-	// Hooks that are called in rounds are also measurements.
+	// Rollout hooks, which are called in each round, also count as measurements.
 	spec.Analysis = c.Measures() || slices.ContainsFunc(c.Hooks, func(h v1alpha1.Hook) bool { return h.Type == v1alpha1.HookRollout })
 	spec.MatchWeight = c.Scale == v1alpha1.ScaleMatchWeight
 	switch {

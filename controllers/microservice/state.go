@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// renamed maps reasons in the status of earlier versions to this version's reasons.
+// renamed maps the reasons that earlier versions wrote to the status to this version's reasons.
 var renamed = map[string]string{
 	"NoPlace":         string(release.NoSlot),
 	"Overtaken":       string(release.Superseded),
@@ -32,7 +32,7 @@ func convertStatus(s *v1alpha1.MicroserviceStatus) {
 	}
 }
 
-// readState converts a status for the planner.
+// readState converts a status to the planner's rollout state.
 func readState(s *v1alpha1.MicroserviceStatus) release.State {
 	l := release.State{Sequence: s.Sequence()}
 	for _, g := range s.ReleaseGroups {

@@ -60,11 +60,11 @@ func withStatus(ms *v1alpha1.Microservice) *v1alpha1.Microservice {
 // silence is how long the first status of a new Microservice may be delayed while no decision is made.
 const silence = 10 * time.Second
 
-// silenceInLine is how long that status may be delayed while the first rollout waits for its turn. It is shorter than the
-// time after which hlnr doctor reports an object without a status.
+// silenceInLine is how long the first status may be delayed while the first rollout waits for its turn. It is shorter
+// than the time after which hlnr doctor reports an object without a status.
 const silenceInLine = 50 * time.Second
 
-// silent returns how long the status need not be written, or 0. The status need not be written while a
+// silent returns how much longer the first status may be delayed, or 0. The status need not be written while a
 // Microservice is new and has no problem, and no decision is made because its ImagePolicy is being
 // scanned.
 func silent(w *pass, problem *status.Error, now time.Time) time.Duration {
@@ -183,7 +183,7 @@ func summarize(w *pass) {
 	s.Replicas, s.Selector = ms.Spec.Availability.Replicas, selector(ms, groups)
 }
 
-// selector selects the pods of the newest release group with an active release.
+// selector returns a selector for the pods of the newest release group with an active release.
 func selector(ms *v1alpha1.Microservice, groups []v1alpha1.ReleaseGroup) string {
 	for i := range groups {
 		if activeRow(&groups[i]) != nil {

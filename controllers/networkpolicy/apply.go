@@ -30,8 +30,8 @@ import (
 // routes that refer to them. Then it deletes routes, and finally the objects on which these routes
 // depended. If one object is rejected, the others are still written. If a route depends on the
 // rejected object, only the weights of the live route change. If a write fails but may succeed on a
-// retry, the only objects that are deleted in this reconcile are those that a written route no longer has, because they may
-// route to a failed release.
+// retry, the only objects that are deleted in this reconcile are those that are no longer part of a written route, because they
+// may route to a failed release.
 func (r *Reconciler) write(ctx context.Context, f *traffic.Observed, out *traffic.Decision) (traffic.Applied, error) {
 	w := &writing{
 		Reconciler: r, observed: f, decision: out,
@@ -184,7 +184,7 @@ func (w *writing) userRoute(ctx context.Context, name string, next client.Object
 	}
 }
 
-// leftovers deletes the objects that written routes no longer have.
+// leftovers deletes the objects that are no longer part of the written routes.
 func (w *writing) leftovers(ctx context.Context) error {
 	for _, route := range slices.Backward(slices.Concat(w.decision.Routes, w.decision.Previous)) {
 		if w.applied.Refused[traffic.RouteName(route.Name)] != nil {
@@ -339,7 +339,7 @@ func (r *Reconciler) earliest(f *traffic.Observed, out *traffic.Decision, w traf
 // revertedError returns the error for a route that another client reverts. The error contains the
 // name of that client if the API server reports the name.
 func revertedError(read *unstructured.Unstructured, after time.Duration) *status.Error {
-	who, at := "another user", metav1.Time{}
+	who, at := "another client", metav1.Time{}
 	for _, m := range read.GetManagedFields() {
 		if m.Manager != fieldOwner && m.Subresource == "" && m.Time != nil && at.Before(m.Time) {
 			who, at = fmt.Sprintf("field manager %q", m.Manager), *m.Time

@@ -21,7 +21,7 @@ import (
 func CacheByObject() map[client.Object]cache.ByObject {
 	ours, err := labels.NewRequirement(v1alpha1.LabelPolicy, selection.Exists, nil)
 	if err != nil {
-		return nil // cannot happen: the label is a constant
+		return nil // This cannot happen, because the label is a constant.
 	}
 	return map[client.Object]cache.ByObject{
 		&corev1.Service{}:            {Label: labels.NewSelector().Add(*ours)},
@@ -38,12 +38,12 @@ func trimEndpoints(s *discoveryv1.EndpointSlice) {
 			Ready: shared(e.Conditions.Ready), Serving: shared(e.Conditions.Serving), Terminating: shared(e.Conditions.Terminating),
 		}}
 		if id := identity(e); id != "" {
-			s.Endpoints[i].Addresses = []string{id} // Without a TargetRef, this is its identity.
+			s.Endpoints[i].Addresses = []string{id} // The cached endpoint has no TargetRef, so identity returns this address.
 		}
 	}
 }
 
-// yes and no are the values of all conditions of endpoints in the cache.
+// yes and no are the values to which the conditions of all cached endpoints point.
 var yes, no = true, false
 
 // shared returns a pointer to an equal value that all endpoints in the cache share.

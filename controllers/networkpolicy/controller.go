@@ -87,7 +87,7 @@ type Options struct {
 	Namespaces []string
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
-	// Outbound decides which Gateway addresses may be probed. Defaults to the default policy.
+	// Outbound decides which Gateway addresses may be probed; nil means the default policy.
 	Outbound *outbound.Policy
 	// UserAgent is the user agent of probes. Defaults to heighliner.
 	UserAgent string

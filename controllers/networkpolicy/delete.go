@@ -114,7 +114,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, f *traffic.Observed, l
 		wait = r.drainLeft(f)
 	}
 	if failed != nil && wait > 0 {
-		// No back-off, because the previous workload may become ready at any moment.
+		// There is no back-off, because the previous workload may become ready at any moment.
 		ctrl.LoggerFrom(ctx).Info("the routes of a policy that is being deleted are not up to date", "cause", failed.Error())
 	}
 	return wait, err

@@ -51,7 +51,7 @@ var indexes = []index.Index{
 // of their Gateways.
 var anyGateway = referenceKey(providers.Reference{Kind: kindGateway})
 
-// kindGateway is the kind of the Gateways.
+// kindGateway is the Gateway kind.
 const kindGateway = "Gateway"
 
 // byMicroservice enqueues the policies that refer to a Microservice.
@@ -59,7 +59,7 @@ func (r *Reconciler) byMicroservice(ctx context.Context, m client.Object) []reco
 	return r.requests(ctx, client.InNamespace(m.GetNamespace()), client.MatchingFields{index.NetworkPoliciesByMicroservice.Field: m.GetName()})
 }
 
-// splits reports whether a policy routes requests of a host to several releases.
+// splits reports whether a policy routes requests for a host to several releases.
 func splits(o client.Object) bool {
 	return slices.ContainsFunc(o.(*v1alpha1.NetworkPolicy).Status.Domains, func(d v1alpha1.DomainStatus) bool { return len(d.Backends) > 1 })
 }

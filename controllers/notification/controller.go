@@ -90,7 +90,7 @@ type reconciler struct {
 	watched   []string
 	tasks     *tasks
 	journal   status.Journal
-	// took contains how long the last evaluation of each policy took, a time.Duration by name.
+	// took contains the duration of the last evaluation of each policy, as a time.Duration by policy name.
 	took sync.Map
 }
 

@@ -11,7 +11,7 @@ import (
 // are:
 //
 //	heighliner_notifications_total{type,result}
-//	    messages, by type of receiver; result is Accepted, Rejected or Failed
+//	    attempts to send a message, by type of receiver; result is Accepted, Rejected or Failed
 type metrics struct{ messages *prometheus.CounterVec }
 
 func newMetrics(registerer prometheus.Registerer) (*metrics, error) {

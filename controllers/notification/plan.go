@@ -351,7 +351,7 @@ func (p *plan) due(s *v1alpha1.ReceiverStatus, o *observed, targets map[notify.K
 	})
 	s.Pending = int32(len(jobs))
 	if state.running {
-		return false // the task enqueues the policy when it is done
+		return false // The task enqueues the policy when it ends.
 	}
 	if wait := state.next.Sub(now); wait > 0 && len(jobs) > 0 {
 		p.requeue(wait)

@@ -85,7 +85,7 @@ func (s secretReader) gitHub(ctx context.Context, namespace string, r *v1alpha1.
 	c.URL = cmp.Or(repository.Spec.BaseURL, github.PublicURL)
 	c.Repository = github.Repo{Owner: repository.Spec.Owner, Name: repository.Spec.Repo}
 	if owner, repo, found := strings.Cut(repository.Status.Repository, "/"); found && repository.Status.ObservedGeneration == repository.Generation {
-		c.Repository = github.Repo{Owner: owner, Name: repo} // the repository may have been renamed
+		c.Repository = github.Repo{Owner: owner, Name: repo} // The repository may have been renamed.
 	}
 	if c.GitHub, err = github.ReadCredential(data, c.Repository.Owner); err != nil {
 		return c, fmt.Errorf("spec.credentialsSecretRef of GitHubRepository %q: %w", name, err)

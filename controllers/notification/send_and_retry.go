@@ -61,7 +61,7 @@ type receiverState struct {
 	failures  int
 	// next is the time of the next attempt after a failure.
 	next     time.Time
-	attempts map[string]attempt // by id
+	attempts map[string]attempt // by message ID
 	cancel   context.CancelFunc
 }
 
@@ -90,7 +90,7 @@ type tasks struct {
 	limits  *limits
 
 	mu       sync.Mutex
-	ctx      context.Context // nil before run
+	ctx      context.Context // nil until run is called
 	enqueue  func(types.NamespacedName)
 	policies map[types.NamespacedName]*policyState
 }
@@ -251,7 +251,7 @@ func (t *tasks) start(policy types.NamespacedName, receiver *v1alpha1.Notificati
 func (t *tasks) one(ctx context.Context, namespace string, r *receiverState, receiver *v1alpha1.NotificationReceiver, j job, credentials func(context.Context) (notify.Credentials, error)) bool {
 	called, failure := t.try(ctx, namespace, receiver, j, credentials)
 	if ctx.Err() != nil && failure != nil {
-		return false // neither accepted nor rejected: the next manager sends the message again, with the same ID
+		return false // The message was neither accepted nor rejected. The next manager sends it again, with the same ID.
 	}
 	now := t.clock.Now()
 	t.metrics.count(receiver.Type, failure)
@@ -263,7 +263,7 @@ func (t *tasks) one(ctx context.Context, namespace string, r *receiverState, rec
 		r.done(result{job: j, called: called, at: now})
 		return true
 	}
-	if failure.Final { // only this message failed, not the receiver
+	if failure.Final { // Only this message failed, not the receiver.
 		r.done(result{job: j, at: now, dropped: true, why: failure.Error()})
 		return true
 	}

@@ -31,7 +31,7 @@ func reportFailure(s *v1alpha1.ReceiverStatus, state receiverState, now time.Tim
 	return true
 }
 
-// total adds up the receivers' counts.
+// total sets the total number of pending messages, and the time of the last delivery to any receiver.
 func (p *plan) total() {
 	p.status.Pending = 0
 	for i := range p.status.Receivers {

@@ -25,7 +25,7 @@ const settleDelay = 300 * time.Millisecond
 // the policy selects.
 const maxSettleDelay = 10 * time.Second
 
-// settle returns the time between a change and a policy's reconcile. It is so long that, during rollouts of many services, the policy's
+// settle returns the time between a change and a policy's reconcile. It is long enough that, during rollouts of many services, the policy's
 // reconciles need at most about a twentieth of one core, unless a reconcile takes longer than half a second.
 func (r *reconciler) settle(policy types.NamespacedName) time.Duration {
 	took, _ := r.took.Load(policy)
@@ -62,7 +62,7 @@ func (r *reconciler) about(ctx context.Context, o client.Object) (requests []ctr
 	}
 	for _, namespace := range namespaces {
 		if namespace == "" {
-			continue // a Namespace
+			continue // The object is a Namespace.
 		}
 		var list v1alpha1.NotificationPolicyList
 		err := r.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)

@@ -26,7 +26,7 @@ import (
 func CacheByObject() map[client.Object]cache.ByObject {
 	ours, err := labels.NewRequirement(v1alpha1.LabelRelease, selection.Exists, nil)
 	if err != nil {
-		return nil // cannot happen: the label is a constant
+		return nil // This cannot happen, because the label is a constant.
 	}
 	return map[client.Object]cache.ByObject{
 		&corev1.Pod{}:                            {Label: labels.NewSelector().Add(*ours), Transform: compact.Trimmed(trimPod)},
@@ -47,7 +47,7 @@ func trimPod(pod *corev1.Pod) {
 	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName}
 	s := &pod.Status
 	if len(s.ContainerStatuses) > 0 && &s.ContainerStatuses[0] == &readyContainers[0] {
-		return // It is trimmed already.
+		return // It is already trimmed.
 	}
 	if ready(pod) {
 		*s = corev1.PodStatus{Phase: s.Phase, ContainerStatuses: readyContainers}
@@ -59,7 +59,7 @@ func trimPod(pod *corev1.Pod) {
 	}
 }
 
-// ownLabels returns the labels of Heighliner. It does not change its argument.
+// ownLabels returns only the labels that Heighliner sets. It does not change its argument.
 func ownLabels(all map[string]string) map[string]string {
 	foreign := func(key, _ string) bool { return !strings.HasPrefix(key, v1alpha1.GroupVersion.Group+"/") }
 	own := maps.Clone(all)

@@ -33,7 +33,7 @@ func pointOf(place *hook.Rollout) *analysis.Point {
 	switch {
 	case run == nil, run.WaitingSince == nil, run.Interrupted:
 		return nil
-	case run.Step < 1 && row.Status != v1alpha1.ReleaseCanary: // A canary can be before the first step after an edit of the steps.
+	case run.Step < 1 && row.Status != v1alpha1.ReleaseCanary: // After an edit of the steps, a canary can be before the first step.
 		return nil
 	case row.Weight == 0 && !row.Match && row.MirrorPercent == 0:
 		return nil
@@ -43,7 +43,7 @@ func pointOf(place *hook.Rollout) *analysis.Point {
 	return &analysis.Point{Run: run.Sequence, Step: run.Step, Since: run.WaitingSince.Time}
 }
 
-// measures reports whether there is an analysis, or hooks that are called in rounds.
+// measures reports whether there is an analysis, or a Rollout hook, which is called in each round.
 func measures(canary *v1alpha1.CanaryStrategy) bool {
 	return canary.Measures() || slices.ContainsFunc(canary.Hooks, func(h v1alpha1.Hook) bool { return h.Type == v1alpha1.HookRollout })
 }

@@ -88,7 +88,7 @@ func (r *reconciler) awaitExclusive(ctx context.Context, o *observed) (done func
 		return none, nil
 	}
 	key := groupKey{release.Namespace, release.Spec.MicroserviceName, release.Spec.Group}
-	r.exclusive.wait(name, key) // before the reads, so that later changes enqueue the release
+	r.exclusive.wait(name, key) // This precedes the reads, so that later changes enqueue the release.
 	if o.predecessor, err = r.predecessorOf(ctx, r.client, release); err != nil || o.predecessor != nil {
 		return none, err
 	}

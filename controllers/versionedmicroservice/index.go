@@ -106,7 +106,7 @@ func podChanged() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, ok := e.ObjectOld.(*corev1.Pod)
 			now, fine := e.ObjectNew.(*corev1.Pod)
-			return ok && fine && !reflect.DeepEqual(&before.Status, &now.Status) // The pods of the cache have few fields, without quantities.
+			return ok && fine && !reflect.DeepEqual(&before.Status, &now.Status) // Cached pods have only a few fields, and no quantities.
 		},
 		GenericFunc: func(event.GenericEvent) bool { return false },
 	}

@@ -117,7 +117,8 @@ func (o *observed) activeJobs() (n int32) {
 	return n
 }
 
-// unreportedTime is how long the message of a Job is read if its hook has no status, for example because the hook was removed.
+// unreportedTime is the time after the end of a Job during which its message is read if its hook has no status, for example because the
+// hook was removed.
 const unreportedTime = time.Hour
 
 // awaitsResult reports whether a Job has ended and its result may not be in the status yet: the status shows that its call is
@@ -133,7 +134,7 @@ func (o *observed) awaitsResult(job hookJob, now time.Time) bool {
 		case h.ID == job.call():
 			return h.Phase == v1alpha1.HookWaiting
 		case h.Name == job.Labels[v1alpha1.LabelHook] && h.Time != nil:
-			since = h.Time.Truncate(time.Second) // the precision of the times in a Job
+			since = h.Time.Truncate(time.Second) // Times in a Job have a precision of one second.
 		}
 	}
 	return !end.LastTransitionTime.Time.Before(since)

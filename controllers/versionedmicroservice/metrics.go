@@ -12,7 +12,7 @@ import (
 // metrics are:
 //
 //	heighliner_hook_calls_total{type,result}
-//	    calls of hooks, by type of hook; result is Yes or No
+//	    hook calls, by type of hook; result is Yes or No
 //	heighliner_hook_call_duration_seconds
 //	    duration of one call
 type callMetrics struct {

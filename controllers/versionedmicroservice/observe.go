@@ -36,10 +36,10 @@ type observed struct {
 	probeMessages map[string]string                      // messages of failing probes, by container
 	rollout       *rollout                               // nil if the rollout state does not list the release
 	jobs          []hookJob                              // hook Jobs, with and without results in the status
-	lostJobs      map[string]bool                        // names of Jobs that were deleted, without results in the status
-	uncached      bool                                   // a Job has lost its labels, and is not watched
+	lostJobs      map[string]bool                        // names of deleted Jobs whose results are not in the status
+	uncached      bool                                   // whether a Job has lost its labels and is therefore not watched
 	predecessor   *predecessor                           // the release that an exclusive release waits for; nil if there is none
-	quota         string                                 // hash of the quotas, while one rejects pods
+	quota         string                                 // hash of the quotas; empty while no quota rejects pods
 }
 
 // observe reads the release and its child objects. It returns nil if there is nothing to do.

@@ -84,7 +84,7 @@ func (r *reconciler) observeEnd(ctx context.Context, o *observed, w *rollout) er
 		return nil
 	}
 	key := groupKey{o.release.Namespace, o.release.Spec.MicroserviceName, o.release.Spec.Group}
-	r.ending.wait(name, key) // before the reads, so that later changes enqueue the release
+	r.ending.wait(name, key) // This precedes the reads, so that later changes enqueue the release.
 	var pods corev1.PodList
 	if err := r.client.List(ctx, &pods, client.InNamespace(key.namespace), client.MatchingLabels{v1alpha1.LabelMicroservice: key.microservice, v1alpha1.LabelGroup: key.group}); err != nil {
 		return fmt.Errorf("list pods of group %q: %w", key.group, err)

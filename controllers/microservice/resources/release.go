@@ -17,12 +17,12 @@ import (
 // AnnotationConfig is the annotation on a VersionedMicroservice that contains the hash of the user's template.
 const AnnotationConfig = "hlnr.io/config"
 
-// minReadyWithoutProbe is the default for minReadySeconds for a container without
-// a readiness probe, so that a release whose process exits after three seconds is
-// not promoted (protocol rule 30).
+// minReadyWithoutProbe is the default minReadySeconds for a container without a
+// readiness probe. It prevents the promotion of a release whose process exits
+// after a few seconds (protocol rule 30).
 const minReadyWithoutProbe = 10
 
-// DefaultProgressDeadline is the default of progressDeadlineSeconds, in seconds.
+// DefaultProgressDeadline is the default for progressDeadlineSeconds.
 const DefaultProgressDeadline = 600
 
 // Release returns a release's object. The object is an immutable snapshot with the complete pod template,

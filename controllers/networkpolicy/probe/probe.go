@@ -142,7 +142,7 @@ func New(o Options) *Pool {
 	return p
 }
 
-// backOff is the default of Options.Wait. With this back-off, the time until a change is observed
+// backOff is the default for Options.Wait. With this back-off, the time until a change is observed
 // is at most about a quarter longer than the time that the gateway needed.
 func backOff(round int) time.Duration {
 	d := firstWait

@@ -27,7 +27,7 @@ type Prober interface {
 	Probes(route Route, built []resources.Object) []Probe
 }
 
-// Certificates is a View whose live objects refer to the Secrets of hosts.
+// Certificates is a View whose live objects refer to the TLS Secrets of hosts.
 type Certificates interface {
 	// LiveTLS returns the mode, the Secret and the port with which live objects serve a host, or nil
 	// if there is no Secret.

@@ -88,11 +88,11 @@ type Entry struct {
 	Version string
 }
 
-// first, second and pinned are the hosts in the scenario of a service.
+// first, second and pinned are the hosts in the rollout scenario that Play runs.
 const first, second, pinned = "first.example.com", "second.example.com", "pinned.example.com"
 
-// Play runs the scenario of a service. The split and the references must be the same at each step
-// for every provider.
+// Play runs a scenario of rollouts of one service. The split and the references must be the same at
+// each step for every provider.
 func Play(t *testing.T, c Case, s Stage) {
 	t.Helper()
 	p := player{t, c, s}
@@ -105,7 +105,7 @@ func Play(t *testing.T, c Case, s Stage) {
 	s.Remove()
 }
 
-// player runs parts of the scenario.
+// player runs the parts of the scenario of Play.
 type player struct {
 	*testing.T
 	Case

@@ -102,7 +102,7 @@ func (d *planner) keepsHost(r *Row, newer *v1alpha1.ReleaseGroup) bool {
 	return false
 }
 
-// Holds reports whether a policy with this domain status has the host, that is, whether the host is
+// Holds reports whether a policy with this domain status uses the host, that is, whether the host is
 // or will be served. A host that cannot be routed as specified is still served if its live route
 // stays.
 func Holds(d v1alpha1.DomainStatus) bool {
@@ -115,7 +115,7 @@ func Holds(d v1alpha1.DomainStatus) bool {
 	return d.Programmed || d.Reason == ReasonPending || d.Reason == ReasonCertificateNotReady || d.Reason == ReasonListenerNotReady
 }
 
-// HoldsListener reports whether a policy with this listener status has the listener.
+// HoldsListener reports whether a policy with this listener status uses the listener.
 func HoldsListener(l v1alpha1.ListenerStatus) bool { return l.Programmed || l.Reason == ReasonPending }
 
 // ClaimsOf returns the claims of the policies whose routes could conflict with those of the
@@ -206,7 +206,7 @@ func (d *planner) taken(rows []*Row, host, path string) bool {
 	return d.claimed(host, path) || slices.ContainsFunc(rows, func(r *Row) bool { return r.host == host && samePath(r.path, path) })
 }
 
-// claimed reports whether an older policy has a host and path.
+// claimed reports whether an older policy uses a host and path.
 func (d *planner) claimed(host, path string) bool {
 	return slices.ContainsFunc(d.Claims, func(c Claim) bool { return !c.younger && c.host == host && samePath(c.path, path) })
 }

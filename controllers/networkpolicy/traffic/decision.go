@@ -296,7 +296,7 @@ func (r *Row) routable() bool {
 	return (r.host != "" || r.listener != "" || r.user != "") && (r.reason == "" || r.kept) && (r.group != nil || r.pinned != "")
 }
 
-// holds returns the host and path that no other policy may have; for a listener, it returns the
+// holds returns the host and path that no other policy may use; for a listener, it returns the
 // claim of the listener instead of a host.
 func (r *Row) holds() (host, path string) {
 	if r.listener != "" {

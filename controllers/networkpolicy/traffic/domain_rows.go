@@ -327,7 +327,7 @@ func (d *planner) keepUnresolved(rows []*Row) {
 }
 
 // keepTarget gives a row the target of the live route that serves it or, if there is none, of a live
-// route that it replaces because its path is edited too.
+// route that it replaces because its path was also edited.
 func (d *planner) keepTarget(r *Row, rows []*Row) {
 	for _, name := range SortedKeys(d.Live) {
 		if d.serves(d.Live[name], r) && d.keepTargetOf(d.Live[name], r) {

@@ -61,7 +61,7 @@ type Endpoints struct {
 	All, Ready []string
 }
 
-// Claim is a host and path that another policy has.
+// Claim is a host and path that another policy uses.
 type Claim struct {
 	host, path, policy string
 	// literal reports whether an entry of that policy names the host independently of the group.

@@ -95,7 +95,7 @@ func (d *Decision) unreplaced(message string) {
 }
 
 // replacedByServices checks the Services of groups that still have routes although the policy's
-// provider writes no routes. From now on, callers use only these Services.
+// provider writes no routes. From now on, clients use only these Services.
 func (d *planner) replacedByServices(out *Decision) {
 	for _, s := range out.Services {
 		if g := d.rollout.bySlug[s.Stamp.Group]; g != nil && !s.OfRelease && s.Group == g.Slug && d.hasPreviousRoutes(g.Slug) {

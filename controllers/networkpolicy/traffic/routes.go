@@ -63,8 +63,8 @@ func (d *planner) addRoutes(out *Decision) {
 
 // remaining returns rows for the live hosts that the routes of a key would lose although the
 // specification still contains these hosts: a host stays in its live route until all other routes of
-// the host are accepted, or if it cannot be routed as specified. Until then, it follows the target of
-// its live route. byHost contains the first row that has a route, by host.
+// the host are accepted, and as long as it cannot be routed as specified. In the meantime, it follows
+// the target of its live route. byHost contains the first row that has a route, by host.
 func (d *planner) remaining(out *Decision, key RouteKey, rows []*Row, byHost map[string]*Row) (stay []*Row) {
 	if providers.Apart(d.View) || rows[0].host == "" {
 		return nil
@@ -95,8 +95,8 @@ func (d *planner) remaining(out *Decision, key RouteKey, rows []*Row, byHost map
 	return stay
 }
 
-// excludes reports whether the routes of two rows are of different kinds of which gateways accept only
-// one for a host: an HTTPRoute and a GRPCRoute (Gateway API, GRPCRoute). If the existing route kept the
+// excludes reports whether the routes of two rows are of different kinds, only one of which a gateway
+// accepts for a host: an HTTPRoute and a GRPCRoute (Gateway API, GRPCRoute). If the existing route kept the
 // host, the gateway would never accept the other route.
 func excludes(a, b *Row) bool {
 	return a.port.Protocol != b.port.Protocol && readable(a.port.Protocol) && readable(b.port.Protocol) &&
@@ -111,7 +111,7 @@ func (d *planner) heldBy(out *Decision, host, path string) *Row {
 	return nil
 }
 
-// removeReplaced removes from routes the hosts that only remained until other routes have them, and
+// removeReplaced removes the hosts that remain in routes only until other routes have them, and the
 // routes that contain no other hosts.
 func (d *planner) removeReplaced(out *Decision, groups map[string]*groupDecision) {
 	next := map[*RouteDecision][]*Row{}
@@ -204,8 +204,8 @@ func (d *planner) splitOf(out *Decision, r *Row, groups map[string]*groupDecisio
 
 // keepUnready keeps the live target of a domain or listener until its new target has a ready
 // endpoint: the host must not become unreachable while the pods of the new target start. The same
-// applies to the live host of an invalid domain. A release of a version remains reported as pinned, so
-// that it gets pods.
+// applies to the live host of an invalid domain. The release of a row with a version is still reported
+// as pinned, so that it gets pods.
 func (d *planner) keepUnready(rows []*Row) {
 	for _, r := range rows {
 		if r.host == "" && r.listener == "" || !r.routable() || r.kept && r.reason != reasonInvalidDomain || r.canary {
@@ -402,6 +402,6 @@ func (f *Observed) WeightsAlone(route *RouteDecision) []resources.Object {
 	alone.Hostnames = slices.DeleteFunc(slices.Clone(live.Hostnames), func(host string) bool { return !slices.Contains(route.Hostnames, host) })
 	alone.TLS, alone.RecordTTL, alone.Parents = nil, 0, nil // The live values do not change.
 	input.Policy = f.Policy.DeepCopy()
-	input.Policy.Spec.Provider = nil // As if the policy no longer used the provider.
+	input.Policy.Spec.Provider = nil // The view then behaves as if the policy no longer used the provider.
 	return providers.Carry(ProviderOf(f.Policy).NewView(input), live, alone)
 }

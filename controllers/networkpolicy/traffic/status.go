@@ -114,8 +114,8 @@ func Silent(f *Observed, now v1alpha1.NetworkPolicyStatus) time.Duration {
 	return max(0, end.Sub(f.Now))
 }
 
-// lastProgress returns the last time until now at which a rollout started or traffic changed. Later times are ignored, because they are
-// from a manager whose clock was ahead.
+// lastProgress returns the last time at which a rollout started or traffic changed. Times after now are ignored, because they are from a
+// manager whose clock was ahead.
 func lastProgress(m *v1alpha1.Microservice, now time.Time) (last time.Time) {
 	for _, g := range m.Status.ReleaseGroups {
 		if g.TrafficTime != nil && !g.TrafficTime.After(now) {

@@ -87,7 +87,7 @@ func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {
 	case out.Revision > 0 || r.cameFrom(g):
 		out.Withheld = Union(prev.Withheld, slices.DeleteFunc(slices.Clone(g.withheld), func(release string) bool { return r.unseen(g, release) != nil }))
 	case out.ConfirmedTime == nil && !r.inGrace(g):
-		// No gateway has accepted these routes for this revision in time. The references are the releases
+		// No gateway accepted these routes within the grace period. The references are the releases
 		// to which objects now refer, and the releases to which a gateway is known to have routed before.
 		// Otherwise, the references would retain the pods of more and more releases.
 		out.References = Union(written, slices.DeleteFunc(slices.Clone(prev.References), func(release string) bool { return !r.mayRoute(release) }))
@@ -139,7 +139,8 @@ func (r *reporter) unrouted(g *groupDecision) bool {
 }
 
 // canaryReport reports whether a group has canary domains, and returns the release to which all of
-// them route, or "". why is a message about a domain that the gateway has not accepted in time.
+// them route, or "". why is a message about a domain that the gateway rejected, or did not accept within
+// the grace period.
 func (r *reporter) canaryReport(g *v1alpha1.ReleaseGroup) (domains bool, release, why string) {
 	for i, row := range slices.DeleteFunc(slices.Clone(r.out.rows), func(row *Row) bool { return !r.ofCanary(row, g) }) {
 		route := r.routeOf(row)

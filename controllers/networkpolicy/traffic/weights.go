@@ -281,7 +281,7 @@ func hold(last map[string]int, g *v1alpha1.ReleaseGroup) (weights map[string]int
 	case len(asked) > 0:
 		return split.Percent(asked), true
 	}
-	return split.Percent(last), false // The weights do not include another group, from which domains were moving.
+	return split.Percent(last), false // If domains were moving from another group, the weights of that group are omitted.
 }
 
 // liveWeights returns the weights of a group's releases in the group's live routes, or nil if the

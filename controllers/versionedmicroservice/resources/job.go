@@ -27,7 +27,7 @@ func Job(release *v1alpha1.VersionedMicroservice, q hook.Call) *batchv1.Job {
 		runs.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 	}
 	pod.Containers = []corev1.Container{runs}
-	for i := range pod.InitContainers { // No container of a pod that never restarts may restart when it is resized.
+	for i := range pod.InitContainers { // With restartPolicy Never, no container may be restarted by a resize.
 		pod.InitContainers[i].ResizePolicy = nil
 	}
 	setLabelVariables(pod, release)

@@ -24,7 +24,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// Kind is the kind of Certificates.
+// Kind is the Certificate kind.
 var Kind = providers.Kind{Group: GroupVersion.Group, Kind: "Certificate", Versions: []string{GroupVersion.Version}}
 
 // Needed reports whether a policy requires certificates from cert-manager.

@@ -9,7 +9,7 @@
 //	unsupported.go        settings that a route, or the API server, does not support
 //	build.go              routes as they are applied
 //	rules.go              the rules, filters and backends of routes
-//	route_confirmed.go    whether a route is written as decided, accepted, and served
+//	route_confirmed.go    whether a route has the desired content, is accepted, and is served
 //	probe.go              the rule that responds to probes, and which requests are sent to which address
 //	parent_acceptance.go  the status of routes and listeners that Gateways report
 //	listeners.go          ListenerSets

@@ -48,9 +48,9 @@ type parts struct {
 	hosts   []gatewayv1.Hostname
 	answers []gatewayv1.RouteParentStatus
 	path    string
-	// split are the backends that share requests by weight.
+	// split contains the backends that share requests by weight.
 	split []gatewayv1.BackendRef
-	// services are the Services to which the route refers in any way.
+	// services contains the names of the Services to which the route refers in any way.
 	services map[string]bool
 }
 
@@ -235,12 +235,12 @@ func sameObject(a, b gatewayv1.BackendObjectReference) bool {
 	return a.Name == b.Name && deref(a.Port) == deref(b.Port)
 }
 
-// key returns the namespace and name of a Gateway for messages.
+// key returns the namespace and name of a Gateway, as "namespace/name".
 func key(namespace string, p v1alpha1.ParentReference) string {
 	return cmp.Or(p.Namespace, namespace) + "/" + p.Name
 }
 
-// keyOf returns the key of a parent reference in a route.
+// keyOf returns the namespace and name of a parent reference in a route, in the same form.
 func keyOf(p gatewayv1.ParentReference, namespace string) string {
 	return cmp.Or(string(deref(p.Namespace)), namespace) + "/" + string(p.Name)
 }

@@ -40,7 +40,7 @@ func Same(old, want resources.Object) bool {
 	}) && sameRules(old, want)
 }
 
-// answer returns whether a parent accepts a live route, and if not, why. An acceptance counts only
+// answer reports whether a parent accepts a live route, and if not, why. An acceptance counts only
 // if the Gateway's spec allows it, because some gateways report the status of one parent for all
 // parents of a route.
 func (v *view) answer(route resources.Object, p attachment) providers.Verdict {
@@ -64,7 +64,7 @@ func several(route resources.Object) bool {
 	return len(p.parents) > 1
 }
 
-// Acceptance returns whether the given parent accepts a live route, according to the status of the
+// Acceptance reports whether the given parent accepts a live route, according to the status of the
 // route. Only a report for the current generation of the route counts; a parent without such a
 // report is pending. If several controllers report on one parent, one acceptance is sufficient.
 func Acceptance(route resources.Object, parent v1alpha1.ParentReference) providers.Verdict {

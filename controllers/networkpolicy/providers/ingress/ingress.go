@@ -196,8 +196,8 @@ func weight(i *networkingv1.Ingress) int {
 }
 
 // ours returns those annotations of an Ingress that this package writes, without their prefix.
-// Other annotations with the same prefix belong to the user, and so does the backend protocol for
-// another ingress controller, whose annotation has another prefix.
+// Other annotations with the same prefix belong to the user. The same applies to a backend-protocol
+// annotation whose prefix is not in prefixes, because it is for another ingress controller.
 func ours(i *networkingv1.Ingress, prefixes ...string) map[string]string {
 	out := map[string]string{}
 	for key, value := range i.Annotations {
@@ -526,8 +526,8 @@ func deref(text *string) string {
 	return *text
 }
 
-// Same reports whether a live Ingress has the desired content. Additions by other owners, such as
-// annotations, or certificates of an Ingress without TLS settings, do not matter.
+// Same reports whether a live Ingress has the desired content. Additions by other owners do not
+// matter, for example annotations, or TLS settings if the desired Ingress has none.
 func Same(old, want resources.Object) bool {
 	had, ok := old.(*networkingv1.Ingress)
 	has, also := want.(*networkingv1.Ingress)

@@ -24,7 +24,7 @@ type Provider struct{}
 // Name returns "weighted".
 func (Provider) Name() string { return "weighted" }
 
-// Writes returns WeightedRoutes.
+// Writes returns the WeightedRoute kind.
 func (Provider) Writes() []providers.Kind { return []providers.Kind{kind} }
 
 // Chosen reports whether the policy names the class "weighted".
@@ -96,7 +96,7 @@ func (v view) Live() map[string]*providers.Live {
 	return out
 }
 
-// Verdict reports whether a route is written as decided, and is served.
+// Verdict reports whether a live route has the desired content, and whether it is served.
 func (v view) Verdict(r providers.Route, built []resources.Object) providers.Verdict {
 	for _, o := range v.Objects {
 		live, ok := o.(*WeightedRoute)
@@ -111,7 +111,7 @@ func (v view) Verdict(r providers.Route, built []resources.Object) providers.Ver
 	return providers.Verdict{Pending: true, Reason: providers.ReasonPending, Message: "the WeightedRoute is not served yet", Late: providers.ReasonNotAccepted}
 }
 
-// Same reports whether a live WeightedRoute has the decided stamp and spec.
+// Same reports whether a live WeightedRoute has the desired stamp and spec.
 func Same(live, decided resources.Object) bool {
 	has, _ := resources.StampOf(live)
 	wants, _ := resources.StampOf(decided)
