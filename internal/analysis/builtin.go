@@ -98,7 +98,7 @@ func builtin(spec *v1alpha1.CanaryAnalysis, metric *v1alpha1.AnalysisMetric, t T
 	return s.latency(t, interval, enough(metric), metric.Latency.Quantile, name)
 }
 
-// enough returns a comparison of the number of requests with the minimum that a metric requires.
+// enough returns the PromQL comparison of the number of requests with the minimum that a metric requires.
 func enough(metric *v1alpha1.AnalysisMetric) string {
 	if n := metric.MinimumRequests; n > 1 {
 		return fmt.Sprintf(">= %d", n)
@@ -106,8 +106,8 @@ func enough(metric *v1alpha1.AnalysisMetric) string {
 	return "> 0"
 }
 
-// successRate returns 100 x (1 - bad / all). If there were no bad requests, their series may not exist. With too few requests, the query returns
-// nothing.
+// successRate returns a query for 100 x (1 - bad / all). If there were no bad requests, their series may not exist. With too few requests, the query
+// returns nothing.
 func (s source) successRate(t Target, interval time.Duration, enough string) (string, *Error) {
 	all, err := s.rise(s.requests, t, interval)
 	if err != nil {
@@ -120,8 +120,8 @@ func (s source) successRate(t Target, interval time.Duration, enough string) (st
 	return fmt.Sprintf("100 * (1 - (sum(%s) or vector(0)) / (sum(%s) %s))", bad, all, enough), nil
 }
 
-// latency returns a quantile in seconds. If the quantile is above the highest bucket, the result is the negated bound of that bucket, because only the
-// bound is known.
+// latency returns a query for a quantile in seconds. If the quantile is above the highest bucket, the query returns the negated bound of that bucket,
+// because only the bound is known.
 func (s source) latency(t Target, interval time.Duration, enough string, quantile v1alpha1.LatencyQuantile, name v1alpha1.MetricsSource) (string, *Error) {
 	q, ok := map[v1alpha1.LatencyQuantile]string{v1alpha1.LatencyP50: "0.5", v1alpha1.LatencyP95: "0.95", v1alpha1.LatencyP99: "0.99"}[quantile]
 	if !ok {
@@ -146,8 +146,8 @@ func (s source) latency(t Target, interval time.Duration, enough string, quantil
 		q, all, finite, total, s.perSecond, enough), nil
 }
 
-// rise returns how much a release's counters increased in the interval. A series that first appeared in the interval started at 0. increase() alone
-// would miss its first value, and therefore the first error with each status code.
+// rise returns an expression for the increase of a release's counters in the interval. A series that first appeared in the interval counts as having
+// started at 0. increase() alone would miss its first value, and therefore the first error with each status code.
 func (s source) rise(metric string, t Target, interval time.Duration, more ...string) (string, *Error) {
 	selectors, err := s.selectors(t)
 	if err != nil {

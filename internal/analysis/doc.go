@@ -24,7 +24,7 @@
 // tokens.go      caches access tokens until they expire
 // google.go      access tokens for Google Cloud Monitoring
 // http.go        HTTP requests to providers
-// samples.go     several values of each release, and whether they differ
+// samples.go     samples of each release, and whether they differ significantly
 // judge.go       compares a response with thresholds
 // fold.go        Begin, Due and Fold, which are pure: when a round is due, and whether rounds pass, fail or are inconclusive
 // replay.go      past rounds, and request counts, for hlnr

@@ -31,11 +31,11 @@ const (
 	maxMessage      = 256
 )
 
-// Begin returns the status of a point before the next round. If the before status belongs to this point and specification, Begin returns an equal
+// Begin returns the status of a point before the next round. If before belongs to this point and specification, Begin returns an equal
 // status. Otherwise, it returns a new status that keeps the counters of the rollout. Rounds with another specification do not count if they passed,
 // but do count if they failed. The Failed phase remains for the whole rollout. before may be nil and is not changed.
 func Begin(before *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, point Point) *v1alpha1.ReleaseAnalysis {
-	status, since := &v1alpha1.ReleaseAnalysis{}, metav1.NewMicroTime(point.Since.Truncate(time.Microsecond)) // in the stored precision
+	status, since := &v1alpha1.ReleaseAnalysis{}, metav1.NewMicroTime(point.Since.Truncate(time.Microsecond)) // truncated to the precision of the API
 	if before != nil && before.Run == point.Run {
 		status = before.DeepCopy()
 	}
@@ -74,13 +74,13 @@ func SpecHash(spec *v1alpha1.CanaryAnalysis) string {
 	slices.SortFunc(what.Metrics, func(a, b v1alpha1.AnalysisMetric) int { return strings.Compare(a.Name, b.Name) })
 	text, err := json.Marshal(what)
 	if err != nil {
-		text = fmt.Append(nil, err) // A threshold is not a number. API servers do not accept such a threshold.
+		text = fmt.Append(nil, err) // A threshold is NaN or infinite, which API servers do not accept.
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:16])
 }
 
-// Due returns the time of the next round, and whether that time has come. A round that is late by an interval or more is omitted. After the
+// Due returns the time of the next round, and whether that time has come. A round that is late by an interval or more is skipped. After the
 // Failed phase, no round is due.
 func Due(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, now time.Time) (time.Time, bool) {
 	interval := intervalOf(spec)
@@ -228,7 +228,7 @@ func (r Round) of(metric string) Measurement {
 			return m
 		}
 	}
-	return Measurement{Metric: metric, Result: v1alpha1.MeasurementError, Message: "the round did not measure it"}
+	return Measurement{Metric: metric, Result: v1alpha1.MeasurementError, Message: "the round did not measure this metric"}
 }
 
 // next returns the time of the round after the last round, or of the first round if there has been no round yet. The first round is late enough that
@@ -244,7 +244,7 @@ func next(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis) time.
 	return at
 }
 
-// samplesTake returns the time after which every metric with samples has the minimum number of them.
+// samplesTake returns the duration after which every metric with samples has the minimum number of samples.
 func samplesTake(spec *v1alpha1.CanaryAnalysis) (longest time.Duration) {
 	if spec == nil {
 		return 0

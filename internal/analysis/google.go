@@ -28,7 +28,7 @@ const (
 	maxServiceAccount = 16 << 10
 	// assertionLife is the lifetime of a signed request for a token. It is the maximum that Google accepts.
 	assertionLife = time.Hour
-	// clockTolerance is how far before the current time the lifetime of a signed request starts.
+	// clockTolerance is how long before the current time the lifetime of a signed request starts.
 	clockTolerance = 10 * time.Second
 	// maxTokenLife limits how long a token is used, regardless of the lifetime in the response.
 	maxTokenLife = time.Hour

@@ -91,7 +91,7 @@ func judge(metric *v1alpha1.AnalysisMetric, canary answer, active *answer) Measu
 	return m.ratio(metric, canary.value, active.value, both).exact(metric, canary, *active)
 }
 
-// lack describes the missing traffic.
+// lack returns the message for a metric without enough traffic.
 func lack(metric *v1alpha1.AnalysisMetric) string {
 	if metric.Samples != nil {
 		return fmt.Sprintf("fewer than %d samples with requests", minSamples)

@@ -93,7 +93,7 @@ func question(spec *v1alpha1.CanaryAnalysis, metric *v1alpha1.AnalysisMetric, t 
 	} else if metric.SuccessRate != nil || metric.Latency != nil {
 		q.text, err = builtin(spec, metric, t, interval)
 	} else {
-		err = errorf(BadQuery, "metric %s is neither built in nor defined: set successRate, latency, prometheus or web", metric.Name)
+		err = errorf(BadQuery, "metric %s has no query: set successRate, latency, prometheus or web", metric.Name)
 	}
 	if err != nil {
 		return q, err

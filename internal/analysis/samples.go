@@ -29,7 +29,7 @@ const (
 func askSamples(ctx context.Context, server promv1.API, q query, at time.Time) answer {
 	step := time.Duration(q.step)
 	if q.samples < minSamples {
-		return answer{noTraffic: true} // no traffic in this step
+		return answer{noTraffic: true} // The step has not lasted long enough for the minimum number of samples.
 	}
 	start := at.Add(-step * time.Duration(q.samples-1))
 	result, _, _, err := server.QueryRange(ctx, q.text, promv1.Range{Start: start, End: at, Step: step})

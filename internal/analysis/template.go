@@ -30,7 +30,7 @@ func valuesOf(t Target, interval time.Duration) values {
 }
 
 // fill replaces the fields of a template with their values. escape is applied to each value. It fails if the release has no Service for
-// {{.Service}}: an empty pattern would select the series of all releases that lack the label.
+// {{.Service}}: an empty pattern would select all series that lack the label.
 func (v values) fill(template string, escape func(string) string) (string, *Error) {
 	var failed *Error
 	filled := field.ReplaceAllStringFunc(template, func(match string) string {

@@ -14,7 +14,7 @@ const (
 	maxTokens = 1024
 	// tokenReserve is the time before a token's expiry during which the token is no longer used.
 	tokenReserve = time.Minute
-	// tokenTimeout limits one request for a token. Other callers may wait for the token after the first caller has returned.
+	// tokenTimeout limits one request for a token. The context of the first caller does not limit it, because other callers may still wait for the token.
 	tokenTimeout = 10 * time.Second
 )
 

@@ -27,12 +27,12 @@ type Template struct {
 	Spec       v1alpha1.AnalysisTemplateSpec
 }
 
-// Namespaced returns an AnalysisTemplate as a Template. Both share the memory of the specification.
+// Namespaced returns an AnalysisTemplate as a Template. The two objects share the memory of the specification.
 func Namespaced(t *v1alpha1.AnalysisTemplate) *Template {
 	return &Template{Kind: v1alpha1.KindAnalysisTemplate, Name: t.Name, Generation: t.Generation, Spec: t.Spec}
 }
 
-// Cluster returns a ClusterAnalysisTemplate as a Template. Both share the memory of the specification.
+// Cluster returns a ClusterAnalysisTemplate as a Template. The two objects share the memory of the specification.
 func Cluster(t *v1alpha1.ClusterAnalysisTemplate) *Template {
 	return &Template{Kind: v1alpha1.KindClusterAnalysisTemplate, Name: t.Name, Generation: t.Generation, Namespaces: t.Spec.Namespaces, Spec: t.Spec.AnalysisTemplateSpec}
 }

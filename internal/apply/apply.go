@@ -91,14 +91,14 @@ type Writer struct {
 }
 
 // Apply applies desired, and removes fields that are in an earlier intent of this Writer's Owner but not in desired. It
-// sets the controller reference to owner, and writes nothing if the live object already has the same intent.
+// sets the controller reference to owner, and writes nothing if the live object already matches the intent.
 //
 // desired must have a name, a namespace, and a kind that the client's scheme contains. Its status
 // is ignored, and desired is not changed. A resourceVersion or UID in desired is a precondition of
 // the write. If the precondition is not met, the error is a conflict.
 //
-// The error is a *ForeignError if owner's UID does not control an existing object with that name, and
-// a *TerminatingError if that object is being deleted.
+// The error is a *ForeignError if an object with that name exists but is not controlled by owner
+// (compared by UID), and a *TerminatingError if that object is being deleted.
 func (w Writer) Apply(ctx context.Context, owner, desired client.Object) (Outcome, error) {
 	digest, err := w.Matches.digest(owner, desired)
 	if err != nil {
@@ -132,8 +132,8 @@ func (w Writer) Apply(ctx context.Context, owner, desired client.Object) (Outcom
 	return outcome, err
 }
 
-// Delete deletes the object that obj identifies if owner's UID controls it and it is not already being
-// deleted. The UID of the object, and obj's resourceVersion if it is set, are preconditions. Omit the
+// Delete deletes the object that obj identifies if owner (compared by UID) controls it and it is not
+// already being deleted. The UID of the object, and obj's resourceVersion if it is set, are preconditions. Omit the
 // resourceVersion if the decision to delete the object does not depend on its state. A missing object is
 // not an error. For a foreign object, the error is a *ForeignError.
 func (w Writer) Delete(ctx context.Context, owner, obj client.Object) error {
@@ -303,7 +303,7 @@ func (w Writer) read(ctx context.Context, from client.Reader, obj client.Object)
 }
 
 // Claim checks whether owner may write to the live object. It returns a *TerminatingError if
-// the object is being deleted, and a *ForeignError if owner's UID does not control it.
+// the object is being deleted, and a *ForeignError if owner (compared by UID) does not control it.
 func (w Writer) Claim(owner, live client.Object) error {
 	kind := w.kind(live)
 	if live.GetDeletionTimestamp() != nil {

@@ -20,7 +20,7 @@ var shared = map[string]bool{
 var whole = map[string]bool{"selector": true, "matchLabels": true, "nodeSelector": true}
 
 // exact contains the lists that must be equal, because a filter or a match that another field manager adds to a route
-// rule, or a listener that it adds to a parent, changes the traffic. "http" are the rules of an ApisixRoute. Builders of
+// rule, or a listener that it adds to a parent, changes the traffic. "http" contains the rules of an ApisixRoute. Builders of
 // these lists set all defaults explicitly.
 var exact = map[string]bool{"rules": true, "parentRefs": true, "http": true}
 

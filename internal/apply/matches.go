@@ -11,7 +11,7 @@ import (
 )
 
 // maxMatches is the maximum number of records in a generation. One generation has room for each object of 10,000 services with two releases. If more
-// objects than that are used in turns, their records are dropped before they are used again.
+// objects than that are used in turn, their records are dropped before they are used again.
 const maxMatches = 1 << 17
 
 // Matches records the live objects that match their intent, so that unchanged objects are not compared again. The
@@ -49,7 +49,7 @@ type match struct {
 type checksum [16]byte
 
 // generations contains the records of recently used objects, by UID: those that were used since the last generation started, and those of the
-// generation before. It uses less than half of the memory of an LRU cache.
+// previous generation. It uses less than half of the memory of an LRU cache.
 type generations[V any] struct {
 	recent, earlier map[types.UID]V
 }

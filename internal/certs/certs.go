@@ -64,7 +64,7 @@ const maxDepth = 12
 const firstPrime = 4
 
 // tooLarge reports whether the input contains an INTEGER that is too large for the parsers. It visits the same elements as encoding/asn1, and
-// also octet strings, which contain keys in PKCS #8 and in certificates.
+// also octet strings and bit strings, which contain keys in PKCS #8 and in certificates.
 func tooLarge(der []byte, depth int) bool {
 	if depth == maxDepth {
 		return false

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Outage reports since when and why objects may be outdated.
+// Outage describes since when, and why, objects may be outdated.
 type Outage struct {
 	Since time.Time
 	Cause string
@@ -43,7 +43,7 @@ type observed struct {
 func (o observed) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := o.next.RoundTrip(r)
 	if q := r.URL.Query(); !q.Has("watch") && !q.Has("resourceVersion") {
-		return response, err // discovery
+		return response, err // This is a discovery request.
 	}
 	switch {
 	case errors.Is(err, context.Canceled) || r.Context().Err() != nil:

@@ -117,7 +117,7 @@ func newCache(o Options) (cache.Cache, error) {
 		releases = releases.Add(*ofName)
 	}
 	follows := labels.NewSelector()
-	if r, err := labels.NewRequirement(v1alpha1.LabelFollow, selection.Exists, nil); err == nil { // the label is a constant
+	if r, err := labels.NewRequirement(v1alpha1.LabelFollow, selection.Exists, nil); err == nil { // This never fails, because the label is a constant.
 		follows = follows.Add(*r)
 	}
 	objects, err := cache.New(o.Config, cache.Options{

@@ -71,14 +71,14 @@ const (
 type Verifier struct {
 	registry Registry
 	clock    clock.PassiveClock
-	verified *lru.Cache // contains Result by memory
-	refused  *lru.Cache // contains refusal by memory
+	verified *lru.Cache // maps memory to Result
+	refused  *lru.Cache // maps memory to refusal
 }
 
 // refusal is the result for an image that is not Verified, but may be signed later.
 type refusal struct {
 	result      Result
-	first, last time.Time // first and last check of its signatures
+	first, last time.Time // times of the first and the last check of its signatures
 }
 
 // After each check, a refusal is cached for a fraction of the time since it was first found, up to a maximum of one hour.

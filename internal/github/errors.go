@@ -253,7 +253,7 @@ func (e *Error) setForbidden(c call, detail string, answer *github.ErrorResponse
 	}
 }
 
-// accepted matches the header that GitHub sends with 403 and that contains permissions, such as
+// accepted matches the value of the header that lists the accepted permissions in a 403 response, such as
 // "deployments=write".
 var accepted = regexp.MustCompile(`^[a-z_]+=(read|write|admin)([,;] ?[a-z_]+=(read|write|admin))*$`)
 

@@ -17,7 +17,7 @@ const (
 	maxTitle  = 200
 	maxRef    = 255
 	maxName   = 200
-	maxLabel  = 200 // fifty characters
+	maxLabel  = 200 // 50 characters of up to four bytes
 	maxLabels = 100
 	maxURL    = 500
 	// maxText is the maximum total size of the text of the pull requests in a list. 2,000 pull requests, each with a few labels, take up half of this

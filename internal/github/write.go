@@ -94,7 +94,7 @@ func (c *Client) ensureDeployment(ctx context.Context, repo Repo, d Deployment) 
 		return created.GetID(), true, nil
 	}
 	failure := classify(what, err)
-	if failure.Kind == Conflict { // Another writer, or this process before a crash, was faster.
+	if failure.Kind == Conflict { // Another writer, or this process before a crash, may have created the deployment.
 		if id, err := c.findDeployment(ctx, what, repo, d); id != 0 && err == nil {
 			return id, false, nil
 		}

@@ -160,7 +160,7 @@ func Lost(q Call, job string, now time.Time) Outcome {
 	case IsGate(q.Hook.Type):
 		then = "set the decision Retry to start the release again"
 	case q.Hook.Type == v1alpha1.HookRollout:
-		then = "the next round has another Job"
+		then = "the next round creates another Job"
 	}
 	o.Message = fmt.Sprintf("Job %s was deleted before its result was known, and does not run again: %s", job, then)
 	return o

@@ -73,7 +73,7 @@ type deliveries struct {
 	last map[string]*delivery
 }
 
-// delivery is the delivery of one question, with all its calls.
+// delivery is the delivery of one Call, with all its requests to the receiver.
 type delivery struct {
 	question Call
 	order    int64
@@ -258,7 +258,7 @@ func (p *Pool) deliver(release types.NamespacedName, ds *deliveries, q Call) tim
 	return time.Time{}
 }
 
-// run delivers one question, and then requeues the release, which is waiting for the outcome.
+// run delivers one Call, and then requeues the release, which is waiting for the outcome.
 func (p *Pool) run(ctx context.Context, release types.NamespacedName, d *delivery, q Call, attempts int, before <-chan struct{}) {
 	outcome, ok := p.try(ctx, release.Namespace, q, attempts, before)
 	p.mu.Lock()

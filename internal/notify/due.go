@@ -33,7 +33,7 @@ func Wants(r *v1alpha1.NotificationReceiver, e v1alpha1.NotificationEvent) bool 
 
 // Due returns the newest fact about a release that a receiver wants and that has not been reported to the receiver yet, or nil if
 // there is no such fact. known is the last report about the release to the receiver, or nil if there is none. If known is nil,
-// rollouts that ended before the since time are not reported. A receiver that wants promotions is notified of a replacement if the
+// rollouts that ended before since are not reported. A receiver that wants promotions is notified of a replacement if the
 // release was replaced before its promotion was reported.
 func Due(r *v1alpha1.NotificationReceiver, known *v1alpha1.NotificationDelivery, facts []Fact, since time.Time) *Fact {
 	if f := canceled(known, facts); f != nil {
@@ -47,8 +47,8 @@ func Due(r *v1alpha1.NotificationReceiver, known *v1alpha1.NotificationDelivery,
 	return nil
 }
 
-// canceled returns the end of a reported return to a retained release if the return was canceled, or nil. The release is still in the state in
-// which it was before the return, so no fact shows the end.
+// canceled returns a fact that ends the reported rollout of a retained release if that rollout was canceled, or nil. The release is in the same state
+// as before the rollout, so no other fact shows the end of the rollout.
 func canceled(known *v1alpha1.NotificationDelivery, facts []Fact) *Fact {
 	if len(facts) == 0 || known == nil || Ended(known.Event) {
 		return nil

@@ -1,14 +1,14 @@
 // Package notify decides which transitions of releases are reported to receivers, builds the messages, and sends
 // them. docs/explanation/notifications.md explains what is reported, how often, and why.
 //
-//	facts.go        which transitions of a release can be reported now. Pure
-//	due.go          which transition to report to a receiver next, and the record of reported transitions. Pure; controllers/notification/send_and_retry.go retries messages
-//	message.go      messages and their text. Pure
-//	template.go     bodies from users' templates. Pure
-//	cloudevents.go  CloudEvents that contain CDEvents. Pure
-//	chat.go         the parts of messages for chats. Pure
+//	facts.go        which transitions of a release can be reported now (pure)
+//	due.go          which transition to report to a receiver next, and the record of reported transitions (pure); controllers/notification/send_and_retry.go retries messages
+//	message.go      messages and their text (pure)
+//	template.go     bodies from users' templates (pure)
+//	cloudevents.go  CloudEvents that contain CDEvents (pure)
+//	chat.go         the parts of messages for chats (pure)
 //	slack.go        messages for Slack
-//	teams.go        cards for Microsoft Teams. Pure
+//	teams.go        cards for Microsoft Teams (pure)
 //	discord.go      messages for Discord
 //	githubstatus.go commit statuses on GitHub
 //	send.go         sends one message to one receiver over HTTP

@@ -38,7 +38,7 @@ type Message struct {
 	Event    v1alpha1.NotificationEvent `json:"event"`
 	Severity Severity                   `json:"severity"`
 	Time     time.Time                  `json:"time"`
-	// Title is one line for users.
+	// Title is the text of the message, on one line.
 	Title string `json:"title"`
 	// Brief is Title without the cause, the user and the note, which some readers of a repository are not allowed to see.
 	Brief string `json:"-"`

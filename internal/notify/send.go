@@ -64,7 +64,7 @@ func (c Credentials) hide(answer string) string {
 			}
 		}
 	}
-	const least = 3 // Shorter strings, such as the path /, are not secret, and occur in any response.
+	const least = 3 // Shorter strings, such as the path /, are not secret, and may occur in any response.
 	for _, s := range secrets {
 		if len(s) >= least {
 			answer = strings.ReplaceAll(answer, s, "(hidden)")

@@ -89,7 +89,7 @@ func (s *Sender) slack(ctx context.Context, api *url.URL, channel string, c Cred
 		body.Channel, body.TS, method = id, ts, "chat.update"
 	}
 	if body.Channel == "" {
-		return "", errorf("spec.receivers: set channel: a bot token does not select a channel")
+		return "", errorf("spec.receivers: a bot token does not select a channel: set channel")
 	}
 	raw, err := json.Marshal(body)
 	if err != nil {

@@ -67,7 +67,7 @@ func (d *Decoding) Hold(ctx context.Context, body io.ReadCloser) (*Held, error) 
 type Held struct {
 	blocks  [][]byte
 	size    int
-	block   int // block to read next, starting at at
+	block   int // block to read next; at is the position in this block
 	at      int
 	release func()
 }

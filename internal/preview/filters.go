@@ -53,7 +53,7 @@ func Compile(spec v1alpha1.GitHubPullRequests, candidates []string) (*Chooser, e
 			return nil, fmt.Errorf("spec.match.candidates[%d]: %w: write {{.Number}}, {{.SHA}}, {{.SHA7}} or {{.Branch}}", i, err)
 		}
 		if !namesPull(text) {
-			return nil, fmt.Errorf("spec.match.candidates[%d]: %q is a tag that several pull requests can have: write {{.Number}}, {{.SHA}} or {{.SHA7}} into it", i, text)
+			return nil, fmt.Errorf("spec.match.candidates[%d]: %q is a tag that several pull requests can have: add {{.Number}}, {{.SHA}} or {{.SHA7}} to it", i, text)
 		}
 	}
 	return c, nil

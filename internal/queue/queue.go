@@ -18,8 +18,8 @@ import (
 const (
 	// Urgent is the priority of user decisions and rollbacks.
 	Urgent = 100
-	// Progress is the priority of changes that continue work in progress. If more rollouts start than end for a while, those that have
-	// started do not wait behind those that start.
+	// Progress is the priority of changes that continue work in progress. Rollouts in progress do not wait behind
+	// new rollouts, even while more rollouts start than end.
 	Progress = 10
 )
 

@@ -73,7 +73,7 @@ func (t target) blob(ctx context.Context, digest string, limit int64) ([]byte, e
 	if err != nil {
 		return nil, err
 	}
-	body, err := layer.Compressed() // in the stored form
+	body, err := layer.Compressed() // the content as the registry stores it
 	if err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@
 // rate_limits.go      the rate of requests, and pauses after 429
 // ping.go             cached responses to GET /v2/
 // quota.go            the quota that a registry reports
-// scan_interval.go    the interval between scans of a repository without news
+// scan_interval.go    the interval between scans of a repository without changes
 // body.go             limits on the size and rate of responses
 // credential.go       credentials from pull Secrets
 // tls.go              certificates of registries

@@ -165,7 +165,7 @@ func classify(op, object string, t target, err error) *Error {
 // The library has no error type for such a challenge.
 const privateRealm = "is a private or link-local address"
 
-// setRefused sets the message about a refused address. If a name has several addresses, the message contains none of them, because their order changes.
+// setRefused sets the message about a refused address. The message contains the host but not its addresses, because their order changes.
 func (e *Error) setRefused(refused *outbound.RefusedError) {
 	detail := fmt.Sprintf("%q is not contacted: %s", refused.Host, refused.Why)
 	switch refused.Flag {
@@ -204,7 +204,7 @@ func (e *Error) setAnswer(answer *transport.Error, auth Credential) {
 		}
 		e.set(Unauthorized, detail, "check the credential in spec.imagePullSecrets, and its permission to read the repository")
 	case code == http.StatusNotFound && isPing(answer):
-		e.set(Malformed, "no registry responds there", "check the host in spec.image")
+		e.set(Malformed, "no registry responds at this host", "check the host in spec.image")
 	case code == http.StatusNotFound && auth.Anonymous():
 		e.set(NotFound, detail, "check spec.image; a private repository needs spec.imagePullSecrets")
 	case code == http.StatusNotFound:

@@ -36,7 +36,7 @@ type gate struct {
 
 	mu     sync.Mutex
 	until  time.Time // end of the pause
-	slowed time.Time // time at which the rate was last changed because of a 429; zero for the full rate
+	slowed time.Time // time of the last 429, or of the last increase of the rate after it; zero for the full rate
 }
 
 // RoundTrip sends a request when there is no pause and the bucket contains a token. After a 429, it returns a *pausedError, and the request is not

@@ -4,11 +4,11 @@ import "time"
 
 // These are the limits of Pace.
 const (
-	// paceStep is the number of consecutive scans without news after which the time between two scans grows by one interval.
+	// paceStep is the number of consecutive scans without changes after which the time between two scans grows by one interval.
 	paceStep = 12
 	// maxStretch is the maximum number of intervals between two scans.
 	maxStretch = 4
-	// maxWait is the longest time between two scans that Pace can set. It does not shorten an interval that is longer than that.
+	// maxWait is the longest time between two scans that Pace can set. It does not shorten an interval that is longer than this.
 	maxWait = 24 * time.Hour
 )
 
@@ -16,7 +16,7 @@ const (
 // changes, it is scanned less and less often, down to once every four intervals. The zero value scans once per interval. A Pace is a value: copy it
 // together with the result of the scan.
 type Pace struct {
-	quiet int // number of consecutive scans without news
+	quiet int // number of consecutive scans without changes
 }
 
 // After returns the pace after a scan. news reports whether the scan found a change since the last successful scan, such as a different list or a
@@ -28,12 +28,12 @@ func (p Pace) After(news bool) Pace {
 	return Pace{quiet: min(p.quiet+1, paceStep*(maxStretch-1))}
 }
 
-// Reset returns the pace after a request to scan now, or after an event that makes news likely. With this pace, the source is
+// Reset returns the pace after a request to scan now, or after an event that makes changes likely. With this pace, the source is
 // scanned once per interval.
 func (p Pace) Reset() Pace { return Pace{} }
 
-// Interval returns the interval stretched by the pace: one interval for the first 12 scans without news, two intervals for the next 12, and so on up to
-// four, but at most 24 hours. The result is never shorter than the interval.
+// Interval returns the interval stretched by the pace: one interval for the first 12 scans without changes, two intervals for the next 12, and so on up
+// to four, but at most 24 hours. The result is never shorter than the interval.
 func (p Pace) Interval(interval time.Duration) time.Duration {
 	stretched := interval * time.Duration(1+p.quiet/paceStep)
 	return max(interval, min(stretched, maxWait))

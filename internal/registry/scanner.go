@@ -80,7 +80,7 @@ type Image struct {
 	// Platforms beyond the limits are omitted.
 	Platforms []string
 	// Created is the build time in the image. It is zero if the image contains no build time, or only the time of a
-	// reproducible build (before 1981). Build times do not prove any order. For an index, Resolve returns only the time of the index, while
+	// reproducible build (before 1981). Build times do not reliably show the order of images. For an index, Resolve returns only the time of the index, while
 	// Inspect also reads an image.
 	Created time.Time
 	// Labels are the annotations of the index and of the manifest, and the labels of the configuration. If a key occurs in several of them, the first
@@ -132,8 +132,8 @@ const DefaultPerSecond = 50
 // These are the maximum sizes of the caches.
 const (
 	maxListed = 64 << 20 // bytes of all lists
-	// maxDigests exceeds the number of tags of 10,000 policies. Policies are scanned in turns, so a smaller cache would have evicted each tag before
-	// its next scan, and the tag would be read with GET, which Docker Hub counts as a pull. An entry needs about 300 bytes.
+	// maxDigests exceeds the number of tags of 10,000 policies. Policies are scanned in turn, so a smaller cache would evict each tag before its
+	// next scan, and the tag would be read with GET, which Docker Hub counts as a pull. An entry needs about 300 bytes.
 	maxDigests = 1 << 17
 	maxImages  = 32 << 20 // bytes
 )
@@ -152,7 +152,7 @@ type Scanner struct {
 
 	flights flights
 	lists   listCache
-	digests *lru.Cache // of digestAt
+	digests *lru.Cache // contains digestAt values
 	images  imageCache
 
 	mu     sync.Mutex

@@ -208,7 +208,7 @@ func TestErrorsAreTyped(t *testing.T) {
 			want: Malformed, wantText: "is not from a registry"},
 		"not a registry": {setup: func(s *registrytest.Server) {
 			s.Fail(registrytest.Ping, -1, registrytest.Status(http.StatusNotFound, "X"))
-		}, want: Malformed, wantText: "no registry responds there"},
+		}, want: Malformed, wantText: "no registry responds at this host"},
 		"pages in a loop": {setup: func(s *registrytest.Server) {
 			s.FailWhen(list, -1, registrytest.Page("/v2/acme/web/tags/list?n=1000&last=a", "a"))
 		}, want: Malformed, wantText: "form a loop"},

@@ -1,4 +1,4 @@
-// Package certstest creates keys and certificates that are too large to compute with.
+// Package certstest creates keys and certificates whose numbers are too large to compute with in a reasonable time.
 package certstest
 
 import (

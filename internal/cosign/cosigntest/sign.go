@@ -37,7 +37,7 @@ const (
 // Key is a key that signs images.
 type Key struct {
 	Private crypto.Signer
-	// Hash is the hash that is signed; 0 for keys that sign the message itself.
+	// Hash is the algorithm of the hash that is signed; 0 for keys that sign the message itself.
 	Hash crypto.Hash
 }
 

@@ -276,7 +276,7 @@ func (s *Server) deploymentOf(x *exchange) *Deployment {
 	return nil
 }
 
-// text returns a string value from the body. yes returns a boolean value.
+// text returns a string field of the body, or the given default if the body has no such string.
 func (x *exchange) text(name, otherwise string) string {
 	if value, ok := x.body[name].(string); ok {
 		return value
@@ -284,6 +284,7 @@ func (x *exchange) text(name, otherwise string) string {
 	return otherwise
 }
 
+// yes returns a boolean field of the body, or the given default if the body has no such boolean.
 func (x *exchange) yes(name string, otherwise bool) bool {
 	if value, ok := x.body[name].(bool); ok {
 		return value
@@ -416,7 +417,7 @@ func (s *Server) listComments(x *exchange) {
 	list(s, x, wanted, func(c *Comment) any { return s.comment(x, c) })
 }
 
-// maxComment is the maximum number of characters of a comment.
+// maxComment is the maximum number of characters in a comment.
 const maxComment = 65536
 
 func (s *Server) createComment(x *exchange) {

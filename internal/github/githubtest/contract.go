@@ -69,7 +69,7 @@ func checkRequest(route string, query url.Values, body []byte) []string {
 	switch {
 	case len(body) == 0:
 	case o.Body == nil:
-		problems = append(problems, "GitHub's description has no body")
+		problems = append(problems, "GitHub's description of this operation has no body")
 	default:
 		problems = append(problems, o.checkBody(body)...)
 	}

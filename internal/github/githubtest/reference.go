@@ -122,12 +122,12 @@ type fields map[string]any
 func (b *apiReference) fill(name string, values fields) (map[string]any, error) {
 	e, ok := b.examples[name]
 	if !ok {
-		return nil, fmt.Errorf("fill %q: the reference has no such answer", name)
+		return nil, fmt.Errorf("fill %q: the reference has no such example", name)
 	}
 	body := maps.Clone(e.Body)
 	for field, value := range values {
 		if _, known := body[field]; !known {
-			return nil, fmt.Errorf("fill %q: the reference has no field %q there", name, field)
+			return nil, fmt.Errorf("fill %q: the reference has no field %q in this example", name, field)
 		}
 		body[field] = value
 	}

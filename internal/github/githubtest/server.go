@@ -635,7 +635,7 @@ func (s *Server) refuse(x *exchange, name string, headers map[string]string) {
 	name = "error-" + strings.TrimPrefix(name, "error-")
 	e, ok := s.reference.examples[name]
 	if !ok {
-		s.fail("answer %q: the reference has no such answer", name)
+		s.fail("answer %q: the reference has no such example", name)
 		e.Status = http.StatusInternalServerError
 	}
 	for header, value := range headers {
@@ -647,7 +647,7 @@ func (s *Server) refuse(x *exchange, name string, headers map[string]string) {
 // write sends a response and counts it. It records a failure if the route has no such response.
 func (s *Server) write(x *exchange, status int, body any, link string) {
 	if x.route.Path != "" && !slices.Contains(x.route.Statuses, status) && !s.reference.everywhere[status] {
-		s.fail("%s: the reference has no answer %d there", x.route.name(), status)
+		s.fail("%s: the reference has no response with status %d for this route", x.route.name(), status)
 	}
 	text, problems := answerText(x.route.name(), status, body)
 	for _, problem := range problems {

@@ -187,7 +187,7 @@ func TestUndocumentedFaultIsAFailure(t *testing.T) {
 	s.AddRepository("acme/shop").Open(PullRequest{HeadRef: "topic"})
 	s.Fail(Fault{Answer: DeploymentMerged, Times: 1}) // 202 is not a valid response for a list
 	ask(t, s, "GET", "/repos/acme/shop/pulls", "")
-	if got := s.Failures(); len(got) != 1 || !strings.Contains(got[0], "no answer 202") {
+	if got := s.Failures(); len(got) != 1 || !strings.Contains(got[0], "no response with status 202") {
 		t.Errorf("failures %q", got)
 	}
 }

@@ -103,7 +103,7 @@ type Repository struct {
 	releases    []*Release
 	tags        []Tag
 	commits     map[string]time.Time
-	parents     map[string][]string // of merges, by commit
+	parents     map[string][]string // parents of merge commits, by commit
 	lateMerges  bool
 	deployments []*Deployment
 	comments    []*Comment

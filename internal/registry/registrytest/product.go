@@ -78,7 +78,7 @@ func named(variable string) func(testing.TB) string {
 	}
 }
 
-// Process is a registry that listens on a loopback address and stores its data in a folder of the test. It stops when the test
+// Process is a registry that listens on a loopback address and stores its data in a temporary folder. It stops when the test
 // ends.
 type Process struct {
 	t       testing.TB

@@ -48,7 +48,7 @@ const (
 	Other Class = "Other"
 )
 
-// Server is the registry. It listens on loopback and stops when the test ends.
+// Server is the registry. It listens on a loopback address and stops when the test ends.
 type Server struct {
 	front *httptest.Server
 	back  *httptest.Server // the same images without login, pages or faults
