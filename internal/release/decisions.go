@@ -50,8 +50,8 @@ func (s *scope) handle(r *Row, d Decision, outcome string) {
 	s.event(r, outcome != DecisionApplied, outcomeReason(outcome), fmt.Sprintf("decision %s by %s on %s: %s", d.Action, whom(d.By), r.Version, outcome))
 }
 
-// rejectEarlier rejects a decision about the existing object of a release that gets a row. The decision may have been applied to an
-// earlier row of the release, and must not be applied twice.
+// rejectEarlier rejects a decision that the object of a release already contains when the release gets a row. The decision may have
+// been applied to an earlier row of the release, and must not be applied twice.
 func (s *scope) rejectEarlier(r *Row) {
 	if c, _ := s.object(r.Release); c.Decision != nil && r.Decision == nil {
 		s.handle(r, *c.Decision, DecisionNotApplicable+": it was made before this rollout started; decide again")
@@ -123,7 +123,7 @@ func (s *scope) applyDecision(r *Row, d Decision) string {
 }
 
 // passedOver returns the target that would be chosen in place of a failed release if that release were
-// tried again, or nil.
+// retried. It returns nil if the failed release itself would be chosen.
 func (s *scope) passedOver(r *Row) *Target {
 	again, g := *s, *s.g
 	g.Releases = slices.Clone(g.Releases)

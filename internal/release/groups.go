@@ -277,7 +277,8 @@ func (s *scope) endWait() *wait {
 	return newWait(s.g.ActiveRow(), true, GroupExcluded, "group %s is in spec.endedGroups but keeps serving: the newer group to which its domains were moving no longer has a release; push another version for the newer group; to end group %s anyway, remove it from spec.endedGroups and add it again", s.g.Name, s.g.Name)
 }
 
-// endsNewer reports whether a user also ends a newer group, which may be gone already.
+// endsNewer reports whether spec.endedGroups also lists a newer group. That group may already be
+// gone.
 func (s *scope) endsNewer() bool {
 	return slices.ContainsFunc(s.o.Spec.Ended, func(group string) bool {
 		return compareNames(strings.ReplaceAll(group, "-", "."), s.g.Name) > 0

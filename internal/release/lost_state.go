@@ -99,8 +99,8 @@ func (s *scope) fit(cs []Object, active int) ([]Object, int) {
 }
 
 // rebuildState creates rows for a group that has release objects but no rows (rule 31), because the rollout state was lost or
-// was not written yet. Rows are created for objects whose stamp is ahead of the rollout state, and for objects to which a
-// route refers. Objects that a rollout state dropped, and that a late write created again, get no row.
+// was not written yet. Rows are created for objects whose stamp is higher than the sequence number of the rollout state, and
+// for objects to which a route refers. Objects that a rollout state dropped, and that a late write created again, get no row.
 //
 // The active release is the release that the group's Service selects. If no policy reports such a release, it is the release whose
 // object was reported as active. Otherwise it is the release with the most available pods or, if there are several, the
@@ -175,7 +175,7 @@ func rebuildState(s *scope) {
 	}
 	was := *s.g
 	was.Releases = slices.Clone(was.Releases) // This plan changes the rows.
-	s.before[s.g.Slug] = requiredOf(&was)     // Routes may route to the rows as they were recovered.
+	s.before[s.g.Slug] = requiredOf(&was)     // The routes may already have the weights of the recovered rows.
 }
 
 // recordReferenced adds a row for each release object that has no row and to which a route refers. The release is drained
@@ -205,7 +205,7 @@ func recordRoutes(s *scope) {
 	}
 }
 
-// replaceLostActive repairs a group after the object of its active release is gone (rule 31).
+// replaceLostActive repairs a group whose active release has lost its object (rule 31).
 func replaceLostActive(s *scope) {
 	a := s.g.ActiveRow()
 	if a == nil {
@@ -215,7 +215,7 @@ func replaceLostActive(s *scope) {
 		return
 	}
 	if _, can := s.offered(a.Release); can {
-		return // size creates it again.
+		return // The size method creates it again.
 	}
 	s.event(a, true, ActiveLost, fmt.Sprintf("the VersionedMicroservice of the active release %s was deleted and cannot be created again", a.Version))
 	lost := a.Release
@@ -239,7 +239,7 @@ func dropLost(s *scope) {
 		}
 		running := s.g.Rollout != nil && s.g.Rollout.Release == r.Release
 		if _, can := s.offered(r.Release); can && running {
-			continue // size creates it again.
+			continue // The size method creates it again.
 		}
 		if running {
 			s.endRollout()

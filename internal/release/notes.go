@@ -127,7 +127,7 @@ const (
 	// noDomains means that the PreRollout hooks of a rollout are not called, because the canary
 	// domains do not route to its release.
 	noDomains Reason = "CanaryDomainsNotProgrammed"
-	// noAnswer means that the receiver of a PreRollout hook is not answering. Only an answer can pass
+	// noAnswer means that the receiver of a PreRollout hook does not respond. Only an answer can pass
 	// or fail a release.
 	noAnswer Reason = "HookUnanswered"
 )

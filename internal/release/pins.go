@@ -21,7 +21,7 @@ func (b *planner) missingPin() *Pin {
 			return !(c.Level == preview && b.withdrawnGroup(c.Slug)) && pin.means(c.Version, c.Release) && pin.names(c.Slug, c.Name, c.PullRequest)
 		})
 		for _, g := range b.groups {
-			ends := g.Phase == Closing || g.Level == preview && b.withdrawnGroup(g.Slug) // The pin is missing as soon as the group has ended.
+			ends := g.Phase == Closing || g.Level == preview && b.withdrawnGroup(g.Slug) // Once the group has ended, no group has the pinned release.
 			held = held || !ends && pin.names(g.Slug, g.Name, g.PullRequest) && slices.ContainsFunc(g.Releases, func(r Row) bool { return pin.means(r.Version, r.Release) && !b.pinnedAway(&g, r) })
 		}
 		if !held {
@@ -240,7 +240,7 @@ func (s *scope) pinFailed(target string) string {
 func (s *scope) withdrawnPin(release string) WithdrawReason {
 	version, active := s.versionOf(release), s.g.ActiveRow()
 	switch {
-	case s.denied(version): // The denial was reported before the rollout state was lost.
+	case s.denied(version): // Denied takes precedence over Gone.
 		return Denied
 	case active != nil && active.Release == release:
 		return ""

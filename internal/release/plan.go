@@ -55,7 +55,7 @@ type Result struct {
 	// Retire lists the releases to scale down or delete.
 	Retire []Retire
 	// Idle lists the releases that should not have traffic, are not in any route, and are drained. All
-	// other releases may serve requests, whatever the rollout state contains.
+	// other releases may serve requests, regardless of what the rollout state contains.
 	Idle []string
 	// NeverActive lists the releases that become active only if hooks approve, and whose groups have
 	// no active release or had none when the release was marked. The objects of these releases are
@@ -158,8 +158,8 @@ type planner struct {
 	notes      []Note
 	requeue    time.Time
 	force      bool // the rollout state must be written even if its groups are unchanged
-	// touched contains the releases, by slug and name, that this pass creates or revives. This map and the next two are
-	// nil while empty.
+	// touched contains the releases, by slug and name, that this plan creates or revives. This map and the next two are
+	// nil until they are first used.
 	touched map[string]bool
 	// arrived contains the groups, by slug, that this pass rebuilt while the newest domains still route to
 	// an older group. That older group may not have been rebuilt yet.
@@ -338,7 +338,7 @@ func (s *scope) offered(release string) (Candidate, bool) {
 	return Candidate{}, false
 }
 
-// touch marks a release as created or revived in this pass. Its object gets a stamp.
+// touch marks a release as created or revived in this plan. Its object gets a stamp.
 func (s *scope) touch(release string) {
 	if s.touched == nil {
 		s.touched = map[string]bool{}
@@ -346,7 +346,7 @@ func (s *scope) touch(release string) {
 	s.touched[s.g.Slug+"/"+release] = true
 }
 
-// isTouched reports whether a release was created or revived in this pass.
+// isTouched reports whether this plan creates or revives a release.
 func (s *scope) isTouched(release string) bool { return s.touched[s.g.Slug+"/"+release] }
 
 // done reports whether a group can be removed: the group is closing and has no rows, it never began, or

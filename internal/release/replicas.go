@@ -147,7 +147,7 @@ func (s *scope) sizeRow(p *Result, r Row) {
 	}
 }
 
-// mayRetire reports whether a plan may delete or shrink a release. A plan that is based on an older rollout state must
+// mayRetire reports whether a plan may delete or scale down a release. A plan that is based on an older rollout state must
 // not do this to a release that a newer plan created or revived (rule 2). In that case the rollout state is written first.
 func (s *scope) mayRetire(c Object) bool { return c.Stamp <= s.o.State.Sequence }
 
@@ -187,7 +187,7 @@ func (s *scope) want(r Row, c Object) (int, *wait) {
 		return max(c.Replicas, s.full()), w
 	}
 	if s.byPods() && len(s.reports) == 0 && !r.Routed {
-		return 0, nil // No route can refer to the release. A route of a deleted policy may still do so for a while.
+		return 0, nil // No route ever referred to the release. Otherwise, a route of a deleted policy might still refer to it.
 	}
 	if w := s.undrained(r); w != nil {
 		return c.Replicas, w

@@ -38,7 +38,7 @@ var rules = []rule{
 	{"Count healthy time", countHealthyTime},
 	{"Fail", fail}, // fail_and_retry.go: pending or canary to error, or back to pending because of a problem outside the release; deprecated to error: a rollback failed
 
-	// The next step, and active: steps_and_promotion.go.
+	// Steps and promotions: steps_and_promotion.go.
 	{"Apply edited steps", editedSteps},
 	{"Promote the first release", promoteFirst}, // pending to active: no other release is active
 	{"Roll back", promoteRetained},              // deprecated to active: the release was active before
@@ -155,7 +155,7 @@ func finishFirst(s *scope) {
 	s.g.Target = Target{Release: r.Release, Reason: FinishFirst}
 }
 
-// supersede ends the rollout in progress if that rollout is no longer wanted (rule 24).
+// supersede ends the rollout in progress if its release is no longer the target (rule 24).
 func supersede(s *scope) {
 	if s.g.Phase != Live {
 		return
@@ -248,7 +248,7 @@ func start(s *scope) {
 }
 
 // openGate allows a release to have pods. If there are no hooks, it does so immediately. Otherwise the hooks must
-// approve or no longer apply. The release's clock starts then.
+// approve or no longer apply. The release's clock starts at that time.
 func openGate(s *scope) {
 	run, r, c := s.rollout()
 	if run == nil || run.Gate != ConfirmRollout {

@@ -3,5 +3,5 @@
 //
 // collector.go  the collector, which reads the cache and limits the number of series
 // series.go     the metrics, and the series of a scrape
-// progress.go   counters that persist across scrapes: deployments, failures, restores, waits. It is pure
+// progress.go   counters that persist across scrapes: deployments, failures, restores, waits (without a clock or a client)
 package servicemetrics

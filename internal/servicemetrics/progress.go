@@ -200,7 +200,7 @@ func (t *totals) rolledBack(from seenRow, to *v1alpha1.Release) {
 	}
 }
 
-// again reports whether an active release has been active before.
+// again reports whether an active release was active before.
 func again(r *v1alpha1.Release) bool {
 	return !slices.Contains([]release.Reason{release.Promoted, release.First, release.Adopted}, release.Reason(r.Reason))
 }

@@ -235,7 +235,8 @@ func namedPolicies(in view.Input, limit int) (out view.Input) {
 	return out
 }
 
-// sorted returns pointers to items in order, because each comparison would copy both items.
+// sorted returns pointers to the items, in order. Pointers avoid copying two items for each
+// comparison.
 func sorted[T any](items []T, order func(x, y *T) int) []*T {
 	out := make([]*T, len(items))
 	for i := range items {

@@ -2,7 +2,7 @@
 // requires, it computes the effective weights of the releases that can receive traffic. internal/release/steps_and_promotion.go
 // sets the weights of the rollout state. The package has no side effects.
 //
-//	split.go  shares, and the weights that follow from them
+//	split.go  shares, and the weights that are computed from them
 package split
 
 import (

@@ -1,8 +1,8 @@
 // Package startlimit limits how many rollouts start at the same time in one manager.
 //
-// If 1,000 services get a new version at the same moment, the API server and kube-controller-manager need minutes for the
-// pods, and every rollout takes as long as all of them together. With a limit, the first rollouts end after seconds, and
-// no status has to describe a rollout that is only waiting for its turn.
+// If 1,000 services get a new version at the same moment, the API server and kube-controller-manager need minutes to
+// create the pods, and every rollout takes as long as all of them together. With a limit, the first rollouts end after
+// seconds, and no status has to describe a rollout that is only waiting for its turn.
 package startlimit
 
 import (
@@ -24,13 +24,13 @@ type Limit struct {
 	Max int
 	// Age is the maximum time for which an object is admitted, so that slow rollouts do not block others.
 	Age time.Duration
-	// Clock is the clock.
+	// Clock is the only source of time.
 	Clock clock.PassiveClock
 
 	mu       sync.Mutex
 	queue    workqueue.TypedRateLimitingInterface[reconcile.Request] // nil before the controller starts
-	admitted map[reconcile.Request]time.Time                         // until when
-	called   map[reconcile.Request]bool                              // have their turn, and have not asked again yet
+	admitted map[reconcile.Request]time.Time                         // the end of each admission
+	called   map[reconcile.Request]bool                              // objects whose turn it is, and that have not asked again yet
 	waiting  map[reconcile.Request]bool
 	line     []reconcile.Request // in the order of arrival; may contain objects that no longer wait
 }
@@ -44,8 +44,8 @@ func (l *Limit) Start(_ context.Context, queue workqueue.TypedRateLimitingInterf
 }
 
 // Admit reports whether an object may start now. Otherwise the object waits in line until it is enqueued. The caller must then
-// ask again after the returned duration, because the end of an admission enqueues nothing. An object that was enqueued keeps
-// its turn until it asks, even if that takes longer than Age.
+// ask again after the returned duration, because an admission that ends after Age does not enqueue the next object. An object
+// that was enqueued keeps its turn until it asks, even if that takes longer than Age.
 func (l *Limit) Admit(object reconcile.Request) (now bool, again time.Duration) {
 	if l == nil || l.Max == 0 {
 		return true, 0
@@ -68,7 +68,8 @@ func (l *Limit) Admit(object reconcile.Request) (now bool, again time.Duration) 
 	return false, l.Age * time.Duration(1+slices.Index(l.line, object)/l.Max)
 }
 
-// Leave ends the wait of an object that no longer waits in line. An admission continues.
+// Leave removes an object that no longer needs to wait from the line. It does not end the admission
+// of an object.
 func (l *Limit) Leave(object reconcile.Request) {
 	if l == nil || l.Max == 0 {
 		return
@@ -80,7 +81,7 @@ func (l *Limit) Leave(object reconcile.Request) {
 }
 
 // Done ends the admission of an object, or its wait, and admits the next objects in line. The caller calls it when the rollout
-// of the object has ended or waits, or when the object was deleted.
+// of the object has ended or is waiting, or when the object was deleted.
 func (l *Limit) Done(object reconcile.Request) {
 	if l == nil || l.Max == 0 {
 		return

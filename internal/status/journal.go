@@ -26,8 +26,8 @@ type entry struct {
 	from string // the resourceVersion that the write replaced
 }
 
-// remembered is how long the record of a write is kept at least. If the cache lags for longer, the next write
-// causes a conflict.
+// remembered is the minimum time for which the record of a write is kept. If the cache lags for longer, the
+// next write causes a conflict.
 const remembered = time.Minute
 
 // Behind reports whether obj is older than the last status write of this process. In that case, the state is
@@ -57,7 +57,7 @@ func (j *Journal) Wrote(before, after client.Object, now time.Time) {
 	if j.last == nil {
 		j.last = map[types.UID]entry{}
 	}
-	if keep := max(j.Interval, remembered); now.Sub(j.swept) >= keep || now.Before(j.swept) { // not at each write, because there may be thousands of records
+	if keep := max(j.Interval, remembered); now.Sub(j.swept) >= keep || now.Before(j.swept) { // This is not done at each write, because there may be thousands of records.
 		maps.DeleteFunc(j.last, func(_ types.UID, e entry) bool { return now.Sub(e.at) >= keep })
 		j.swept = now
 	}

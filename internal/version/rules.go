@@ -119,7 +119,7 @@ type Selector struct {
 	mapping *regexp.Regexp // maps names to tags; nil means that they are equal
 	within  *constraint
 	deny    []denial
-	groups  [5]int // of match, by groupsOfVersion; -1 means that the group does not exist
+	groups  [5]int // the indexes in match of groupsOfVersion; -1 means that the group does not exist
 	reasons struct{ tagFilter, match, within, perGroup string }
 	errors  struct{ suffix, parts error }
 }

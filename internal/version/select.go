@@ -35,7 +35,7 @@ type Release struct {
 	Held bool
 }
 
-// Held is a version that a Microservice holds, or to which a pin or a domain refers.
+// Held is a version that a release of a Microservice has, or to which a pin or a domain refers.
 type Held struct {
 	// Group is the slug of the group. It is empty if a pin does not select a group.
 	Group string
@@ -99,7 +99,7 @@ func Select(rules Rules, tags []string, held []Held, refused map[string]Refusal)
 // request another offer each time it has refused more tags.
 type Ranking struct {
 	selector *Selector
-	ranked   []ranked        // the newest first; of equal versions the preferred tag first
+	ranked   []ranked        // the newest version first; among equal versions, the preferred tag first
 	rejected []Rejection     // in the order of Result.Rejected
 	names    map[string]Name // by tag; nil if the source is a registry
 }
@@ -113,7 +113,7 @@ type ranked struct {
 	version *Version
 }
 
-// Rank applies to the tags all filters that do not need a registry. A tag that is listed twice counts once.
+// Rank applies all filters that do not need a registry to the tags. A tag that is listed twice counts once.
 //
 // If a list may be incomplete because of an error, or because it was truncated or has shrunk, the caller
 // adds the previously offered tags, so that no offered tag is lost.
@@ -252,8 +252,8 @@ func (r *Ranking) Offer(held []Held, refused map[string]Refusal) Result {
 }
 
 // OfferUnless is like Offer, but calls refuse with the tag and the version of each release before it offers the release. If refuse
-// returns a refusal, OfferUnless adds it to refused. The result is the same as that of repeated calls of Offer in which the caller
-// refuses what each call offers, but it needs only one pass over the tags.
+// returns a refusal, OfferUnless adds it to refused. The result is the same as that of repeated calls to Offer, with a call to
+// refuse for each newly offered tag, but only one pass over the tags is needed.
 func (r *Ranking) OfferUnless(held []Held, refused map[string]Refusal, refuse func(tag, version string) *Refusal) Result {
 	o := offer{ranking: r, held: r.selector.index(held), refused: refused, refuse: refuse, groupsLeft: r.selector.rules.Limits.Groups}
 	rules := r.selector.rules
@@ -274,7 +274,7 @@ func (r *Ranking) OfferUnless(held []Held, refused map[string]Refusal, refuse fu
 // offer is the state of one call to Offer.
 type offer struct {
 	Result
-	distinct   []ranked // of the previous group
+	distinct   []ranked // a buffer that is reused for each group
 	ranking    *Ranking
 	held       holdings
 	refused    map[string]Refusal

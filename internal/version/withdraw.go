@@ -120,7 +120,7 @@ func (s *Selector) refusesTag(tag, version string) bool {
 	return verdict != "" || c.version.Original() != version
 }
 
-// normal returns the group that holds a version, the version in normal form, and the group into
+// normal returns the group that contains a version, the version in normal form, and the group into
 // which the current grouping puts the version. The last result is empty if the current grouping
 // does not put the version into any group.
 func (s *Selector) normal(h Held) (group, text, own string) {

@@ -18,9 +18,9 @@ type Change struct {
 	Text string `json:"text"`
 }
 
-// Changes returns the changes from one view of a service to the next, in the order of the groups
-// and releases. A difference in the age of a state is not a change. If before is empty, everything is
-// a change.
+// Changes returns the changes from one view of a service to the next, in the order of the groups and
+// releases. A difference in the age of a state is not a change. If before is empty, each release is a
+// change.
 func Changes(before, after Service) (out []Change) {
 	known := map[string]string{}
 	for _, g := range slices.Concat(before.Groups, before.Previews) {

@@ -232,7 +232,7 @@ func (f resolved) subject() string {
 	if f.Rules.Selector == nil {
 		return where
 	}
-	return fmt.Sprintf("services with %s of %s", metav1.FormatLabelSelector(f.Rules.Selector), where)
+	return fmt.Sprintf("services with %s in %s", metav1.FormatLabelSelector(f.Rules.Selector), where)
 }
 
 // sentence returns a sentence that describes a freeze.

@@ -140,7 +140,7 @@ func (r *rollout) abort() []Action {
 	case unfinished(r.row):
 		return []Action{r.actOn("deprecate", r.row)}
 	case active != nil && !isPreview(r.group) && !r.activeDenied() && (!pinnedTo(r.group, r.row) || r.startsNothing()):
-		return []Action{r.act("rollback", "--to", r.nameOf(active))} // In a freeze or a pause, a return continues after unpin.
+		return []Action{r.act("rollback", "--to", r.nameOf(active))} // During a freeze or a pause, the return would continue after an unpin.
 	case pinnedTo(r.group, r.row):
 		return []Action{r.unpin(r.group)}
 	}
@@ -404,7 +404,7 @@ func (r *rollout) healthySince() time.Time {
 }
 
 // measures reports whether the outcome of the current step depends on measurements. A canary that waits for its first step after an edit is
-// measured with its present traffic.
+// measured with its current traffic.
 func (r *rollout) measures() bool {
 	c, st := r.ms.Spec.UpdateStrategy.Canary, r.present()
 	if r.step == 0 && !r.beforeTraffic() {

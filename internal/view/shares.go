@@ -93,8 +93,8 @@ func (s *service) targets(g *v1alpha1.ReleaseGroup, reports []report) (hosts []t
 	return others
 }
 
-// programmed returns the weight of a release at the targets that split the traffic of its group. It returns nil if there are none, or unless all of
-// them are programmed with the same weight.
+// programmed returns the weight of a release at the targets that split the traffic of its group. It returns nil if there are no such targets, or if
+// not all of them are programmed with the same weight.
 func programmed(targets []target, release string) (out *int32) {
 	for _, t := range targets {
 		if !t.programmed || len(t.backends) == 0 {

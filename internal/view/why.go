@@ -22,7 +22,7 @@ type Answer struct {
 	Time            metav1.Time `json:"time"`
 	// Question is the question as it was parsed.
 	Question string `json:"question"`
-	// Result is serving, notServing, or waiting for a user.
+	// Result is serving, notServing, or waiting, which means that a user must decide.
 	Result Result `json:"result"`
 	// Summary is the answer in one line.
 	Summary string `json:"summary"`
@@ -260,7 +260,7 @@ func (p policyDomain) answer(host, path string, others []policyDomain) Answer {
 // routeState describes whether the route of a domain is programmed.
 func routeState(d *v1alpha1.DomainStatus) string {
 	if !d.Programmed {
-		return "not programmed: " + cmp.Or(d.Message, d.Reason, "not known why")
+		return "not programmed: " + cmp.Or(d.Message, d.Reason, "the reason is unknown")
 	}
 	return strings.TrimSuffix("programmed: "+d.Message, ": ")
 }
@@ -331,7 +331,7 @@ func (p policyDomain) choice() string {
 		}
 		switch {
 		case e.Release != nil && e.Release.Version != "":
-			return ": it names version " + e.Release.Version
+			return ": it routes to version " + e.Release.Version
 		case e.Release != nil:
 			return ": it routes to the canary"
 		case e.Groups == nil, e.Groups.Policy == v1alpha1.GroupsNewest:
@@ -811,7 +811,7 @@ func (s *service) whyNotStarted(a *Answer, o *v1alpha1.OfferedRelease) {
 		cause = "it is " + s.frozenCause()
 		a.Do = v + " starts automatically when the freeze ends"
 	case g != nil && g.Target.Reason == "FinishFirst":
-		cause = "the rollout in progress is finished first"
+		cause = "the rollout in progress must finish first"
 	}
 	a.Summary = fmt.Sprintf("%s is not live: %s.", v, cause)
 	if g != nil {

@@ -267,7 +267,7 @@ func (s *Server) once(ctx context.Context, q *request, id string) (done, error) 
 		return result, nil
 	})
 	if err != nil {
-		q.aim() // This is also needed if another submission was checked.
+		q.aim() // If another submission of the form was checked instead, aim was not called for this one.
 	}
 	return result, err
 }

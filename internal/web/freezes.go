@@ -215,7 +215,7 @@ func (s *Server) writeFreeze(w http.ResponseWriter, r *http.Request, m *moments,
 	complete := f.Thaw || f.Reason != "" || f.Until != "" || f.Indefinite
 	var outcome Outcome
 	problem := refused
-	f.UID, f.Generation = "", 0 // The preview shows the current freeze, which may be another one than before.
+	f.UID, f.Generation = "", 0 // The preview shows the current freeze, which may differ from the freeze that was shown before.
 	if complete {
 		var err error
 		if outcome, err = s.Acts.PreviewFreeze(r.Context(), f); err != nil {

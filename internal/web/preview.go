@@ -31,7 +31,7 @@ func (s *Server) preview(ctx context.Context, q *request) (Outcome, string, erro
 	// The reader may change the end of a pin in the form, without another preview.
 	endless := q.Act
 	endless.Until = ""
-	if without, err := s.Acts.Preview(ctx, endless); err == nil { // If this fails, only the end of the pin is new.
+	if without, err := s.Acts.Preview(ctx, endless); err == nil { // An error means that the action changes only the end of the pin.
 		raw = without
 	}
 	return outcome, q.fingerprint(raw), nil

@@ -216,7 +216,7 @@ func (s *stream) run(r *http.Request) error {
 
 // send sends an event. If the name is empty, it sends a comment that keeps the connection open.
 func (s *stream) send(name, id, data string) error {
-	_ = s.control.SetWriteDeadline(s.Clock.Now().Add(takeTimeout)) // The recorder of a test does not support deadlines.
+	_ = s.control.SetWriteDeadline(s.Clock.Now().Add(takeTimeout)) // Response recorders in tests do not support deadlines.
 	text := ": open\n\n"
 	if name != "" {
 		text = fmt.Sprintf("event: %s\nid: %s\ndata: %s\n\n", name, id, data)

@@ -219,7 +219,7 @@ func (q *request) aimed() error {
 	case q.Verb != "rollback" || slices.ContainsFunc(q.choices, func(c choice) bool { return c.Value == q.Target }):
 		return nil
 	case q.Target == "":
-		return &Problem{Status: http.StatusConflict, Title: "There is no release to roll back to", Text: "No other release of " + q.Act.Service + " was active and is retained. To run another version, pin it; to stop a canary, deprecate it."}
+		return &Problem{Status: http.StatusConflict, Title: "There is no release to roll back to", Text: q.Act.Service + " has no other release that was active and is retained. To run another version, pin it; to stop a canary, deprecate it."}
 	}
 	return &Problem{Status: http.StatusConflict, Title: "This is not a rollback", Text: versionOf(q.service, q.Target) + " was not active before, or is not retained. Choose another version, or use Pin."}
 }

@@ -1,5 +1,5 @@
-// Package window reports whether the window of a canary step is open at a given time, and when that changes. It is pure except that it reads the time
-// zone database of the machine.
+// Package window reports whether the window of a canary step is open at a given time, and when that changes. It has no side effects, and reads only
+// the time zone database of the machine.
 package window
 
 import (

@@ -82,7 +82,8 @@ func failed(service string, err error) *Error {
 	return e
 }
 
-// answer describes the status of a response, and its code if the code is a word.
+// answer describes the status of a response. It adds the error code if the code matches the regular
+// expression word.
 func answer(status int, code string) string {
 	text := fmt.Sprintf("responds with %d %s", status, http.StatusText(status))
 	if word.MatchString(code) {

@@ -1,7 +1,7 @@
 // Package workloadidentity provides credentials for the registries of cloud providers. It uses the identity that the cloud assigns to the process, so that no
 // Secret is needed. It supports Amazon ECR, Azure Container Registry and Google Artifact Registry, each through the cloud's own library.
 //
-// identity.go  Identity: the cloud of a registry, and credentials until they expire
+// identity.go  Identity: finds the cloud of a registry, and caches credentials until they expire
 // aws.go       Amazon ECR
 // azure.go     Azure Container Registry
 // google.go    Google Artifact Registry and Container Registry

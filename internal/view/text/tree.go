@@ -43,7 +43,7 @@ func Tree(out io.Writer, s view.Service, o Options, t TreeOptions) error {
 		p.group(g, fmt.Sprintf("pr-%d", g.PullRequest.Number), t)
 	}
 	if n := len(s.Previews) - len(shown); n > 0 {
-		p.line("", "", p.faint(fmt.Sprintf("and %d more previews: --all, or %s", n, Clean(p.command("previews", &s)))))
+		p.line("", "", p.faint(fmt.Sprintf("and %d more previews: use --all, or %s", n, Clean(p.command("previews", &s)))))
 	}
 	p.followers(s)
 	p.problems(s)

@@ -7,7 +7,7 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// pins pins group 1.x to a version.
+// pins sets the pins of the service to one pin of group 1.x to a version.
 func pins(w *world, version string) {
 	w.spec.Pins = []release.Pin{{Field: "spec.updateStrategy.manual.groups[0].name", Group: "1.x", Version: version, Reason: "sessions lost", By: "ana@example.com"}}
 }
@@ -26,7 +26,7 @@ func upgradedAfterFailure(w *world) {
 	w.wait(time.Hour)
 }
 
-// situations are histories with rare states of services. They are not among [Stories].
+// situations are histories with rare states of services. [Stories] does not include them.
 var situations = map[string]func(w *world){
 	"configuration failed": func(w *world) {
 		live(w)

@@ -57,7 +57,7 @@ type world struct {
 	reasons  map[string]string // by the ID of a decision: its reason
 	freezes  []v1alpha1.Freeze
 	denied   []string
-	seen     func() // called after each change; nil means not called
+	seen     func() // called after each change if it is not nil
 }
 
 func newWorld(name string) *world {
@@ -204,7 +204,7 @@ func (w *world) exclude(o *fact) {
 	}
 	for _, other := range w.objects {
 		if other != o && other.Slug == o.Slug && other.Replicas > 0 {
-			o.Available, o.Failure, o.Message = 0, "OtherReleaseRunning", "pods of "+other.Version+" run"
+			o.Available, o.Failure, o.Message = 0, "OtherReleaseRunning", "pods of "+other.Version+" are still running"
 		}
 	}
 }

@@ -1,5 +1,5 @@
 // Package access determines what readers of the board may see and do. It uses the API server's access reviews. Answers are cached for only
-// a few seconds, so that the withdrawal of a permission soon takes effect. Concurrent identical questions are sent only once.
+// a few seconds, so that the revocation of a permission soon takes effect. Concurrent identical questions are sent only once.
 //
 // access.go  questions and answers
 // scope.go   the objects that a reader sees
@@ -23,11 +23,11 @@ import (
 
 // These are the limits on answers, and the group of all authenticated users.
 const (
-	// allowedAge is how long a positive answer is used. It limits how long a withdrawn permission remains effective.
+	// allowedAge is how long a positive answer is used. It limits how long a revoked permission remains effective.
 	allowedAge = 5 * time.Second
 	// deniedAge is how long a negative answer is used.
 	deniedAge = 30 * time.Second
-	// outageAge is how long the last answer is used while the API server is not responding. During that time, the withdrawal of a permission has
+	// outageAge is how long the last answer is used while the API server is not responding. During that time, the revocation of a permission has
 	// no effect, and the data of the board is equally outdated.
 	outageAge = 10 * time.Minute
 	// pause is the duration between a failed review and the next request to the API server.
@@ -177,14 +177,14 @@ func (a *Access) forget(now time.Time) {
 	}
 }
 
-// May returns the actions that a reader may perform in a namespace: decisions about releases and changes to services. If the API server gives no
-// answer, May returns no actions. The API server authorizes each action again.
+// May returns the actions that a reader may perform in a namespace: decisions about releases and changes to services. If the API server does not
+// respond, May returns no actions. The API server authorizes each action again.
 func (a *Access) May(ctx context.Context, r web.Reader, namespace string) []string {
 	return web.ActsOf(func(verb, resource string) bool { return a.may(ctx, r, namespace, verb, resource) })
 }
 
 // MayFreeze reports whether a reader may create and delete freezes in a namespace, or in the cluster if the namespace is empty. If the API server
-// gives no answer, MayFreeze returns false.
+// does not respond, MayFreeze returns false.
 func (a *Access) MayFreeze(ctx context.Context, r web.Reader, namespace string) (freeze, thaw bool) {
 	resource := "freezes"
 	if namespace == "" {

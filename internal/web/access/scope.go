@@ -50,7 +50,7 @@ var resources = [kinds][]struct{ group, resource string }{
 	templates:        {{v1alpha1.GroupVersion.Group, "analysistemplates"}},
 	clusterTemplates: {{v1alpha1.GroupVersion.Group, "clusteranalysistemplates"}},
 	pods:             {{corev1.GroupName, "pods"}},
-	events:           {{eventsv1.GroupName, "events"}, {corev1.GroupName, "events"}}, // two API groups of the same objects
+	events:           {{eventsv1.GroupName, "events"}, {corev1.GroupName, "events"}}, // two API groups for the same objects
 }
 
 // clusterScoped reports whether objects of the kind have no namespace. Readers may list either all or none of these objects.
@@ -60,7 +60,8 @@ func (k kind) clusterScoped() bool { return k == clusterFreezes || k == clusterT
 type seen struct {
 	all bool
 	in  map[string]bool
-	// unknown contains the namespaces for which the API server gave no answer, sorted. Their objects are hidden.
+	// unknown contains the namespaces for which the API server did not respond, sorted. Their objects are
+	// hidden.
 	unknown []string
 }
 
@@ -167,7 +168,7 @@ func scopeOf(r web.Reader, all [kinds]seen, visible []string) web.Scope {
 	}
 	if len(unknown) > 0 {
 		slices.Sort(unknown)
-		out.Missing = []string{"the API server did not respond to the check of whether you (" + r.User + ") may read " + some(slices.Compact(unknown)) + "; the check is repeated"}
+		out.Missing = []string{"the API server did not report whether you (" + r.User + ") may read " + some(slices.Compact(unknown)) + "; the check is repeated"}
 	}
 	if !all[services].all && len(visible) == 0 && len(unknown) == 0 {
 		out.Missing = []string{fmt.Sprintf("you (%s) may not list Microservices in any namespace with a service: ask an administrator for the ClusterRole heighliner-view, or for the ClusterRole view in a namespace", r.User)}

@@ -95,7 +95,7 @@ func cookie(name, value string, age int) *http.Cookie {
 // ended contains the sessions that were ended by a logout and have not expired.
 type ended struct {
 	mu sync.Mutex
-	at map[string]time.Time // expiry
+	at map[string]time.Time // expiry, by session ID
 }
 
 func (e *ended) add(s session, now time.Time) {
