@@ -22,7 +22,7 @@ const (
 	// three possible causes: (1) The last push is older than spec.previews.maxAge. A new push starts
 	// the preview again. (2) All spec.previews.maxGroups slots are taken. The preview starts when a
 	// slot becomes free. (3) The preview has no version to start, for example because its version is
-	// denied or its pin prevents the start.
+	// denied or its pin prevents it from starting.
 	GroupExpired GroupPhase = "Expired"
 )
 
@@ -35,7 +35,7 @@ type GroupTarget struct {
 
 	// reason why this release is the target, such as Latest, Pinned or Held. For a group in phase
 	// Expired, it is the reason why the group has no target: MaxAge, NoSlot, NothingToStart or the
-	// reason why its pin prevents the start.
+	// reason why its pin prevents it from starting.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`

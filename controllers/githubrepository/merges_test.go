@@ -11,7 +11,7 @@ import (
 
 const routeCommit = "GET /repos/{owner}/{repo}/git/commits/{commit_sha}"
 
-// TestMergeOfThePushBefore checks that the trial merge of the previous push, which GitHub lists until the
+// TestMergeOfThePushBefore checks that the test merge of the previous push, which GitHub lists until the
 // pull request is read, does not count, because an image of this merge is an image of the previous push. This
 // also applies to forks.
 func TestMergeOfThePushBefore(t *testing.T) {
@@ -34,7 +34,7 @@ func TestMergeOfThePushBefore(t *testing.T) {
 			fresh := s.repo.Merge(n)
 			same(t, "merge of the second head", pull(t, s.poll("shop"), n).MergeSHA, fresh)
 
-			// The base branch changes, and GitHub has no trial merge for a while.
+			// The base branch changes, and GitHub has no test merge for a while.
 			s.repo.Edit(n, "edited", func(p *githubtest.PullRequest) { p.MergeCommitSHA = "" })
 			same(t, "merge while there is none", pull(t, s.poll("shop"), n).MergeSHA, fresh)
 			rebased := s.repo.Merge(n)

@@ -288,7 +288,7 @@ func (a *poller) readPullRequests(repo github.Repo, known []v1alpha1.PullRequest
 		}
 		return !commit.Committed.IsZero()
 	})
-	heads := map[string]string{} // head commits by trial merge
+	heads := map[string]string{} // head commits by test merge
 	for _, g := range p.open() {
 		heads[g.MergeCommitSHA] = g.HeadSHA
 	}

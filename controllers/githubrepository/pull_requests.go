@@ -42,7 +42,7 @@ type pullRequests struct {
 	asked map[int64]github.PullRequest
 	// dates are the committer dates, by commit.
 	dates map[string]time.Time
-	// parents are the parents of trial merges, by commit of the trial merge.
+	// parents are the parents of test merges, by commit of the test merge.
 	parents map[string][]string
 	// other reports whether the previous state belongs to another repository.
 	other bool
@@ -152,9 +152,9 @@ func openPullRequest(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *
 	return pr
 }
 
-// mergeSHA returns the trial merge of the head commit. In lists, GitHub may return the trial merge of the
+// mergeSHA returns the test merge of the head commit. In lists, GitHub may return the test merge of the
 // previous push. Therefore, only a commit that has the head commit as a parent counts. Until there is such a
-// commit, the last known trial merge of the same head commit counts.
+// commit, the last known test merge of the same head commit counts.
 func mergeSHA(g github.PullRequest, k v1alpha1.PullRequest, p *pullRequests) string {
 	switch {
 	case slices.Contains(p.parents[g.MergeCommitSHA], g.HeadSHA):
@@ -165,7 +165,7 @@ func mergeSHA(g github.PullRequest, k v1alpha1.PullRequest, p *pullRequests) str
 	return ""
 }
 
-// unknownMerges returns the trial merges whose parents must be read, in the order of knownFirst.
+// unknownMerges returns the test merges whose parents must be read, in the order of knownFirst.
 func unknownMerges(known []v1alpha1.PullRequest, p *pullRequests) []string {
 	merges := map[string]string{}
 	if !p.other {

@@ -135,7 +135,7 @@ func (o *observed) selectPulls(a *recordReader) (s selection, due []pullState) {
 	}
 	for _, st := range streams {
 		if left <= 0 && !held[st.slug] {
-			s.reject(st.pr, version.VerdictLimits, fmt.Sprintf("beyond limits.groups (%d): pull requests with the newest pushes come first", cmp.Or(int(o.policy.Spec.Limits.Groups), defaultPulls)))
+			s.reject(st.pr, version.VerdictLimits, fmt.Sprintf("beyond spec.limits.groups (%d): pull requests with the newest pushes come first", cmp.Or(int(o.policy.Spec.Limits.Groups), defaultPulls)))
 			s.result.Truncated = append(s.result.Truncated, st.slug)
 			continue
 		}

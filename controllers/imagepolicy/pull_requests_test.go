@@ -876,8 +876,8 @@ func TestApprovalReplaced(t *testing.T) {
 	same(t, "offered with an image", append(previews(p), taken(p)...), []string{"patch-1 bbbb " + sha("b")})
 }
 
-// TestImageOfThePushBefore checks that the trial merge of the previous push is not matched to the new head
-// commit, and that an image that was offered because it was built from that trial merge is not offered for
+// TestImageOfThePushBefore checks that the test merge of the previous push is not matched to the new head
+// commit, and that an image that was offered because it was built from that test merge is not offered for
 // the new head commit.
 func TestImageOfThePushBefore(t *testing.T) {
 	s := begin(t)

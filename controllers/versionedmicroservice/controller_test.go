@@ -475,7 +475,7 @@ func TestReadinessFailing(t *testing.T) {
 		pod.Status.ContainerStatuses[0].State.Running.StartedAt = metav1.NewTime(time.Now().Add(-16 * time.Second))
 	})
 	reads(t, release, "0/1 "+failing(v1alpha1.FailureReadinessFailing))
-	const want = `container "shop" runs, but its readiness probe fails: HTTP probe failed with statuscode: 503`
+	const want = `container "shop" is running, but its readiness probe fails: HTTP probe failed with statuscode: 503`
 	if release.Status.Message != want {
 		t.Errorf("message %q, want %q", release.Status.Message, want)
 	}

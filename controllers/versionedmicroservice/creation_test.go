@@ -123,10 +123,10 @@ func TestNativeSidecarThatIsNeverReady(t *testing.T) {
 		pods          []corev1.Pod
 		want, message string
 	}{
-		"its startup probe fails":   {[]corev1.Pod{pod(sidecar(time.Hour, false), waits("shop", "PodInitializing"))}, v1alpha1.FailureReadinessFailing, `container "proxy" runs, but its startup probe fails`},
-		"its readiness probe fails": {[]corev1.Pod{pod(sidecar(time.Hour, true), ready)}, v1alpha1.FailureReadinessFailing, `container "proxy" runs, but its readiness probe fails`},
+		"its startup probe fails":   {[]corev1.Pod{pod(sidecar(time.Hour, false), waits("shop", "PodInitializing"))}, v1alpha1.FailureReadinessFailing, `container "proxy" is running, but its startup probe fails`},
+		"its readiness probe fails": {[]corev1.Pod{pod(sidecar(time.Hour, true), ready)}, v1alpha1.FailureReadinessFailing, `container "proxy" is running, but its readiness probe fails`},
 		"it is starting":            {[]corev1.Pod{pod(sidecar(time.Second, false), waits("shop", "PodInitializing"))}, "", ""},
-		"its startup probe fails, another pod cannot be scheduled": {[]corev1.Pod{pod(sidecar(time.Hour, false), waits("shop", "PodInitializing")), noRoom}, v1alpha1.FailureReadinessFailing, `container "proxy" runs, but its startup probe fails`},
+		"its startup probe fails, another pod cannot be scheduled": {[]corev1.Pod{pod(sidecar(time.Hour, false), waits("shop", "PodInitializing")), noRoom}, v1alpha1.FailureReadinessFailing, `container "proxy" is running, but its startup probe fails`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -426,7 +426,7 @@ func notReady(o *observed, state rolloutState, c corev1.ContainerStatus, whole, 
 	}
 	f := failure{
 		reason:  v1alpha1.FailureReadinessFailing,
-		message: fmt.Sprintf("container %q runs, but its %s probe fails", c.Name, probe),
+		message: fmt.Sprintf("container %q is running, but its %s probe fails", c.Name, probe),
 	}
 	// Keep the first message: later messages differ only in addresses.
 	if old := o.release.Status; old.Failure == f.reason && strings.HasPrefix(old.Message, f.message) {

@@ -210,7 +210,7 @@ func (h Hosts) Rendered(host string) error {
 // judge checks a host against the wildcards of the namespace. A host that is itself a wildcard must not match any reserved host.
 func (h Hosts) judge(host string, reserved map[string]bool) error {
 	if !h.covers(host) {
-		return fmt.Errorf("%q is not allowed in namespace %q: use a host of this namespace, or have it listed by an administrator in ConfigMap %q", host, h.namespace, ConfigMapName)
+		return fmt.Errorf("%q is not allowed in namespace %q: use a host of this namespace, or ask an administrator to list it in ConfigMap %q", host, h.namespace, ConfigMapName)
 	}
 	if suffix, wildcard := strings.CutPrefix(host, "*"); wildcard {
 		return h.clash(host, "", suffix, reserved)

@@ -321,7 +321,7 @@ var histories = []scene{
 			h.fail("the retained release that never had traffic has %d replicas", n)
 		}
 	}},
-	{"rule 18: without a policy, steps only wait", func(h tale) {
+	{"rule 18: without a policy, steps move no traffic and only wait", func(h tale) {
 		h.push("1.0.0")
 		h.run(time.Minute)
 		h.steps(twoSteps...)

@@ -15,7 +15,7 @@ type choice struct {
 }
 
 // errNoTarget is the error for an action without a target if the target is ambiguous.
-var errNoTarget = &Problem{Status: http.StatusBadRequest, Title: "This needs a choice", Text: "Choose one. Nothing was changed."}
+var errNoTarget = &Problem{Status: http.StatusBadRequest, Title: "A choice is required", Text: "Choose one. Nothing was changed."}
 
 // aim sets the choices that are offered to the reader. If the action has no target, and only one target is possible, aim sets that target. The
 // form submits the target that the preview shows.

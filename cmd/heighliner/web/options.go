@@ -63,7 +63,7 @@ func (o *Options) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.title, "title", "cluster", "cluster name that the board shows")
 	f.StringVar(&o.bindAddress, "bind-address", ":8080", "address at which the board is served")
 	f.StringVar(&o.probeAddress, "health-probe-bind-address", ":8081", "address of /healthz and /readyz")
-	f.StringVar(&o.certFile, "tls-cert-file", "", "file with the certificate of the board; the file is read again when it changes. Without this flag, the board is served over HTTP, and a Gateway must terminate TLS")
+	f.StringVar(&o.certFile, "tls-cert-file", "", "file with the certificate of the board; the file is read again for each connection. Without this flag, the board is served over HTTP, and a Gateway must terminate TLS")
 	f.StringVar(&o.keyFile, "tls-private-key-file", "", "file with the private key for the certificate")
 	f.BoolVar(&o.readOnly, "read-only", false, "hide all actions, and reject them; the permission to impersonate is not required")
 	f.StringSliceVar(&o.groups, "groups", nil, "groups, with their prefix, from which the board determines the permissions of its users; other groups are ignored; defaults to all")

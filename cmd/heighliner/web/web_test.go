@@ -377,7 +377,7 @@ func TestPeople(t *testing.T) {
 	}); n >= 0 {
 		t.Error("something was written before an allowed action")
 	}
-	if status, page := ana.get(act + "?target=" + o.Name); status != http.StatusOK || !strings.Contains(page, "Recorded as <b>oidc:ana</b>") || !strings.Contains(page, "What follows is not known here: you (oidc:ana) cannot list") {
+	if status, page := ana.get(act + "?target=" + o.Name); status != http.StatusOK || !strings.Contains(page, "Recorded as <b>oidc:ana</b>") || !strings.Contains(page, "It is not known what happens next: you (oidc:ana) cannot list") {
 		t.Errorf("preview: %d %s", status, page)
 	}
 	if status, page := ana.post(act, form); status != http.StatusOK || !strings.Contains(page, "Continue of step tenth by oidc:ana") && !strings.Contains(page, "by oidc:ana") {

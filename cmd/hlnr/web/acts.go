@@ -219,7 +219,7 @@ func (a *Acts) problem(ctx context.Context, err error) *web.Problem {
 	case code == cli.ExitNo:
 		p.Status, p.Title = http.StatusConflict, "This is not possible now"
 	case code == cli.ExitUsage:
-		p.Status, p.Title = http.StatusBadRequest, "This needs a choice"
+		p.Status, p.Title = http.StatusBadRequest, "A choice is required"
 	}
 	return p
 }

@@ -54,7 +54,7 @@ func TestHostsOfANamespace(t *testing.T) {
 		"no list": {domains: []v1alpha1.Domain{{Domain: "a.example.net"}}, want: []string{"a.example.net  programmed"}},
 		"empty list": {
 			list: map[string]string{}, domains: []v1alpha1.Domain{{Domain: "a.example.net"}}, want: []string{"a.example.net DomainNotAllowed"},
-			message: `spec.domains[0].domain: "a.example.net" is not allowed in namespace "prod": use a host of this namespace, or have it listed`,
+			message: `spec.domains[0].domain: "a.example.net" is not allowed in namespace "prod": use a host of this namespace, or ask an administrator to list it`,
 		},
 		"allowed by name": {list: map[string]string{"prod": "a.example.net"}, domains: []v1alpha1.Domain{{Domain: "a.example.net"}}, want: []string{"a.example.net  programmed"}},
 		"allowed by labels": {

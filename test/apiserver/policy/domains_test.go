@@ -131,7 +131,7 @@ func TestDomains(t *testing.T) {
 		"a wildcard below a wildcard":                  {"*.a.preview.example.com", fine},
 		"by labels":                                    {"a.preview.example.com", fine},
 		"not by one label of two":                      {"a.partner.example.com", notAllowed},
-		"the parent of a wildcard":                     {"shop.example.com", "'shop.example.com' is not allowed in namespace '$NS': use a host of this namespace, or have it listed by an administrator in ConfigMap $NS/heighliner-domains"},
+		"the parent of a wildcard":                     {"shop.example.com", "'shop.example.com' is not allowed in namespace '$NS': use a host of this namespace, or ask an administrator to list it in ConfigMap $NS/heighliner-domains"},
 		"text before a name that is listed":            {"awww.example.com", notAllowed},
 		"text before a suffix that is listed":          {"ashop.example.com", notAllowed},
 		"below a host listed by name":                  {"a.www.example.com", notAllowed},
