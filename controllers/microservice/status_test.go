@@ -239,8 +239,8 @@ func TestConditions(t *testing.T) {
 			"Pinned False PinnedVersionMissing: the pin waits",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Groups: "1/1"}},
-		"not healthy in a freeze": {canaries(), []release.Note{state("Unhealthy", "1.1.0 is not healthy: CrashLoopBackOff"), state("Frozen", "1.1.0 is waiting at 10%: frozen until it is deleted by Freeze \"fair\" (\"fair\")")}, nil, nil, shown{Conditions: []string{
-			"Frozen True Frozen: 1.1.0 is waiting at 10%: frozen until it is deleted by Freeze \"fair\" (\"fair\")",
+		"not healthy in a freeze": {canaries(), []release.Note{state("Unhealthy", "1.1.0 is not healthy: CrashLoopBackOff"), state("Frozen", "1.1.0 is waiting at 10%: frozen indefinitely by Freeze \"fair\" (\"fair\")")}, nil, nil, shown{Conditions: []string{
+			"Frozen True Frozen: 1.1.0 is waiting at 10%: frozen indefinitely by Freeze \"fair\" (\"fair\")",
 			"Progressing True Canary: 1.1.0 is not healthy: CrashLoopBackOff",
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Canary: "1.1.0 10% step 1/2", Groups: "1/1"}},

@@ -126,7 +126,7 @@ func (k awsKeys) explain(r *http.Response, now time.Time) *Error {
 	}
 	switch r.StatusCode {
 	case http.StatusTooManyRequests:
-		return nil // 429 has the same meaning for every provider.
+		return nil // The caller handles 429 in the same way for all providers.
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return errorf(Unauthorized, "the provider responded with %s: check Secret %s, web.aws.region and web.aws.service%s", named, k.secret, after("; ", clockOff(r, now)))
 	}

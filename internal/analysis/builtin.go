@@ -120,8 +120,8 @@ func (s source) successRate(t Target, interval time.Duration, enough string) (st
 	return fmt.Sprintf("100 * (1 - (sum(%s) or vector(0)) / (sum(%s) %s))", bad, all, enough), nil
 }
 
-// latency returns a query for a quantile in seconds. If the quantile is above the highest bucket, the query returns the negated bound of that bucket,
-// because only the bound is known.
+// latency returns a query for a quantile in seconds. If the quantile is above the highest bucket, the query returns the bound of that bucket as a
+// negative number, which shows that the quantile may be any value above the bound.
 func (s source) latency(t Target, interval time.Duration, enough string, quantile v1alpha1.LatencyQuantile, name v1alpha1.MetricsSource) (string, *Error) {
 	q, ok := map[v1alpha1.LatencyQuantile]string{v1alpha1.LatencyP50: "0.5", v1alpha1.LatencyP95: "0.95", v1alpha1.LatencyP99: "0.99"}[quantile]
 	if !ok {

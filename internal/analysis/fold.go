@@ -32,8 +32,8 @@ const (
 )
 
 // Begin returns the status of a point before the next round. If before belongs to this point and specification, Begin returns an equal
-// status. Otherwise, it returns a new status that keeps the counters of the rollout. Rounds with another specification do not count if they passed,
-// but do count if they failed. The Failed phase remains for the whole rollout. before may be nil and is not changed.
+// status. Otherwise, it returns a new status that keeps the counters of the rollout. If the specification has changed, passed rounds no longer
+// count, but failed rounds still count. The Failed phase remains for the whole rollout. before may be nil and is not changed.
 func Begin(before *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, point Point) *v1alpha1.ReleaseAnalysis {
 	status, since := &v1alpha1.ReleaseAnalysis{}, metav1.NewMicroTime(point.Since.Truncate(time.Microsecond)) // truncated to the precision of the API
 	if before != nil && before.Run == point.Run {
@@ -163,8 +163,8 @@ func progress(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis) s
 	return text
 }
 
-// summarize returns the result of a round, and the cause if the round did not pass. The result is the worst result of a metric or a hook. Metrics in
-// dry-run mode are ignored.
+// summarize returns the result of a round, and the cause if the round did not pass. The result is the worst of the results of all metrics and hooks.
+// Metrics in dry-run mode are ignored.
 func summarize(spec *v1alpha1.CanaryAnalysis, round Round) (v1alpha1.MeasurementResult, string) {
 	causes := map[v1alpha1.MeasurementResult][]string{}
 	causes[v1alpha1.MeasurementFailed] = append(causes[v1alpha1.MeasurementFailed], round.HookFailures...)

@@ -28,7 +28,8 @@ const (
 	maxServiceAccount = 16 << 10
 	// assertionLife is the lifetime of a signed request for a token. It is the maximum that Google accepts.
 	assertionLife = time.Hour
-	// clockTolerance is how long before the current time the lifetime of a signed request starts.
+	// clockTolerance is subtracted from the current time to get the start of the lifetime of a
+	// signed request.
 	clockTolerance = 10 * time.Second
 	// maxTokenLife limits how long a token is used, regardless of the lifetime in the response.
 	maxTokenLife = time.Hour

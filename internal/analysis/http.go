@@ -156,7 +156,8 @@ func isHeader(text string) bool {
 	return len(text) <= maxHeader && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })
 }
 
-// value returns the value of a key without the line break that editors append.
+// value returns the value of a key without surrounding white space, such as the line break that
+// editors append.
 func value(data []byte) string { return strings.TrimSpace(string(data)) }
 
 // secret reads the Secret to which a field of a provider refers.
@@ -230,7 +231,8 @@ func (a *asking) refusal(r *http.Response) error {
 	return nil
 }
 
-// retryAfter parses a header with seconds or a date. It returns 0 if the header contains neither.
+// retryAfter parses a Retry-After header, which contains seconds or a date. It returns 0 if the
+// header contains neither.
 func retryAfter(header string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {
 		return time.Duration(seconds) * time.Second

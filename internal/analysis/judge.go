@@ -67,7 +67,7 @@ func judge(metric *v1alpha1.AnalysisMetric, canary answer, active *answer) Measu
 	}
 
 	if active == nil {
-		m.Result, m.Message = v1alpha1.MeasurementSkipped, "the active release has weight 0: nothing to compare with"
+		m.Result, m.Message = v1alpha1.MeasurementSkipped, "the active release has weight 0, so there is nothing to compare with"
 		return m
 	}
 	switch {
@@ -116,8 +116,8 @@ func (m Measurement) exact(metric *v1alpha1.AnalysisMetric, canary answer, activ
 	return m
 }
 
-// ratio compares canary / active with the ranges. Two zeros count as equal. If only a bound of the ratio is known, the ratio can fail but never
-// pass.
+// ratio compares canary / active with the ranges. Two zeros count as equal. If only active is 0, the ratio is infinite: it can fail, but never
+// passes.
 func (m Measurement) ratio(metric *v1alpha1.AnalysisMetric, canary, active float64, both string) Measurement {
 	if canary == 0 && active == 0 {
 		return m.placed(metric, 1, both)

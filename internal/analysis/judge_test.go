@@ -105,7 +105,7 @@ func TestBaseline(t *testing.T) {
 		"difference to zero":           {difference, nil, ptr(1.0), *value(5), value(0), Measurement{Result: "Failed", Value: "5", Message: "5 is above 1; canary 5, active 0"}},
 		"difference below zero":        {difference, ptr(-1.0), nil, *value(98), value(99.5), Measurement{Result: "Failed", Value: "-1.5", Message: "-1.5 is below -1; canary 98, active 99.5"}},
 		"difference that overflows":    {difference, ptr(1.0), nil, *value(1.7e308), value(-1.7e308), Measurement{Result: "Error", Message: "Infinite: "}},
-		"active has weight 0":          {ratio, nil, ptr(1.5), *value(3), nil, Measurement{Result: "Skipped", Message: "the active release has weight 0: nothing to compare with"}},
+		"active has weight 0":          {ratio, nil, ptr(1.5), *value(3), nil, Measurement{Result: "Skipped", Message: "the active release has weight 0, so there is nothing to compare with"}},
 		"active without traffic":       {ratio, nil, ptr(1.5), *value(3), &answer{noTraffic: true}, Measurement{Result: "NoTraffic", Message: "no traffic for the active release", Baseline: true}},
 		"canary without traffic":       {ratio, nil, ptr(1.5), answer{noTraffic: true}, value(2), Measurement{Result: "NoTraffic", Message: "no traffic"}},
 		"both without traffic":         {ratio, nil, ptr(1.5), answer{noTraffic: true}, &answer{noTraffic: true}, Measurement{Result: "NoTraffic", Message: "no traffic"}},

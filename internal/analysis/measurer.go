@@ -70,7 +70,7 @@ type pending struct {
 	returned bool   // Ask has returned the round.
 }
 
-// covers reports whether a request differs from the request of the round at most in the time of the round.
+// covers reports whether a request equals the request of the round, except that the time of the round may differ.
 func (p *pending) covers(request Request) bool {
 	request.At = p.request.At
 	return reflect.DeepEqual(p.request, request)

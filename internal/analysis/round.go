@@ -11,8 +11,8 @@ import (
 type Request struct {
 	// At is the time of all measurements of the round, as returned by [Due].
 	At time.Time
-	// Since is the start of the wait that is measured. Samples cover only traffic after this time. If Since is zero, they may cover earlier
-	// traffic.
+	// Since is the start of the wait during which the canary is measured. Samples cover only traffic after this time. If Since is zero,
+	// they may cover earlier traffic.
 	Since time.Time
 	// Spec is the analysis of the Microservice.
 	Spec v1alpha1.CanaryAnalysis
@@ -88,7 +88,8 @@ type Measurement struct {
 	Baseline bool
 }
 
-// Point identifies the wait that is measured. A new point starts a new analysis. Counters of the rollout are kept across its steps.
+// Point identifies the wait during which the canary is measured. A new point starts a new analysis. Counters of the rollout are
+// kept across its steps.
 type Point struct {
 	// Run is the sequence number of the rollout state at which the rollout started.
 	Run int64

@@ -12,7 +12,7 @@ import (
 // field matches a field of a template in the form that the API schema allows.
 var field = regexp.MustCompile(`[{][{] ?[.]([A-Za-z]+) ?[}][}]`)
 
-// values are the values of the fields of templates, by name.
+// values maps the names of template fields to their values.
 type values map[string]string
 
 // valuesOf returns the values for a target. The names of the Services are combined into one

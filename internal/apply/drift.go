@@ -19,8 +19,8 @@ var shared = map[string]bool{
 // whole contains the maps that are atomic in server-side apply. An added key counts as a difference.
 var whole = map[string]bool{"selector": true, "matchLabels": true, "nodeSelector": true}
 
-// exact contains the lists that must be equal, because a filter or a match that another field manager adds to a route
-// rule, or a listener that it adds to a parent, changes the traffic. "http" contains the rules of an ApisixRoute. Builders of
+// exact contains the lists that must be equal, because an addition by another field manager, such as a filter or a match in a
+// route rule, or a listener in a parent reference, changes the traffic. "http" contains the rules of an ApisixRoute. Builders of
 // these lists set all defaults explicitly.
 var exact = map[string]bool{"rules": true, "parentRefs": true, "http": true}
 

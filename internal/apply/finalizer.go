@@ -10,8 +10,8 @@ import (
 )
 
 // SetFinalizer adds a finalizer to obj, or removes it if it is not needed, and reports whether it
-// sent a write request. It does not change obj itself. A concurrent write causes a conflict. A
-// deleted object is not an error.
+// sent a write request. It does not change obj itself. A concurrent write causes a conflict. It is
+// not an error if the object no longer exists.
 func SetFinalizer(ctx context.Context, c client.Client, fieldOwner client.FieldOwner, obj client.Object, finalizer string, needed bool) (bool, error) {
 	if needed == controllerutil.ContainsFinalizer(obj, finalizer) {
 		return false, nil

@@ -11,7 +11,7 @@ import (
 )
 
 // maxMatches is the maximum number of records in a generation. One generation has room for each object of 10,000 services with two releases. If more
-// objects than that are used in turn, their records are dropped before they are used again.
+// objects than that are used in turn, the record of each object is dropped before the object is used again.
 const maxMatches = 1 << 17
 
 // Matches records the live objects that match their intent, so that unchanged objects are not compared again. The

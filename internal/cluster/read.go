@@ -156,7 +156,7 @@ const page = 100
 func pages(ctx context.Context, c client.Reader, list client.ObjectList, service string, options []client.ListOption) error {
 	var all []runtime.Object
 	for limit, next := int64(page), ""; ; {
-		one, ok := list.DeepCopyObject().(client.ObjectList) // a new list, because all refers to the items of the previous one
+		one, ok := list.DeepCopyObject().(client.ObjectList) // A new list is needed, because the items of the previous list are still in use.
 		if !ok {
 			return fmt.Errorf("%T is not a list", list)
 		}

@@ -178,7 +178,7 @@ func trim(object any, service string) {
 	}
 }
 
-// kinds returns an empty list for each kind that was read.
+// kinds returns Objects with the Namespace, Program and Observed of o, and with an empty list for each watched kind that was read.
 func (o Objects) kinds() Objects {
 	out := Objects{Input: view.Input{Namespace: o.Namespace, Program: o.Program, Observed: o.Observed}}
 	if o.Releases != nil {

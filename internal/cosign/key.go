@@ -136,8 +136,8 @@ func (k Keys) signed(message, signature []byte) bool {
 	return false
 }
 
-// verify checks a signature with the hash that cosign uses for the kind of key. For P-384, both SHA-256 and SHA-384 are accepted, because cosign
-// changed the hash.
+// verify checks a signature with the hash that cosign uses for the kind of key. For P-384, both SHA-256 and SHA-384 are accepted, because
+// versions of cosign differ in the hash that they use.
 func verify(key crypto.PublicKey, message, signature []byte) bool {
 	switch key := key.(type) {
 	case *ecdsa.PublicKey:

@@ -81,7 +81,7 @@ type refusal struct {
 	first, last time.Time // times of the first and the last check of its signatures
 }
 
-// After each check, a refusal is cached for a fraction of the time since it was first found, up to a maximum of one hour.
+// After each check, a refusal is cached for 1/refusalPart of the time since it was first found, but for at most maxRefusal.
 const (
 	refusalPart = 4
 	maxRefusal  = time.Hour
@@ -139,7 +139,7 @@ func (v *Verifier) Verify(ctx context.Context, r registry.Request, digest string
 	return result, err
 }
 
-// search is the search for a valid signature.
+// search is the state of a search for a valid signature.
 type search struct {
 	registry Registry
 	request  registry.Request

@@ -189,7 +189,7 @@ func (f Freeze) State(now time.Time) State {
 	}
 	until, first := extent([]Freeze{f}, at)
 	if first == nil {
-		return State{Over: true, Reason: f.Rules.Reason} // the schema accepts no period without a time
+		return State{Over: true, Reason: f.Rules.Reason} // The schema requires each period to end after it begins, so this does not happen.
 	}
 	s := State{Active: at.Equal(now), Until: until, Reason: first.reason}
 	if !s.Active {
@@ -257,7 +257,7 @@ func Of(freezes []Freeze, s Subject, now time.Time) *release.Freeze {
 	return &release.Freeze{Name: first.freeze.String(), Until: until, Reason: first.reason}
 }
 
-// Calendar contains all freezes, and the Microservice to which some of them apply.
+// Calendar contains all freezes, and a Microservice that some of them may select.
 type Calendar struct {
 	Freezes []Freeze
 	Subject Subject

@@ -7,9 +7,9 @@
 //
 // The manager and hlnr may have different versions. Therefore, only the following parts are parsed, and these parts must not change: a clause about a
 // release begins with its version and " is waiting"; if the release has a rollout, the clause ends with "%" or "without pods"; the clause of a rollback
-// is compared as a whole; and the freeze begins with "frozen", names its object after " by ", and ends with the quoted reason in parentheses. The
-// planner also uses the clauses for spec.paused and for services that are rolled out together. internal/view/states.go has its own sentences for the
-// board.
+// is compared as a whole; and the description of the freeze begins with "frozen", contains the kind and the name of the object after " by ", and ends
+// with the quoted reason in parentheses. The planner also uses the clauses for spec.paused and for services that are rolled out together.
+// internal/view/states.go has its own sentences for the board.
 package frozen
 
 import (
@@ -71,11 +71,11 @@ func Groups(name string, more int) string {
 // Freeze describes a freeze. until is the end of the freeze, or zero if the end is not known. name is the kind and the name of the object, such as
 // `Freeze "name"`.
 func Freeze(until time.Time, name, reason string) string {
-	end := "it is deleted"
+	end := "indefinitely"
 	if !until.IsZero() {
-		end = until.UTC().Format(time.RFC3339)
+		end = "until " + until.UTC().Format(time.RFC3339)
 	}
-	return fmt.Sprintf("%suntil %s by %s (%q)", start, end, name, reason)
+	return fmt.Sprintf("%s%s by %s (%q)", start, end, name, reason)
 }
 
 // String returns the wait as a part of a message.

@@ -105,7 +105,7 @@ func TestIsBy(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	f.Add(`2.0.0 is waiting at 20%: frozen until it is deleted by Freeze "a" ("b"); 3.0.0 is waiting: frozen by c ("d")`)
+	f.Add(`2.0.0 is waiting at 20%: frozen indefinitely by Freeze "a" ("b"); 3.0.0 is waiting: frozen by c ("d")`)
 	f.Fuzz(func(t *testing.T, message string) {
 		for _, w := range Parse(message) {
 			if !strings.Contains(message, w.Clause) || !strings.Contains(message, w.Freeze) {
@@ -116,11 +116,11 @@ func FuzzParse(f *testing.F) {
 }
 
 func ExampleParse() {
-	for _, w := range Parse(`2.0.0 is waiting at 20%: frozen until it is deleted by Freeze "december" ("holidays")`) {
+	for _, w := range Parse(`2.0.0 is waiting at 20%: frozen indefinitely by Freeze "december" ("holidays")`) {
 		fmt.Println(w.Clause)
 		fmt.Println(w.Freeze)
 	}
 	// Output:
 	// 2.0.0 is waiting at 20%
-	// frozen until it is deleted by Freeze "december" ("holidays")
+	// frozen indefinitely by Freeze "december" ("holidays")
 }

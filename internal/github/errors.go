@@ -74,7 +74,7 @@ type Error struct {
 	// RetryAt is the time at which the next request may be sent. It is set only for RateLimited and Reserved.
 	RetryAt time.Time
 
-	detail string // what GitHub or the network reported, in fixed words
+	detail string // what GitHub or the network reported, in the words of this package
 	remedy string
 	cause  error // never printed, because it may contain text from a server
 }
@@ -221,7 +221,7 @@ var reasons = []struct {
 	{"ip allow list", Blocked, "the IP allow list of the organization does not contain this cluster", "add to the list the addresses from which this cluster reaches GitHub"},
 	{"saml", Blocked, "the organization requires single sign-on", "authorize the token for the organization's single sign-on"},
 	{"forbids access via a", Blocked, "the organization does not accept tokens of this kind or age", "use a token that the rules of the organization allow, or a GitHub App"},
-	{"enterprise managed user", Blocked, "the account of the token belongs to an enterprise, and is not allowed to use this repository", "use the token of another account, or a GitHub App that its owner installed"},
+	{"enterprise managed user", Blocked, "the account of the token belongs to an enterprise, and is not allowed to use this repository", "use the token of another account, or a GitHub App that the repository's owner installed"},
 	{"access blocked", Blocked, "GitHub has blocked the repository", "contact its owner, or GitHub support"},
 	{"appear to have the correct authorization", Blocked, "the rules of the organization do not allow the credential", "ask an owner of the organization to allow it"},
 	{"archived", Forbidden, "the repository is archived", "remove spec.feedback, or unarchive the repository"},

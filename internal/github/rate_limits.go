@@ -205,7 +205,7 @@ func (g *gate) noteBudget(h http.Header, now time.Time) {
 const tooQuickly = "submitted too quickly"
 
 // pauseFor reports whether a 403, 422 or 429 response reports a limit, and for how long no request may be sent.
-// Any other 422 response is about an invalid value.
+// A 422 response that reports no limit is about an invalid value.
 func (g *gate) pauseFor(response *http.Response, text []byte, now time.Time) (time.Duration, bool) {
 	h := response.Header
 	message := strings.ToLower(string(text))
@@ -229,7 +229,7 @@ func (g *gate) pauseFor(response *http.Response, text []byte, now time.Time) (ti
 		return defaultPause, true
 	}
 	if secondary || response.StatusCode == http.StatusTooManyRequests {
-		if g.secondary > 0 && now.Before(g.until) { // another response to requests that were sent before the pause
+		if g.secondary > 0 && now.Before(g.until) { // This is another response to a request that was sent before the pause.
 			return g.until.Sub(now), true
 		}
 		pause := defaultPause << min(g.secondary, 6)

@@ -91,7 +91,7 @@ type Tag struct {
 // Commit is a Git commit.
 type Commit struct {
 	SHA string
-	// Committed is the date of the committer. The author of the commit can choose the date freely.
+	// Committed is the committer date. The author of the commit can choose the date freely.
 	Committed time.Time
 	// Parents are the full SHAs of the parents.
 	Parents []string

@@ -81,11 +81,11 @@ func ParseWebhook(r *http.Request, secret []byte, maxBytes int64) (Event, error)
 	case r.Method != http.MethodPost:
 		return refuse(http.StatusMethodNotAllowed, "the method is not POST")
 	case r.ContentLength > maxBytes:
-		return refuse(http.StatusRequestEntityTooLarge, "it has more than %d bytes", maxBytes)
+		return refuse(http.StatusRequestEntityTooLarge, "the delivery has more than %d bytes", maxBytes)
 	case !strings.HasPrefix(signature, "sha256="):
-		return refuse(http.StatusUnauthorized, "it has no X-Hub-Signature-256: set the secret in the settings of the webhook")
+		return refuse(http.StatusUnauthorized, "the delivery has no X-Hub-Signature-256: set the secret in the settings of the webhook")
 	case media != "application/json":
-		return refuse(http.StatusUnsupportedMediaType, "it is not JSON: set the content type application/json in the settings of the webhook")
+		return refuse(http.StatusUnsupportedMediaType, "the delivery is not JSON: set the content type application/json in the settings of the webhook")
 	}
 	sum := hmac.New(sha256.New, secret)
 	all := io.TeeReader(http.MaxBytesReader(nil, r.Body, maxBytes), sum)
@@ -96,12 +96,12 @@ func ParseWebhook(r *http.Request, secret []byte, maxBytes int64) (Event, error)
 	}
 	if err != nil {
 		if errors.As(err, new(*http.MaxBytesError)) {
-			return refuse(http.StatusRequestEntityTooLarge, "it has more than %d bytes", maxBytes)
+			return refuse(http.StatusRequestEntityTooLarge, "the delivery has more than %d bytes", maxBytes)
 		}
-		return refuse(http.StatusBadRequest, "its body cannot be read")
+		return refuse(http.StatusBadRequest, "the body of the delivery cannot be read")
 	}
 	if payload, err := hex.DecodeString(strings.TrimPrefix(signature, "sha256=")); err != nil || !hmac.Equal(payload, sum.Sum(nil)) {
-		return refuse(http.StatusUnauthorized, "its signature does not match the secret of this webhook: compare the path with status.webhookPath, and compare the secret with the Secret that spec.webhookSecretRef refers to")
+		return refuse(http.StatusUnauthorized, "the signature of the delivery does not match the secret of this webhook: compare the path with status.webhookPath, and compare the secret with the Secret that spec.webhookSecretRef refers to")
 	}
 	if rest > 0 {
 		body = beginning(body)
@@ -125,7 +125,7 @@ func ParseWebhook(r *http.Request, secret []byte, maxBytes int64) (Event, error)
 		RegistryPackage struct{ Name string } `json:"registry_package"`
 	}
 	if json.Unmarshal(body, &payload) != nil {
-		return refuse(http.StatusBadRequest, "its body is not a JSON object")
+		return refuse(http.StatusBadRequest, "the body of the delivery is not a JSON object")
 	}
 	line := func(text string) string { return outbound.Printable([]byte(text), maxName) }
 	e := Event{
@@ -134,7 +134,7 @@ func ParseWebhook(r *http.Request, secret []byte, maxBytes int64) (Event, error)
 	}
 	if strings.HasPrefix(event, "pull_request") {
 		e.Number, e.Closed = max(payload.Number, payload.PullRequest.Number), payload.PullRequest.State == "closed"
-		e.Updated, _ = time.Parse(time.RFC3339, payload.PullRequest.UpdatedAt) // The time is zero for any other text.
+		e.Updated, _ = time.Parse(time.RFC3339, payload.PullRequest.UpdatedAt) // If the text is not a valid time, Updated is zero.
 	}
 	return e, nil
 }

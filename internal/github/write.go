@@ -314,7 +314,7 @@ func (c *Client) EnsureComment(ctx context.Context, repo Repo, n int, state Comm
 		}
 		return CommentState{ID: made.GetID(), Recreated: state.Recreated || lost}, nil
 	}
-	state.ID = current.id // even if the edit fails, because the comment exists
+	state.ID = current.id // The ID is returned even if the edit fails, because the comment exists.
 	if current.change {
 		if _, _, err := c.api.Issues.EditComment(ctx, repo.Owner, repo.Name, current.id, &github.IssueComment{Body: &body}); err != nil {
 			return state, classify(what, err)
@@ -323,7 +323,8 @@ func (c *Client) EnsureComment(ctx context.Context, repo Repo, n int, state Comm
 	return state, nil
 }
 
-// marked is a comment that begins with our mark. It does not contain the text, because every reader can copy the mark into many long comments.
+// marked is a comment that begins with our mark. To save memory, it does not contain the text: any reader can copy the mark into many long
+// comments.
 type marked struct {
 	id     int64
 	login  string

@@ -153,7 +153,7 @@ type Call struct {
 	Since *metav1.MicroTime
 	// RunStep is the current step of the rollout.
 	RunStep int32
-	// Wait is the reason why the hook has not been called yet. It is empty if the hook is called.
+	// Wait is the reason why the hook has not been called yet. It is empty if the hook can be called.
 	Wait string
 	// Body is the body of the call, without its time.
 	Body Body
@@ -223,8 +223,8 @@ func (p *Rollout) call(h v1alpha1.Hook, known []v1alpha1.HookStatus) (Call, bool
 	return Call{}, false
 }
 
-// gate returns the type of the hooks that belong to the gate that blocks the rollout. It returns an empty string if no
-// gate blocks the rollout, or if the hooks must not be called yet.
+// gate returns the type of the gate that blocks the rollout, which is also the type of its hooks. It returns an empty
+// string if no gate blocks the rollout, or if the hooks must not be called yet.
 func (p *Rollout) gate() v1alpha1.HookType {
 	if p.Rollout == nil || p.Rollout.GateTime == nil {
 		return ""

@@ -14,7 +14,7 @@ import (
 const (
 	defaultTimeout  = 10 * time.Second
 	defaultInterval = 10 * time.Second
-	defaultRetries  = 3 // of notifications; checks are not repeated
+	defaultRetries  = 3 // for notifications; by default, checks have no retries
 )
 
 func timeout(h *v1alpha1.Hook) time.Duration { return min(h.Timeout.Std(defaultTimeout), maxTimeout) }
@@ -46,7 +46,7 @@ func backOff(retry int) time.Duration {
 // try repeats a call until the answer is positive or there are no more retries. It returns false if ctx ended.
 func (p *Pool) try(ctx context.Context, namespace string, q Call, attempts int, before <-chan struct{}) (Outcome, bool) {
 	if before != nil {
-		<-before // This also applies to an abandoned delivery, because the next delivery waits for all previous deliveries.
+		<-before // A canceled delivery also waits, so that when it has ended, all previous deliveries have ended too.
 	}
 	for retry := 0; ; retry++ {
 		if retry > 0 && !sleep(ctx, p.wait(retry)) {

@@ -132,7 +132,7 @@ func Check(ctx context.Context, object Object) (typed runtime.Object, faults []s
 	if newObject == nil {
 		return nil, nil, fmt.Errorf("kind %q of %s is unknown: use one of %s", object.Kind(), v1alpha1.GroupVersion, Kinds())
 	}
-	delete(object, "status") // not needed, and possibly of a newer version
+	delete(object, "status") // The status is not needed, and may contain fields of a newer version.
 	typed = newObject()
 	strict := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object, typed, true)
 	if strict != nil && runtime.IsStrictDecodingError(strict) {

@@ -58,7 +58,7 @@ func inner(a netip.Addr) []netip.Addr {
 		add(b[6], b[7], b[9], b[10])
 	case sixToFour.Contains(a):
 		add(b[2], b[3], b[4], b[5])
-	case teredo.Contains(a): // the server, and the client with all bits inverted
+	case teredo.Contains(a): // The addresses are those of the server and of the client. All bits of the client address are inverted.
 		add(b[4], b[5], b[6], b[7])
 		add(^b[12], ^b[13], ^b[14], ^b[15])
 	}
@@ -109,7 +109,7 @@ func (p *Policy) check(host string, address netip.Addr, port uint16) error {
 	for i, a := range addresses {
 		allowed := p.allow.host(host, port) || p.allow.address(a, port)
 		if i > 0 && nat64Local.Contains(addresses[0]) {
-			allowed = true // The embedded address is a guess, so the address itself decides.
+			allowed = true // The embedded address is only a guess, so the class of the address itself decides.
 		}
 		switch {
 		case slices.Contains(metadata, a):

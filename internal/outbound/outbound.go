@@ -207,8 +207,8 @@ func (p *Policy) Dial(ctx context.Context, network, hostPort string) (net.Conn, 
 	return nil, fmt.Errorf("resolve %q: the name has no address", host)
 }
 
-// joined returns one error for all addresses. Its text does not depend on their order, which differs with each resolution: callers
-// write the text to a status.
+// joined returns one error for all addresses. Its text does not depend on the order of the addresses, because callers write the
+// text to a status, and the order differs with each resolution.
 func joined(errs []error) error {
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(errs...)

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// These are the priorities of requests. All other requests have priority 0, except requests for the objects that a new process lists,
-// which have a priority below 0 until they are reconciled for the first time, unless there is work in progress.
+// These are the priorities of requests. All other requests have priority 0. However, when a new process lists the objects, those without
+// work in progress have a priority below 0 until they are reconciled for the first time.
 const (
 	// Urgent is the priority of user decisions and rollbacks.
 	Urgent = 100
@@ -32,8 +32,8 @@ func New(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) wor
 const maxRetry = time.Second
 
 // timed is a queue in which timers have priority 0, and retries at least priority 0. controller-runtime adds both with the priority of the
-// request that was reconciled: after a restart, the end of each pause would have a low priority, and an object with a timer would keep the
-// priority of its last decision or rollback.
+// request that was reconciled. Without this type, the end of each pause would therefore have a low priority after a restart, and an object
+// with a timer would keep the priority of its last decision or rollback.
 type timed struct {
 	priorityqueue.PriorityQueue[reconcile.Request]
 }
@@ -70,7 +70,7 @@ func prefer(priority int, when func(before, now client.Object) bool, requests ha
 	}
 }
 
-// Add adds requests with a priority. A queue without priorities ignores it.
+// Add adds requests with a priority. A queue without priorities ignores the priority.
 func Add(q workqueue.TypedRateLimitingInterface[reconcile.Request], priority int, requests ...reconcile.Request) {
 	if prioritized, ok := q.(priorityqueue.PriorityQueue[reconcile.Request]); ok {
 		prioritized.AddWithOpts(priorityqueue.AddOpts{Priority: &priority}, requests...)

@@ -63,7 +63,7 @@ type Error struct {
 	// RetryAt is the time at which the next request may be sent. It is set only for RateLimited.
 	RetryAt time.Time
 
-	detail string // the response or network error, in fixed words
+	detail string // the response or network error, in the words of this package
 	remedy string
 	cause  error // never printed, because it may contain text from a server
 }
@@ -151,7 +151,7 @@ func classify(op, object string, t target, err error) *Error {
 		e.set(Malformed, "the tag refers to neither an image nor an index", "exclude it with spec.tagFilter.exclude")
 	case errors.Is(err, errManifest):
 		e.set(Malformed, "the manifest cannot be read", "push it again, or exclude it with spec.tagFilter.exclude")
-	case errors.As(err, &certificate): // This is also checked if plain HTTP was tried afterwards.
+	case errors.As(err, &certificate): // The certificate error is reported even if plain HTTP was tried afterwards.
 		e.setCertificate(certificate, t.tls)
 	case errors.As(err, &answer):
 		e.setAnswer(answer, t.auth)

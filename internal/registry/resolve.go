@@ -138,7 +138,7 @@ func (s *Scanner) complete(ctx context.Context, t target, digest string, d descr
 	for _, inner := range d.unnamed {
 		image, err := t.describe(ctx, inner)
 		if err != nil {
-			if kind := classify(opResolve, inner, t, err).Kind; kind != NotFound && kind != Malformed { // Such images have no platform.
+			if kind := classify(opResolve, inner, t, err).Kind; kind != NotFound && kind != Malformed { // An image that is missing or malformed has no platform.
 				return described{}, err
 			}
 			continue
@@ -263,7 +263,7 @@ func buildTime(t time.Time) time.Time {
 	return t.UTC()
 }
 
-// These are the limits of Image.Platforms. An index with more images or with longer names would need as much memory as its manifest.
+// These are the limits of Image.Platforms. Without these limits, the platforms of an index could need as much memory as its manifest.
 const (
 	maxPlatforms = 128
 	maxPlatform  = 128 // bytes of one platform

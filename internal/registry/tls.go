@@ -218,7 +218,7 @@ func (t TLS) over(base http.RoundTripper) (http.RoundTripper, error) {
 	return encrypted{own}, nil
 }
 
-// errPlain reports that plain HTTP is used even though there are certificates.
+// errPlain is the error for a plain HTTP request when certificates are configured.
 var errPlain = errors.New("plain HTTP cannot be combined with certificates")
 
 // encrypted is a transport that rejects plain HTTP.

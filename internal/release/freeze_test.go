@@ -190,7 +190,7 @@ var freezes = []scene{
 		for _, a := range []Action{Continue, Adopt} {
 			h.decideOn("1.1.0", a, "first")
 			h.run(time.Minute)
-			h.outcome(string(a), "1.1.0", DecisionNotApplicable+`: frozen until it is deleted by Freeze "fair" ("trade fair"); decide when the freeze is over, or list the Microservice in spec.exceptions`)
+			h.outcome(string(a), "1.1.0", DecisionNotApplicable+`: frozen indefinitely by Freeze "fair" ("trade fair"); decide when the freeze is over, or list the Microservice in spec.exceptions`)
 			h.want(string(a), map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
 		}
 		h.decideOn("1.1.0", Deprecate, "")
@@ -349,7 +349,7 @@ func init() { histories = append(histories, freezes...) }
 // TestFrozenText checks the text that describes a freeze for users.
 func TestFrozenText(t *testing.T) {
 	f := Freeze{Name: `Freeze "fair"`, Reason: "trade fair"}
-	if got, want := f.String(), `frozen until it is deleted by Freeze "fair" ("trade fair")`; got != want {
+	if got, want := f.String(), `frozen indefinitely by Freeze "fair" ("trade fair")`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	f.Until = time.Date(2027, 1, 4, 8, 0, 0, 0, time.FixedZone("CET", 3600))

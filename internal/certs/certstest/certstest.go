@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// Ones returns the number that consists of the given number of bits, all set.
+// Ones returns the number whose binary form consists of the given number of ones.
 func Ones(bits uint) *big.Int {
 	return new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), bits), big.NewInt(1))
 }

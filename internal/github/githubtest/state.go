@@ -220,10 +220,10 @@ func (r *Repository) Lock(n int, locked bool) {
 	r.Edit(n, action, func(p *PullRequest) { p.Locked = locked })
 }
 
-// DeleteFork deletes the repository of the branch. It emits no event.
+// DeleteFork deletes the fork that contains the branch of a pull request. It emits no event.
 func (r *Repository) DeleteFork(n int) { r.change(func() { r.pull(n).ForkDeleted = true }) }
 
-// DeleteAuthor deletes the account of the author. It emits no event.
+// DeleteAuthor deletes the account of the author of a pull request. It emits no event.
 func (r *Repository) DeleteAuthor(n int) { r.change(func() { r.pull(n).AuthorDeleted = true }) }
 
 // PullRequest returns a pull request.

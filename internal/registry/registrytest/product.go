@@ -123,7 +123,7 @@ func (p *Process) run(deadline time.Time) error {
 	}
 	logs := &output{}
 	ctx, cancel := context.WithCancel(context.Background())
-	process := exec.CommandContext(ctx, p.program, arguments...) // The process exits because it is killed.
+	process := exec.CommandContext(ctx, p.program, arguments...) // The process runs until cancel kills it.
 	process.Dir, process.Env = p.data, p.environment()
 	process.Stdout, process.Stderr = logs, logs
 	if err := process.Start(); err != nil {

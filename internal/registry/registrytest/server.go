@@ -412,7 +412,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// count counts a request, and returns the fault that responds to it, or nil if there is none.
+// count counts a request, and returns the handler of the fault that responds to the request, or nil
+// if there is no such fault.
 func (s *Server) count(class Class, r *http.Request) http.HandlerFunc {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -496,8 +497,8 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	writePage(w, path, tags[start:end], next)
 }
 
-// trueTags requests the tags from the real registry. It returns false if it has passed on an error from that
-// registry.
+// trueTags requests the tags from the real registry. It returns false if that registry responded with an
+// error, which trueTags has sent to the client.
 func (s *Server) trueTags(w http.ResponseWriter, r *http.Request, path string) ([]string, bool) {
 	answer := httptest.NewRecorder()
 	all := r.Clone(r.Context())
