@@ -49,12 +49,12 @@ func timeOf(t time.Time) *metav1.Time {
 
 // began returns the text of the event that is recorded when a freeze begins.
 func began(s *v1alpha1.FreezeStatus) string {
-	until := "until it is deleted"
+	end := "indefinitely"
 	if s.Until != nil {
-		until = "until " + s.Until.UTC().Format(time.RFC3339)
+		end = "until " + s.Until.UTC().Format(time.RFC3339)
 	}
 	if s.Services == 1 {
-		return fmt.Sprintf("1 Microservice is frozen %s: %s", until, s.Reason)
+		return fmt.Sprintf("1 Microservice is frozen %s: %s", end, s.Reason)
 	}
-	return fmt.Sprintf("%d Microservices are frozen %s: %s", s.Services, until, s.Reason)
+	return fmt.Sprintf("%d Microservices are frozen %s: %s", s.Services, end, s.Reason)
 }

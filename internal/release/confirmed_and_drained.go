@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// load is the required content of routes: weights, matches, mirrors and the active release. It also records
-// whether the group exists.
+// load is the required content of routes: weights, matches, mirrors and the active release. It also contains the phase of the group.
 type load struct {
 	phase    Phase
 	backends []backend
@@ -154,9 +153,9 @@ func (s *scope) withheld(release string) bool {
 // group. While the rollout state is lost, a route that two groups share is reported for only one of them.
 func (s *scope) referenced(release string) bool { return s.references[release] }
 
-// unanswered reports whether a policy has written an object that refers to a release, but the gateway has never
-// confirmed that policy for the group. In that case it is not known whether the gateway routes to the release. While
-// the rollout state is lost, a route that two groups share is reported for only one of them.
+// unanswered reports whether a policy has written an object that refers to a release, but the gateway has never confirmed the routes of that policy
+// for the group. In that case it is not known whether the gateway routes to the release. While the rollout state is lost, a route that two groups
+// share is reported for only one of them.
 func (s *scope) unanswered(release string) bool {
 	return slices.ContainsFunc(s.o.Policies, func(p Policy) bool {
 		confirmed := slices.ContainsFunc(p.Groups, func(r Report) bool { return r.Slug == s.g.Slug && r.Revision > 0 })
@@ -182,7 +181,7 @@ func (s *scope) undrained(r Row) *wait {
 // leaving returns why a release is not drained yet although no route refers to it, or nil. Every policy that ever confirmed
 // the group must confirm the revision that removes the release, and the drain delay after that must have passed.
 func (s *scope) leaving(r Row) *wait {
-	if s.unreported() { // A release with this name may have been in the routes of that policy.
+	if s.unreported() { // The policy that has not reported may have routed to a release with this name.
 		r.Zero = cmp.Or(r.Zero, &Zero{Time: r.Since})
 		return s.zeroWait(r)
 	}

@@ -47,7 +47,7 @@ func (s *scope) health(run *Rollout, r *Row, c Object) (healthy bool, cause Reas
 
 // lacking returns why a release has too few pods. The reason is otherRunning if the release gives way to the active release of its
 // exclusive group, and notCreated if the release's object is missing or out of date because the API server rejects the write.
-// Otherwise the reason is the failure that the pods show or, without a failure, the exceeded deadline.
+// Otherwise the reason is the failure that the pods show or, if they show none, progressDeadlineExceeded.
 func (s *scope) lacking(r *Row, c Object) Reason {
 	if a := s.g.ActiveRow(); s.exchanges() && !isRejected(c) && s.blocksActive(a, s.g.Rollout, c) {
 		return otherRunning
@@ -87,7 +87,7 @@ func (s *scope) dead(r *Row) bool {
 // are as outdated as the programmed routes, so only the pods count. Without the canary, the routes may be programmed again.
 func (s *scope) servesLess(active *Row, cause Reason) bool {
 	if s.o.Spec.Exclusive {
-		return false // The pods of the active release terminated so that the canary could start. They start again.
+		return false // The pods of the active release terminated so that the canary could start. They start again after a rollback.
 	}
 	if cause != notProgrammed {
 		return s.dead(active)
@@ -96,12 +96,11 @@ func (s *scope) servesLess(active *Row, cause Reason) bool {
 	return c.Available == 0
 }
 
-// ends returns the time at which a step would pass its deadline if its clock ran without stopping
-// from now on.
+// ends returns the time at which a step passes its deadline if its clock is not stopped again.
 func (s *scope) ends(run *Rollout) time.Time {
 	start := s.stepClock(run)
 	if _, _, c := s.rollout(); run.Step == 0 && c.Created.After(start) {
-		start = stored(c.Created) // The creation was rejected, or this manager was suspended.
+		start = stored(c.Created) // The object was created late, because its creation was rejected or this manager was suspended.
 	}
 	end := start.Add(s.o.Spec.Deadline)
 	if run.Grace.After(end) {
@@ -110,9 +109,9 @@ func (s *scope) ends(run *Rollout) time.Time {
 	return end
 }
 
-// due returns the time at which a step whose healthy wait is interrupted now, by the given cause, passes its deadline. Until
-// countHealthyTime has added this wait, ends returns a time that is too early. The wait of a rollout that is already blocked,
-// and a wait that is recorded from its start, are not healthy.
+// due returns the time at which a step passes its deadline if the given cause interrupts its healthy wait now. ends returns a time that is too early
+// until countHealthyTime has added this wait. If the rollout is already blocked, or if the wait is recorded from its start, the wait is not healthy,
+// and due returns the same time as ends.
 func (s *scope) due(run *Rollout, cause Reason) time.Time {
 	if run.WaitsFor != "" || cause == otherRunning || cause == notCreated && !s.outgrown(run) {
 		return s.ends(run)

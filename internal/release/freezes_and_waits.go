@@ -237,9 +237,9 @@ func (s *scope) uncreated(run *Rollout, cause Reason) bool {
 	return cause == notCreated && !s.now.Before(s.stepClock(run).Add(s.moment()))
 }
 
-// outgrown reports whether a release whose object is missing or has too few replicas was healthy until now. For example, a user may have
-// specified more replicas. Its wait began after the clock of the step started. The wait for an object is recorded from the start of that
-// clock.
+// outgrown reports whether a release whose object is missing or has too few replicas was healthy until now, for example because a user has just
+// specified more replicas. In that case, its wait began after the clock of the step started. In contrast, a wait for an object that the API
+// server rejects is recorded from the start of that clock.
 func (s *scope) outgrown(run *Rollout) bool {
 	return run.WaitsFor == "" && run.WaitingSince.After(s.stepClock(run))
 }

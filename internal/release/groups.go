@@ -186,8 +186,8 @@ func (b *planner) excluded(slug string) bool {
 	return b.groupWithdrawn(slug, Excluded) && !b.groupWithdrawn(slug, Closed)
 }
 
-// heirOf returns the slug of the group that takes over from an excluded group. This is the group to which the active version of
-// the excluded group is offered or, if there is no such group, the group with the lowest version above that version. "" means any group.
+// heirOf returns the slug of the group that takes over from an excluded group. This is the group to which the active version of the excluded group is
+// offered or, if there is no such group, the group with the lowest version above that version. If heirOf returns "", any group may take over.
 func (b *planner) heirOf(g *Group) string {
 	slug, a := "", g.ActiveRow()
 	for _, c := range b.offers { // The highest version comes first.
@@ -270,7 +270,7 @@ func (s *scope) endWait() *wait {
 	if to := s.successorGroup(); to != nil {
 		return newWait(s.g.ActiveRow(), true, GroupExcluded, "group %s is in spec.endedGroups: it closes when its domains have moved to group %s, which has no active release yet%s; to end both groups, list both", s.g.Name, to.Name, to.standing())
 	}
-	waited := s.g.Target.Reason == GroupExcluded // The previous plan waited.
+	waited := s.g.Target.Reason == GroupExcluded // The previous plan already waited for the newer group.
 	if !waited || s.servingGroup() != s.g || !s.followed() || s.endsNewer() {
 		return nil
 	}

@@ -81,10 +81,9 @@ func (s *scope) podsWait(run *Rollout, r *Row, c Object) *wait {
 	return s.turnWaits(r.Version)
 }
 
-// jobsWait returns why the ConfirmRollout hooks of a release cannot be called yet, or nil. The hook Jobs of other
-// releases in the group that failed or were superseded must end first: a migration, its reverse, and the migration of the
-// next version never run at the same time (rule 49). If another release was previously active, only its gate Jobs count,
-// because a user may have adopted that release while its migration was running.
+// jobsWait returns why the ConfirmRollout hooks of a release cannot be called yet, or nil. The hook Jobs of the failed and superseded releases of the
+// group must end first, so that a migration, its reverse, and the migration of the next version never run at the same time (rule 49). If another
+// release was previously active, only its gate Jobs count, because a user may have adopted that release while its migration was running.
 func (s *scope) jobsWait(r *Row) *wait {
 	if w := s.reportWait(r); w != nil {
 		return w
@@ -100,8 +99,8 @@ func (s *scope) jobsWait(r *Row) *wait {
 	return nil
 }
 
-// reportWait reports that the controller of a release that starts again has not reported the restart yet, or returns nil. Without this
-// wait, if the release ended again, the report of its earlier end would count, and a gate Job could start after the second end.
+// reportWait reports that the controller of a release that starts again has not reported the restart yet, or returns nil. Without this wait, the
+// report of the earlier end would count if the release ended again, and a gate Job could start after the second end.
 func (s *scope) reportWait(r *Row) *wait {
 	c, there := s.object(r.Release)
 	if !s.o.Spec.GateJobs || !there || c.Terminating || c.Reported != Error && c.Reported != Deprecated {
@@ -260,9 +259,8 @@ func (p Peer) passed(slug, version string, step int) bool {
 	})
 }
 
-// peersWait reports which other Microservices have not completed the step yet, or returns nil. The last
-// peer to arrive continues. Its rollout state shows that it has continued, so that the other peers
-// continue as well.
+// peersWait reports which other Microservices have not completed the step yet, or returns nil. The last peer that completes the step continues. Its
+// rollout state shows that it has continued, so that the other peers continue as well.
 func (s *scope) peersWait(run *Rollout, r *Row) *wait {
 	if run.Gate != Together {
 		return nil

@@ -100,7 +100,7 @@ func (s *scope) fit(cs []Object, active int) ([]Object, int) {
 
 // rebuildState creates rows for a group that has release objects but no rows (rule 31), because the rollout state was lost or
 // was not written yet. Rows are created for objects whose stamp is higher than the sequence number of the rollout state, and
-// for objects to which a route refers. Objects that a rollout state dropped, and that a late write created again, get no row.
+// for objects to which a route refers. Objects whose rows were dropped from a rollout state, and that a late write created again, get no row.
 //
 // The active release is the release that the group's Service selects. If no policy reports such a release, it is the release whose
 // object was reported as active. Otherwise it is the release with the most available pods or, if there are several, the
@@ -215,7 +215,7 @@ func replaceLostActive(s *scope) {
 		return
 	}
 	if _, can := s.offered(a.Release); can {
-		return // The size method creates it again.
+		return // The size method creates the object again.
 	}
 	s.event(a, true, ActiveLost, fmt.Sprintf("the VersionedMicroservice of the active release %s was deleted and cannot be created again", a.Version))
 	lost := a.Release
@@ -239,7 +239,7 @@ func dropLost(s *scope) {
 		}
 		running := s.g.Rollout != nil && s.g.Rollout.Release == r.Release
 		if _, can := s.offered(r.Release); can && running {
-			continue // The size method creates it again.
+			continue // The size method creates the object again.
 		}
 		if running {
 			s.endRollout()
@@ -249,7 +249,7 @@ func dropLost(s *scope) {
 	}
 }
 
-// arrive records that the newest domains have yet to move to a group that this pass rebuilt.
+// arrive records that the newest domains have yet to move to a group whose rows this plan rebuilt.
 func (s *scope) arrive() {
 	if s.arrived == nil {
 		s.arrived = map[string]bool{}

@@ -19,7 +19,7 @@ func (b *planner) followed() bool {
 
 // older returns the group from which the newest domains move, in steps, to the first release of this
 // group, or nil. If all policies are gone, a canary waits for a policy (rule 10). A policy that has not
-// reported, because it was created again or lost its status, may have such domains.
+// reported, because it was created again or lost its status, may have newest domains.
 func (s *scope) older() *scope {
 	if s.g.Rollout == nil {
 		return nil

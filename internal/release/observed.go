@@ -245,8 +245,8 @@ type Object struct {
 	Created time.Time
 	// Terminating reports whether the object is being deleted. Such an object counts as neither present nor absent (rule 8).
 	Terminating bool
-	// Refused reports whether the API server rejects changes to the object. The object then stays as it was read,
-	// gets no stamp, and is not revived. Only the release of this object waits for the object.
+	// Refused reports whether the API server rejects changes to the object. The object then remains unchanged, gets no stamp, and is not revived. Only
+	// the release of this object waits for the object.
 	Refused bool
 	// Stamp is the sequence number of the rollout state for which the object was created or revived
 	// (rule 2).

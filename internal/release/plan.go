@@ -86,7 +86,7 @@ type Retire struct {
 
 // Plan computes the actions for one Microservice.
 //
-// Plan is level based: the same input at the same time results in the same plan. If the rollout
+// Plan is level-based: the same input at the same time results in the same plan. If the rollout
 // state of a plan is written and the facts do not change, the next plan changes nothing. The order
 // of the input lists does not matter.
 func Plan(o Observed, now time.Time) Result { return planWith(o, now, rules) }
@@ -147,7 +147,7 @@ type planner struct {
 	now      time.Time
 	groups   []Group
 	next     int64                  // the sequence that the rollout state gets if it is written
-	sorted   []Object               // the release objects by age
+	sorted   []Object               // the release objects, the oldest first
 	objects  map[string]*Object     // the release objects by name
 	offers   []Candidate            // the candidates of all groups, highest version first
 	perGroup map[string][]Candidate // the candidates of each group, by slug
@@ -290,7 +290,7 @@ type scope struct {
 	*planner
 	g          *Group
 	candidates []Candidate // highest version first
-	reports    []Report    // by policy
+	reports    []Report    // sorted by policy
 	// stepped reports whether this pass set the weight of the current step.
 	stepped bool
 }

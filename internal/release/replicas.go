@@ -17,7 +17,7 @@ func (s *scope) full() int {
 }
 
 // activeFull returns the full number of replicas of the active release. While the newest domains move from this group to a newer group,
-// this is at least the number that the release had before it lost a part of their requests: it gets this part back if the rollout fails.
+// this is at least the number that the release had before the move, because all their requests return to it if the rollout fails.
 func (s *scope) activeFull() int {
 	n := s.full()
 	if s.byPods() {
@@ -39,8 +39,8 @@ func (s *scope) portion(percent int) int {
 	return max(1, (min(100, percent)*s.full()+99)/100)
 }
 
-// serving returns how many replicas a release has, or how many its autoscaler wants if that is more. In an exclusive
-// group, only the autoscaler's number counts. All other numbers follow the specification, even during a rollout.
+// serving returns how many replicas a release has, or how many its autoscaler wants if that is more. In an exclusive group, the number of replicas
+// follows the specification even during a rollout, so serving returns 0 unless the autoscaler wants more.
 func (s *scope) serving(r *Row) int {
 	c, _ := s.object(r.Release)
 	if s.o.Spec.Exclusive && c.Current <= c.Replicas {
@@ -296,9 +296,9 @@ func (s *scope) activeSize(active Object) int {
 	return max(rest, min(active.Replicas, full))
 }
 
-// measured is how long the autoscaler of a release needs until its recommendations are based only on the current traffic. It is the
-// default stabilization window of a HorizontalPodAutoscaler. The recommendations in this window are smaller while the traffic is small,
-// and they have no effect while the minimum is larger.
+// measured is how long the autoscaler of a release needs until its recommendations are based only on the current traffic. It is the default
+// stabilization window of a HorizontalPodAutoscaler. In this window, recommendations from the time when the release had less traffic are smaller.
+// They have no effect as long as the minimum is larger.
 const measured = 5 * time.Minute
 
 // restSize returns the number of replicas of the active release while no rollout is in progress. A rollout can end in the plan that moves
@@ -316,8 +316,9 @@ func (s *scope) restSize(active Object) (int, *wait) {
 	return active.Replicas, &wait{Until: end}
 }
 
-// movedTime returns the time at which the last traffic change of the group was confirmed. If the newest domains route to the group, they
-// may have returned because the rollout of a newer group failed. This changes only the traffic of that group.
+// movedTime returns the time at which the last traffic change of the group was confirmed. If the newest domains route to the group, they may have
+// returned because the rollout of a newer group failed. Such a return is a traffic change of only the newer group, so the changes of newer groups
+// count as well.
 func (s *scope) movedTime() time.Time {
 	moved := s.confirmedTime(s.g.TrafficTime)
 	if !s.hasNewest() {

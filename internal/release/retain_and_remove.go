@@ -41,7 +41,7 @@ func dropDrained(s *scope) {
 			continue
 		}
 		if r.Reason == Superseded && r.Since.Equal(s.now) {
-			s.g.LastSuperseded = r.Release // The row is dropped, so notifications cannot read this from the row.
+			s.g.LastSuperseded = r.Release // Notifications read this field, because the row is dropped.
 		}
 		s.event(&r, false, Removed, fmt.Sprintf("%s is drained and removed", r.Version))
 		s.dropRow(r.Release)

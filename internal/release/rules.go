@@ -14,9 +14,8 @@ type rule struct {
 	apply func(*scope)
 }
 
-// rules are the rules of a group, in the order in which they apply. Each rule's comment lists the status changes that
-// the rule makes, and names the rule's file unless the rule is in this file. A test removes one rule at a time and
-// expects a history to fail.
+// rules are the rules of a group, in the order in which they apply. Each rule's comment lists the status changes that the rule makes, and names the
+// rule's file unless the rule is in this file. A test removes one rule at a time, and expects that the test of a history then fails.
 var rules = []rule{
 	// Existing objects: lost_state.go.
 	{"Rebuild the rollout state", rebuildState},      // none to active, deprecated or pending: the rollout state is lost
@@ -240,7 +239,7 @@ func start(s *scope) {
 	}
 	what := "rollout of"
 	if a := s.g.ActiveRow(); r.Promoted > 0 && a != nil && compare(r.Version, a.Version) > 0 {
-		what = "return to" // A pin ended.
+		what = "return to" // A pin to a lower version has ended.
 	} else if r.Promoted > 0 {
 		what = "rollback to"
 	}
@@ -280,7 +279,7 @@ func countHealthyTime(s *scope) {
 	}
 	s.resetCalls(run, r)
 	healthy, cause, _ := s.health(run, r, c)
-	if r.Reason == TrafficLost && len(s.reports) > 0 { // Without a policy, the time does not count.
+	if r.Reason == TrafficLost && len(s.reports) > 0 { // The time without a policy does not count.
 		run.Started, run.Waited, run.WaitingSince, run.Interrupted, run.Grace = s.now, 0, noTime, false, noTime
 		s.turn(r, r.Status, StepBegan)
 		healthy, cause, _ = s.health(run, r, c)

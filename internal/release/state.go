@@ -38,7 +38,7 @@ const (
 // and keep one release (rule 25).
 const preview = "Preview"
 
-// State is the persisted record of a Microservice.
+// State is the persisted rollout state of a Microservice.
 type State struct {
 	// Sequence increases with every write.
 	Sequence int64
@@ -163,7 +163,7 @@ type Row struct {
 	FirstActive time.Time
 	// Routed reports whether a route ever referred to the release (rules 10 and 18).
 	Routed bool
-	// Adopted reports whether a user skips the steps.
+	// Adopted reports whether a user decided to skip the steps.
 	Adopted bool
 	// Attempt counts how often the release was restarted after a failure, and how often it lost its traffic.
 	// RetryTime is when the release may get traffic again (rule 29).
@@ -329,7 +329,7 @@ func sameRows(a, b []Row) bool {
 		return false
 	}
 	for i := range a {
-		if a[i] != b[i] && !sameRow(a[i], b[i]) { // Most rows have the same pointers.
+		if a[i] != b[i] && !sameRow(a[i], b[i]) { // In most cases the pointers are the same, so sameRow is not needed.
 			return false
 		}
 	}

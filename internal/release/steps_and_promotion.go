@@ -232,7 +232,7 @@ func promoteFirst(s *scope) {
 	}
 	if s.older() != nil {
 		if s.unreported() {
-			s.requeueAt(s.silentFrom()) // From that time on, the release may have no steps to take.
+			s.requeueAt(s.silentFrom()) // After that time, the release may become active without steps.
 		}
 		return
 	}

@@ -167,7 +167,7 @@ func (s *scope) finishes(target Target) bool {
 		return true
 	}
 	if run.Gate == Together || run.Gate == ConfirmRollout {
-		return false // The peers may be at the newer version, and a release without pods loses nothing.
+		return false // The peers may already roll out the newer version, and superseding a release without pods loses nothing.
 	}
 	if a := s.g.ActiveRow(); s.g.Level == preview && a != nil && a.Release == target.Release {
 		return false // The active commit was pushed again.

@@ -77,7 +77,7 @@ func (g *Gate) Reconciler(r reconcile.Reconciler) reconcile.Reconciler {
 			ctx = mine
 		}
 		result, err := r.Reconcile(ctx, req)
-		if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))) { // net/http returns the cause.
+		if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.Cause(ctx))) { // net/http returns the cause instead of context.Canceled.
 			return reconcile.Result{}, nil
 		}
 		return result, err

@@ -68,7 +68,7 @@ var (
 
 // renew writes a Lease. The keep time starts at the beginning of the request, because other replicas measure the age of the Lease from the
 // time at which they see the write. renew never overwrites the Lease of another replica. Without this check, an elector that could not renew its
-// Lease would read the Lease again and release it, even if another replica holds it, before the elector reports that it lost the Lease.
+// Lease would read the Lease again and release it before it reports the loss, even if another replica holds the Lease.
 func (p *patient) renew(ctx context.Context, r resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
 	switch {
 	case p.taken:
@@ -81,7 +81,7 @@ func (p *patient) renew(ctx context.Context, r resourcelock.LeaderElectionRecord
 		return err
 	}
 	switch {
-	case r.HolderIdentity == "": // released
+	case r.HolderIdentity == "": // The Lease was released.
 		p.expiry.Stop()
 	case p.expiry == nil:
 		p.expiry = time.AfterFunc(time.Until(began.Add(p.keep)), p.lost)

@@ -43,9 +43,9 @@ func (l *Limit) Start(_ context.Context, queue workqueue.TypedRateLimitingInterf
 	return nil
 }
 
-// Admit reports whether an object may start now. Otherwise the object waits in line until it is enqueued. The caller must then
-// ask again after the returned duration, because an admission that ends after Age does not enqueue the next object. An object
-// that was enqueued keeps its turn until it asks, even if that takes longer than Age.
+// Admit reports whether an object may start now. Otherwise the object waits in line until it is enqueued. The caller must then ask again after the
+// returned duration. Limit has no timer: it detects that an admission has ended after Age only when one of its methods is called. An object that
+// was enqueued keeps its turn until it asks, even if that takes longer than Age.
 func (l *Limit) Admit(object reconcile.Request) (now bool, again time.Duration) {
 	if l == nil || l.Max == 0 {
 		return true, 0

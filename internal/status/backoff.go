@@ -14,8 +14,8 @@ import (
 // continues within this time after the cause of the block has ended.
 const MaxBackoff = 20 * time.Second
 
-// RateLimiter limits how often an object is retried, with a back-off of up to MaxBackoff, and the total
-// rate of a controller's retries, unless an object would have to wait for longer than MaxBackoff.
+// RateLimiter limits how often an object is retried, with a back-off of up to MaxBackoff. It also limits the total rate of a controller's retries,
+// but no object waits for longer than MaxBackoff.
 func RateLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
 	return workqueue.NewTypedMaxOfRateLimiter[reconcile.Request](
 		workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](5*time.Millisecond, MaxBackoff),

@@ -129,9 +129,8 @@ func namespaceGone(err error) bool {
 // afterConflict is how long a reconcile waits for the cache after a conflict.
 const afterConflict = 200 * time.Millisecond
 
-// Again ends a failed reconcile, which is retried with back-off. A conflict is not an error, and neither is the
-// response that an object to be created already exists: the cache is outdated, and the reconcile is retried
-// after afterConflict, without an error report.
+// Again ends a failed reconcile, which is retried with back-off. A conflict is not an error, and neither is the response that an object to be created
+// already exists: both mean that the cache is outdated. In these cases, the reconcile is retried after afterConflict, without an error report.
 func Again(ctx context.Context, err error) (reconcile.Result, error) {
 	if !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 		return reconcile.Result{}, err

@@ -33,7 +33,7 @@ type candidate struct {
 	text    string   // the text from which the version is parsed
 	match   []int    // the match of tagFilter.pattern in the tag
 	version *Version // nil until parsed
-	pre     bool     // whether the source marks it as a pre-release
+	pre     bool     // whether the source marks the version as a pre-release
 	timed   Timed    // for SchemePushTime
 }
 

@@ -116,10 +116,10 @@ type Selector struct {
 	exclude []pattern
 	match   *regexp.Regexp
 	extract string
-	mapping *regexp.Regexp // maps names to tags; nil means that they are equal
+	mapping *regexp.Regexp // maps names to tags; nil means that each name equals its tag
 	within  *constraint
 	deny    []denial
-	groups  [5]int // the indexes in match of groupsOfVersion; -1 means that the group does not exist
+	groups  [5]int // the index in match of each group in groupsOfVersion; -1 means that match has no such group
 	reasons struct{ tagFilter, match, within, perGroup string }
 	errors  struct{ suffix, parts error }
 }

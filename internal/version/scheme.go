@@ -65,7 +65,7 @@ func (v *Version) Original() string {
 func (v *Version) String() string { return v.Original() }
 
 // names reports whether v, as written by a user, refers to o. "1.2.3" refers to all its builds and
-// revisions, and "2026.1.5.13" to all times in this hour. "1.2.3+b" refers to only one version.
+// revisions, and "2026.1.5.13" to all times in that hour. "1.2.3+b" refers to only one version.
 func (v *Version) names(o *Version) bool {
 	return v.Equal(&o.Version) && (v.Metadata() == "" || v.Metadata() == o.Metadata()) && len(v.more) <= len(o.more) && slices.Equal(v.more, o.more[:len(v.more)])
 }

@@ -257,7 +257,7 @@ func (r *Ranking) Offer(held []Held, refused map[string]Refusal) Result {
 func (r *Ranking) OfferUnless(held []Held, refused map[string]Refusal, refuse func(tag, version string) *Refusal) Result {
 	o := offer{ranking: r, held: r.selector.index(held), refused: refused, refuse: refuse, groupsLeft: r.selector.rules.Limits.Groups}
 	rules := r.selector.rules
-	o.Rejected = make([]Rejection, 0, len(r.ranked)+len(r.rejected)) // Most of the many tags are rejected.
+	o.Rejected = make([]Rejection, 0, len(r.ranked)+len(r.rejected)) // There may be many tags, and most of them are rejected.
 	for rest := r.ranked; len(rest) > 0; {
 		key, n := rules.keyOf(rest[0].version), 1
 		for n < len(rest) && rules.keyOf(rest[n].version) == key {

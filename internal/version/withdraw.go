@@ -45,7 +45,7 @@ func (s *Selector) Withdrawn(held, gone []Held, offered []Release) []Withdrawal 
 		group, text, _ := s.normal(g)
 		w.gone[[2]string{group, text}] = true
 	}
-	made := map[string]bool{} // by slug, whether the current grouping creates the group
+	made := map[string]bool{} // whether the current grouping creates a group, by slug
 	for _, h := range held {
 		if group, _, own := s.normal(h); group != "" {
 			made[group] = made[group] || group == own

@@ -242,7 +242,7 @@ func (f Freeze) sentence(now time.Time) string {
 		text += " from " + Clock(f.From.Time, now)
 	}
 	if f.Until == nil {
-		text += " until it is deleted"
+		text += " indefinitely"
 	} else {
 		text += " until " + Clock(f.Until.Time, now)
 	}
@@ -270,7 +270,7 @@ func (s *service) freezesDecisions() bool {
 // starts. It returns nil if there is no such version, or if spec.paused blocks the version too.
 func (s *service) waitsForStart() *State {
 	waits := freezeWaits(s.ms)
-	if len(waits) == 0 || s.ms.Spec.Paused || waits[0].HasRollout() { // The state of a rollout shows its wait.
+	if len(waits) == 0 || s.ms.Spec.Paused || waits[0].HasRollout() { // The state of the rollout already shows this wait.
 		return nil
 	}
 	c := frozenOf(s.ms)

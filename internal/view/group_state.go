@@ -221,9 +221,9 @@ func availableOf(o *v1alpha1.VersionedMicroservice) *metav1.Condition {
 	return meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionAvailable)
 }
 
-// replacements returns the actions that replace an active release without ready pods: to adopt the release of the rollout in
-// progress if its pods are ready, to end the pause or the pin that prevents another release from becoming active, and to roll back to a
-// previously active release. During a pause or a freeze, only a pin makes a retained release active.
+// replacements returns the actions that replace an active release without ready pods: adopt the release of the rollout in progress if its pods are
+// ready, end the pause or the pin that prevents another release from becoming active, or roll back to a previously active release. During a pause or
+// a freeze, only a pin makes a retained release active.
 func (s *service) replacements(g *v1alpha1.ReleaseGroup) (out []Action) {
 	r := s.rollout(g)
 	if r != nil && r.available() && r.adoptable() {
@@ -390,8 +390,8 @@ func Retryable(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, g *v1alp
 	return !passedOver(ms, policy, g, row)
 }
 
-// passedOver reports whether a group that is not pinned has a target that precedes a failed release, or does not move to the version of the
-// failed release.
+// passedOver reports whether a group that is not pinned has a target that takes precedence over a failed release, or does not move to the version of
+// the failed release.
 func passedOver(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) bool {
 	active := activeOf(g)
 	if finishesFirst(ms, policy, g) {

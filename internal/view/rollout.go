@@ -42,7 +42,7 @@ func (s *service) rollout(g *v1alpha1.ReleaseGroup) *rollout {
 	return &rollout{service: s, run: record, group: g, row: &g.Releases[i], object: s.release(record.release), steps: s.steps(g), reports: s.reports(g.Slug)}
 }
 
-// present returns the current step. It returns nil before the first step and after the removal of the current step.
+// present returns the current step. It returns nil before the first step, or if the current step was removed.
 func (r *rollout) present() *v1alpha1.CanaryStep {
 	if r.step < 1 || int(r.step) > len(r.steps) {
 		return nil
@@ -57,8 +57,8 @@ func (r *rollout) adopted() bool { return Adopted(r.row) }
 // Adopted reports whether a user requested to skip the steps of a release.
 func Adopted(row *v1alpha1.Release) bool { return row.Internal != nil && row.Internal.Adopted }
 
-// takesSteps reports whether the planner gives traffic to the release in steps. It does not for previously active releases, adopted releases,
-// and the first release of a group, unless domains move to that release from an older group.
+// takesSteps reports whether the planner gives traffic to the release in steps. The exceptions are previously active releases, adopted releases and,
+// unless domains move to it from an older group, the first release of a group.
 func (r *rollout) takesSteps() bool {
 	return (activeOf(r.group) != nil || r.from != "") && r.row.Promoted == 0 && !r.adopted()
 }
@@ -140,7 +140,7 @@ func (r *rollout) abort() []Action {
 	case unfinished(r.row):
 		return []Action{r.actOn("deprecate", r.row)}
 	case active != nil && !isPreview(r.group) && !r.activeDenied() && (!pinnedTo(r.group, r.row) || r.startsNothing()):
-		return []Action{r.act("rollback", "--to", r.nameOf(active))} // During a freeze or a pause, the return would continue after an unpin.
+		return []Action{r.act("rollback", "--to", r.nameOf(active))} // During a freeze or a pause, removing the pin would not stop the return.
 	case pinnedTo(r.group, r.row):
 		return []Action{r.unpin(r.group)}
 	}
@@ -222,7 +222,7 @@ func (r *rollout) unavailableSince(cause string) *metav1.Time {
 	return timeOf(c.LastTransitionTime.Time)
 }
 
-// unhealthy returns the state of a rollout whose pods are missing while the deadline is running.
+// unhealthy returns the state of a rollout whose pods are not all available.
 func (r *rollout) unhealthy() *State {
 	if r.gate == v1alpha1.GateConfirmRollout || r.object == nil || r.available() {
 		return nil
@@ -488,8 +488,8 @@ func (r *rollout) window() *State {
 	return s
 }
 
-// awaitsExchange reports whether only the exchange of pods in an exclusive group must begin before the release may have pods, because the
-// ConfirmRollout hooks, if any, have approved.
+// awaitsExchange reports whether the release may have pods as soon as the exchange of pods in its exclusive group begins, because the ConfirmRollout
+// hooks, if any, have approved.
 func (r *rollout) awaitsExchange() bool {
 	if !r.ms.Spec.Availability.Exclusive || activeOf(r.group) == nil {
 		return false

@@ -121,7 +121,7 @@ func (s State) sentence(now time.Time) string {
 	if s.Note != "" {
 		text += fmt.Sprintf(": %q", s.Note)
 	}
-	if s.Word == WordPinned && s.Detail != "" { // The note is not about the detail.
+	if s.Word == WordPinned && s.Detail != "" { // The note belongs to the pin, not to the detail.
 		text += "; " + s.Detail
 	}
 	if s.Outage {

@@ -51,8 +51,8 @@ func Span(d time.Duration) string {
 	return pair(s/86400, "d", s%86400/3600, "h")
 }
 
-// Clock formats a time relative to now, in the zone of now. It returns 14:02 for a time on the same day, Mon
-// 14:02 for a time within six days, and otherwise includes the date.
+// Clock formats a time relative to now, in the zone of now. It returns 14:02 for a time on the same day, Mon 14:02 for a time within six days, and
+// 2006-01-02 14:02 for any other time.
 func Clock(t, now time.Time) string {
 	t = t.In(now.Location())
 	y, m, d := t.Date()

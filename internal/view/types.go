@@ -137,7 +137,7 @@ type WeightShare struct {
 	Weight  int32  `json:"weight"`
 }
 
-// Pin is a pin of a group to a version.
+// Pin pins a group to a version or a release.
 type Pin struct {
 	// Group is the name of the group. It is empty if the pin applies to the group that has the
 	// version.

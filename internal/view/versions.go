@@ -129,8 +129,9 @@ func Withdrawn(p *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup, version string
 	})
 }
 
-// OldestAbove returns the oldest live group if the group of an offered version does not exist and does not start, because all its versions are below that
-// group. Otherwise, it returns nil. Groups in spec.endedGroups are about to close. Previews are not ordered relative to other groups.
+// OldestAbove returns the oldest live group if that group prevents the group of an offered version from starting. This is the case if the group of
+// the offered version does not exist yet, and all its versions are below the oldest live group. Otherwise, OldestAbove returns nil. Groups in
+// spec.endedGroups are about to close. Previews are not ordered relative to other groups.
 func OldestAbove(ms *v1alpha1.Microservice, p *v1alpha1.ImagePolicy, o *v1alpha1.OfferedRelease) (oldest *v1alpha1.ReleaseGroup) {
 	if o.Level == v1alpha1.LevelPreview || o.PullRequest > 0 {
 		return nil

@@ -15,8 +15,8 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// Answer explains why a host, a version or a pod serves or does not serve traffic. It contains the whole chain and
-// the next action.
+// Answer explains why a host, a version or a pod serves or does not serve traffic. It contains the whole chain from the host to the images, and the
+// next action.
 type Answer struct {
 	metav1.TypeMeta `json:",inline"`
 	Time            metav1.Time `json:"time"`
@@ -153,9 +153,9 @@ func ofScheme(domains []policyDomain, scheme string) []policyDomain {
 	return domains
 }
 
-// domainsOf returns the domains that best match a host and a path. The order of preference is the same as in Gateways: the host itself, then
-// the longest wildcard, then the longest path. If any of these domains is programmed, only programmed domains are returned. Otherwise, domains
-// that another domain prevents from having the host are omitted if there are others.
+// domainsOf returns the domains that best match a host and a path. The order of preference is the same as in Gateways: the host itself, then the
+// longest wildcard, then the longest path. If any of these domains is programmed, only programmed domains are returned. Otherwise, domains whose host
+// and path belong to another entry or policy are omitted if there are other domains.
 func (x *index) domainsOf(host, path string) (best []policyDomain, names []string) {
 	for i := range x.NetworkPolicies {
 		p := &x.NetworkPolicies[i]
@@ -182,7 +182,7 @@ func (x *index) domainsOf(host, path string) (best []policyDomain, names []strin
 	return best, names
 }
 
-// reasonDomainConflict is the reason of a domain whose host and path belong to another entry or to an older policy.
+// reasonDomainConflict is the reason in the status of a domain whose host and path belong to another entry or to an older policy.
 const reasonDomainConflict = "DomainConflict"
 
 func compareBool(a, b bool) int { return cmp.Compare(rankOf(b), rankOf(a)) }
@@ -804,7 +804,7 @@ func (s *service) whyNotStarted(a *Answer, o *v1alpha1.OfferedRelease) {
 	case g != nil && HeldBy(s.ms, g, o.SemVer.Version) != nil:
 		cause = status.Short(HeldBy(s.ms, g, o.SemVer.Version).SemVer.Version) + " failed, and an exclusive group does not try older versions"
 		a.Next = []Action{s.act("pin", o.SemVer.Version)}
-	case s.ms.Spec.Paused: // The end of the pause does not start the versions in the cases above.
+	case s.ms.Spec.Paused: // The versions in the cases above do not start when the pause ends.
 		cause = "spec.paused is set"
 		a.Next = []Action{s.act("resume")}
 	case s.frozenCause() != "":

@@ -1,8 +1,8 @@
 // Package watches lists the kinds that the manager watches in each of its namespaces and in the cluster.
 package watches
 
-// Kinds returns the resources, by API group, that the manager watches in each namespace from the start. If one of them cannot be listed and
-// watched, no controller starts. A manager that is limited to some namespaces therefore omits any namespace in which this is the case. The
+// Kinds returns the resources, by API group, that the manager watches in each namespace from the start. If one of them cannot be listed and watched,
+// no controller starts. A manager that is limited to some namespaces therefore omits namespaces in which a resource cannot be listed and watched. The
 // list does not include route kinds: if a policy needs a route kind that cannot be listed, the policy reports this.
 func Kinds() map[string][]string {
 	return map[string][]string{

@@ -74,7 +74,7 @@ var actVerbs = map[string]string{
 	"pin": "Pin", "unpin": "Unpin", "rollback": "Roll back", "pause": "Pause", "resume": "Resume",
 }
 
-// decides contains the actions on releases, and each of these actions has an RBAC verb. changes contains the
+// decides contains the actions on releases, each of which has its own RBAC verb. changes contains the
 // actions that patch the service.
 var decides, changes = []string{"continue", "adopt", "deprecate", "retry"}, []string{"pin", "unpin", "rollback", "pause", "resume"}
 

@@ -74,7 +74,7 @@ func TestPlannedAndClusterFreezes(t *testing.T) {
 	b.clock.Step(time.Second)
 	got := textOf(t, b.get("/freezes"))
 	for _, want := range []string{
-		`namespaces with stage=production: frozen until it is deleted: "upgrade"`, "0 services or more: it selects by the labels of namespaces, which you are not allowed to list", "shop/shop : “hotfix”",
+		`namespaces with stage=production: frozen indefinitely: "upgrade"`, "0 services or more: it selects by the labels of namespaces, which you are not allowed to list", "shop/shop : “hotfix”",
 		"sale Freeze of shop planned", `namespace shop: frozen from 12:00 until 13:00: "end-of-year sale" Delete`,
 	} {
 		if !strings.Contains(got, want) {

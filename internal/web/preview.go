@@ -108,7 +108,7 @@ func readable(o Outcome, verb string) Outcome {
 	}
 	o.Effects = effects
 	if o.Refused != "" {
-		o.Effects = nil // These effects would happen without the action.
+		o.Effects = nil // These effects would happen even without the action.
 	}
 	return o
 }

@@ -118,8 +118,8 @@ func (s *Server) scheme() string {
 	return "http"
 }
 
-// follows counts the open streams of each reader, so that no reader can use all streams of the server. It returns false if the
-// reader has too many open streams.
+// follows counts the open streams of each reader, so that no reader can use all streams of the server. by is 1 when a stream opens, and -1 when it
+// ends. follows returns false if the reader has too many open streams.
 func (s *Server) follows(reader string, by int) bool {
 	s.streamsMu.Lock()
 	defer s.streamsMu.Unlock()

@@ -87,7 +87,7 @@ func respond(w http.ResponseWriter, r *http.Request, status int, contentType str
 		z := writers.Get().(*gzip.Writer)
 		z.Reset(w)
 		defer func() {
-			_ = z.Close() // the reader disconnected
+			_ = z.Close() // An error means that the reader disconnected.
 			writers.Put(z)
 		}()
 		out = z

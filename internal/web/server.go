@@ -224,8 +224,7 @@ func (s *Server) serveAsset(w http.ResponseWriter, r *http.Request) {
 // ServeHTTP responds to a request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// Serve serves the requests that a listener receives until the context ends. The end of the context also
-// ends open streams.
+// Serve serves the requests that a listener receives until the context ends. When the context ends, open streams also end.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler: s, ReadHeaderTimeout: s.readTimeout, ReadTimeout: s.readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,

@@ -7,7 +7,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// These constants are the size of a sparkline in its own units, with space for its last point.
+// These constants define the size of a sparkline in its own units. sparkEdge is the margin that leaves space for the last point.
 const (
 	sparkWidth  = 100.0
 	sparkHeight = 20.0

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// settle is how long changes are collected. refresh is the interval after which ages are sent again. takeTimeout is the time after which a client
-// that does not read is disconnected.
+// settle is how long changes are collected before they are sent. refresh is the interval after which ages are sent again. takeTimeout is the time
+// after which a client that does not read is disconnected.
 const (
 	settle      = 250 * time.Millisecond
 	refresh     = 15 * time.Second
@@ -216,7 +216,7 @@ func (s *stream) run(r *http.Request) error {
 
 // send sends an event. If the name is empty, it sends a comment that keeps the connection open.
 func (s *stream) send(name, id, data string) error {
-	_ = s.control.SetWriteDeadline(s.Clock.Now().Add(takeTimeout)) // Response recorders in tests do not support deadlines.
+	_ = s.control.SetWriteDeadline(s.Clock.Now().Add(takeTimeout)) // The error is ignored, because response recorders in tests do not support deadlines.
 	text := ": open\n\n"
 	if name != "" {
 		text = fmt.Sprintf("event: %s\nid: %s\ndata: %s\n\n", name, id, data)

@@ -32,8 +32,8 @@ func Resolve(w *v1alpha1.DeployWindow, now time.Time) (*release.Window, error) {
 	return &release.Window{Open: open}, nil
 }
 
-// horizon is how far ahead Resolve searches for the next change. A weekly window may coincide with the hour that daylight saving time skips, or with a
-// day that a zone skips.
+// horizon is how far ahead Resolve searches for the next change. It is longer than two weeks, because a weekly window may coincide with the hour that
+// daylight saving time skips, or with a day that a zone skips.
 const horizon = 16 * 24 * time.Hour
 
 // span is a window in minutes of the day.

@@ -20,7 +20,7 @@ import (
 var azureHost = regexp.MustCompile(`^[a-z0-9-]{5,60}(?:\.[a-z0-9-]{2,40}\.data|\.[a-z]{2,30}\.geo)?\.azurecr\.(?:io|cn|us)$`)
 
 const (
-	// tokensForRegistries is the audience of tokens that registries exchange for refresh tokens.
+	// tokensForRegistries is the OAuth scope of tokens that registries exchange for refresh tokens.
 	tokensForRegistries = "https://containerregistry.azure.net/.default"
 	// tokenUser is the user name that registries require with a refresh token.
 	tokenUser = "00000000-0000-0000-0000-000000000000"

@@ -86,7 +86,7 @@ func (p *page) write(out io.Writer) error {
 	return err
 }
 
-// ascii replaces the non-ASCII characters that the renderers use with ASCII characters.
+// ascii maps the non-ASCII characters that the renderers use to ASCII characters.
 var ascii = strings.NewReplacer(
 	"✔", "+", "◐", "~", "○", "-", "✖", "x", "…", "...", "├", "|", "└", "`", "│", "|", "·", "|", "→", "->", "≤", "<=", "≥", ">=", "–", "-", "—", "-", "“", `"`, "”", `"`, "’", "'",
 )

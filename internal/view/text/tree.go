@@ -223,7 +223,7 @@ func (p *page) release(r view.Release, branch, stem string, widths []int, t Tree
 	p.pods(r, inner, t)
 }
 
-// classOf returns the color of a release's mark.
+// classOf returns the class that determines the color of a release's mark.
 func classOf(r view.Release) view.Class {
 	switch r.Status {
 	case "error":

@@ -7,7 +7,7 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// pins sets the pins of the service to one pin of group 1.x to a version.
+// pins replaces the pins of the service with one pin, which pins group 1.x to a version.
 func pins(w *world, version string) {
 	w.spec.Pins = []release.Pin{{Field: "spec.updateStrategy.manual.groups[0].name", Group: "1.x", Version: version, Reason: "sessions lost", By: "ana@example.com"}}
 }

@@ -6,7 +6,7 @@
 //	record.go      the rollout state as stored in the status
 //	stories.go     the histories
 //	situations.go  histories with rare states of services
-//	decisions.go   the planner's outcomes of decisions at the moments of histories
+//	decisions.go   how the planner handles decisions at each moment of a history
 package viewtest
 
 import (
