@@ -212,8 +212,8 @@ type AnalysisMetric struct {
 	DryRun bool `json:"dryRun,omitempty"`
 }
 
-// MetricSamples defines how several values of a metric are measured for each release, up to the
-// time of a round. A release needs at least eight values.
+// MetricSamples defines how several values of a metric are measured for each release, in the
+// period before a round. A release needs at least eight values.
 type MetricSamples struct {
 	// interval is the time range of one value and the time between two values. It replaces
 	// {{.Interval}} in prometheus.query. It should contain at least four scrapes.

@@ -9,8 +9,8 @@ const (
 	// TrackConfigMaps makes ConfigMaps part of a release.
 	TrackConfigMaps ConfigurationTrack = "ConfigMaps"
 	// TrackAll makes ConfigMaps and Secrets part of a release. Secrets of the types
-	// kubernetes.io/tls and kubernetes.io/service-account-token, and Secrets for registries and
-	// bootstrap tokens, are never part of a release.
+	// kubernetes.io/tls and kubernetes.io/service-account-token, and Secrets that contain registry
+	// credentials or bootstrap tokens, are never part of a release.
 	TrackAll ConfigurationTrack = "All"
 	// TrackNone makes neither ConfigMaps nor Secrets part of a release. Pods read the current
 	// content of ConfigMaps and Secrets when they start.

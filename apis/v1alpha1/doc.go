@@ -30,7 +30,7 @@
 //	microservicestatus_types.go     status of a Microservice: the rollout state
 //	networkpolicy_types.go          NetworkPolicy, its domains and providers
 //	notificationpolicy_types.go     NotificationPolicy, its receivers and the record of what was reported
-//	references.go                   which objects an object refers to, and who may refer to it
+//	references.go                   the GitHubRepository of an ImagePolicy, and the namespaces that may use it
 //	shared_types.go                 types, conditions, labels and annotations that several kinds share
 //	tls_types.go                    TLS of a domain
 //	versionedmicroservice_types.go  VersionedMicroservice

@@ -10,7 +10,7 @@ type DeprecatedRun struct {
 	// step that the rollout is in.
 	// +optional
 	Step int32 `json:"step,omitempty"`
-	// startedTime is when the progress clock started.
+	// startedTime is the time from which the progress deadline is measured.
 	StartedTime metav1.MicroTime `json:"startedTime"`
 	// stepRevision is replaced by rollout.internal.stepRevision.
 	// +optional

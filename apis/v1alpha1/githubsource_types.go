@@ -172,8 +172,8 @@ type Forks struct {
 
 // Match maps names in the source to image tags.
 type Match struct {
-	// name maps the name of a GitHub release or tag to the tag of the image. By default, the tag is
-	// the same as the name.
+	// name maps the name of a GitHub tag, or the tag name of a GitHub release, to the tag of the image.
+	// By default, the tag of the image has the same name.
 	// +optional
 	Name *NameMatch `json:"name,omitempty"`
 

@@ -189,9 +189,9 @@ type HookJob struct {
 	Resources *HookJobResources `json:"resources,omitempty"`
 
 	// timeout of one pod of the Job, counted from the time at which the pod is assigned to a node. A
-	// pod that has not finished at the end of this time is stopped, and counts as failed. If this time
-	// passes after the creation of a Rollout hook's Job and none of its pods has been scheduled, the
-	// hook counts as not having responded. Defaults to 10m.
+	// pod that has not finished at the end of this time is stopped, and counts as failed. If no pod of a
+	// Rollout hook's Job is scheduled within this time after the Job is created, the hook counts as not
+	// having responded. Defaults to 10m.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="job.timeout must be between 1s and 24h"
 	Timeout Duration `json:"timeout,omitempty"`

@@ -82,8 +82,8 @@ type ImagePolicySpec struct {
 	// +kubebuilder:validation:items:MaxLength=128
 	Deny []string `json:"deny,omitempty"`
 
-	// minAge is the time that must pass after a version is first seen before the version is offered,
-	// from 1s to 720h. If the tag of an offered version moves, the time starts again with the new image.
+	// minAge is the time, from 1s to 720h, that must pass after a version is first seen before the
+	// version is offered. If the tag of an offered version moves, the time starts again with the new image.
 	// Versions found by the first scan are offered immediately. By default all versions are offered immediately.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('720h')",message="spec.minAge must be between 1s and 720h"
@@ -299,8 +299,8 @@ type ImageLimits struct {
 	// +kubebuilder:validation:Maximum=100
 	ReleasesPerGroup int32 `json:"releasesPerGroup,omitempty"`
 
-	// tags is the maximum number of tags that match spec.tagFilter. If more tags match, the Truncated
-	// condition is True. At most 100,000 tags of a repository are read. Defaults to 10000.
+	// tags is the maximum number of tags that are considered, out of those that match spec.tagFilter.
+	// If more tags match, the Truncated condition is True. At most 100,000 tags of a repository are read. Defaults to 10000.
 	// +optional
 	// +kubebuilder:default=10000
 	// +kubebuilder:validation:Minimum=1

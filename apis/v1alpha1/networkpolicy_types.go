@@ -324,7 +324,7 @@ type HeaderModifier struct {
 	Remove []string `json:"remove,omitempty"`
 }
 
-// HeaderValue is a header.
+// HeaderValue is a header and its value.
 type HeaderValue struct {
 	// name of the header.
 	// +required
@@ -584,7 +584,7 @@ const (
 	PathPrefix PathType = "PathPrefix"
 )
 
-// MatchPath is a path.
+// MatchPath is a path, and how the path of a request is compared with it.
 type MatchPath struct {
 	// value of the path.
 	// +required
@@ -628,7 +628,7 @@ const (
 	MatchRegularExpression MatchType = "RegularExpression"
 )
 
-// MatchValue is a name and the value that it must have.
+// MatchValue is a header or query parameter, and the value that it must have.
 type MatchValue struct {
 	// name of the header or query parameter.
 	// +required
@@ -732,7 +732,7 @@ type DomainReleaseStatus string
 // DomainCanary selects the canary of a group.
 const DomainCanary DomainReleaseStatus = "canary"
 
-// WhenAbsent defines where a domain routes to if the release does not exist.
+// WhenAbsent defines where a domain routes to while the group has no canary with a ready endpoint.
 // +kubebuilder:validation:Enum=Active;NotFound
 type WhenAbsent string
 

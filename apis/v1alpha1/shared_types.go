@@ -15,8 +15,8 @@ import (
 // +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$')",message="must be a duration such as 24h, 1h30m or 500ms; valid units are h, m, s and ms"
 type Duration string
 
-// Std returns the duration, or fallback if d is empty or, despite the schema, does not
-// parse.
+// Std returns the duration, or fallback if d is empty or, despite the schema, cannot be
+// parsed.
 func (d Duration) Std(fallback time.Duration) time.Duration {
 	if d == "" {
 		return fallback
@@ -114,7 +114,7 @@ type Reference struct {
 	Name string `json:"name"`
 }
 
-// Conditions that all kinds share, as kstatus reads them.
+// Conditions that all kinds share, in the form that kstatus expects.
 const (
 	// ConditionReady reports whether this generation is accepted and in effect.
 	ConditionReady = "Ready"
@@ -164,8 +164,8 @@ const (
 	// state is lost, a release with this annotation does not count as previously active. The
 	// annotation is removed when the release becomes active.
 	AnnotationNeverActive = "hlnr.io/never-active"
-	// AnnotationIdentity on a VersionedMicroservice is the scheme and the hash of the values that
-	// the user set, such as "v1.0f3a…".
+	// AnnotationIdentity on a VersionedMicroservice is the version of the hash algorithm, and the
+	// hash of the values that the user set, such as "v1.0f3a…".
 	AnnotationIdentity = "hlnr.io/identity"
 	// AnnotationDecidedBy on a VersionedMicroservice, a Freeze or a ClusterFreeze is the name of the
 	// user who wrote spec.decision, or who created the freeze or last changed its spec. The admission

@@ -8,7 +8,7 @@ type TLSMode string
 // TLSIngress requires spec.provider.ingress, and TLSApisix requires spec.provider.apisix.
 const (
 	// TLSGateway uses an HTTPS listener of the Gateway, with the certificate that the Gateway's
-	// owner provides. The policy creates no object for it.
+	// owner provides. The policy creates no object for this mode.
 	TLSGateway TLSMode = "Gateway"
 	// TLSListenerSet uses a ListenerSet that the policy creates for each host, and that the Gateway
 	// must allow.

@@ -3,9 +3,9 @@
 //	main.go        the process
 //	check.go       "heighliner check", the command that helm test runs
 //	manager.go     flags, and the manager with its controllers
-//	mapper.go      the mapping of kinds to resources, which remembers the kinds of Kubernetes and of Heighliner
+//	mapper.go      the mapping of kinds to resources, which is cached for Kubernetes and Heighliner kinds
 //	logger.go      the logger, which encodes fields only when it writes an entry
-//	memory.go      the memory limit of the container, and memory that is returned to the operating system
+//	memory.go      the soft memory limit, and the return of unused memory to the operating system
 //	namespaces.go  namespaces in which the manager lacks permissions
 package main
 

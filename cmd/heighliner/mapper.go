@@ -14,7 +14,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// knownMapper is a RESTMapper that remembers the mappings of the kinds of Kubernetes and of Heighliner. The mapper of controller-runtime
+// knownMapper is a RESTMapper that remembers the mappings of Kubernetes and Heighliner kinds. The mapper of controller-runtime
 // searches all API groups on each call, and controllers look up the kind of the owner for each event. Other kinds, such as HTTPRoutes,
 // are not remembered, because an administrator can replace or remove their versions while the manager is running. Errors are not
 // remembered either.

@@ -100,7 +100,7 @@ func (m idleMemory) Start(ctx context.Context) error {
 	}
 }
 
-// freeMemory collects garbage and returns memory to the operating system, unless GOGC sets the percentage.
+// freeMemory collects garbage and returns memory to the operating system, unless GOGC sets a percentage other than gcPercent.
 func freeMemory() {
 	if read("/gc/gogc:percent") == gcPercent {
 		debug.FreeOSMemory()

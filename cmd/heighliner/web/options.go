@@ -123,7 +123,7 @@ func (o *Options) hosts() []string {
 	return []string{host, host + ":443"}
 }
 
-// identity returns the web.Identity that identifies readers.
+// identity returns the web.Identity that identifies the users of the board.
 func (o *Options) identity() (web.Identity, error) {
 	if o.proxyCAFile != "" {
 		return &identity.Proxy{

@@ -1,10 +1,10 @@
 // Package web contains the command that serves the board of internal/web in the cluster. The command reads with the
-// permissions of its ServiceAccount, shows readers what they are allowed to see, and impersonates the reader when it
-// writes. The manager does not have the permissions of this command.
+// permissions of its ServiceAccount, shows users only what they are allowed to see, and impersonates the user whose
+// action it performs. The manager does not have the permissions of this command.
 //
 //	web.go      the command
 //	options.go  the flags, and the values derived from them
-//	server.go   the server, which reads objects and listens
+//	server.go   the server, which reads the objects and serves the board
 //	tls.go      certificates, which can change while the server runs
 package web
 

@@ -60,7 +60,7 @@ type gitOwned struct {
 
 // Error returns a message with the field and the tool.
 func (e *gitOwned) Error() string {
-	return fmt.Sprintf("%s of %s is set by %s (field manager %s), which would revert a change here", e.path, e.object, e.Tool, e.Manager)
+	return fmt.Sprintf("%s of %s is set by %s (field manager %s), which would revert a change in the cluster", e.path, e.object, e.Tool, e.Manager)
 }
 
 // run makes the change, simulates it, or prints it as a patch for Git.

@@ -389,7 +389,7 @@ func (t target) step() int {
 	return int(t.group.Rollout.Step)
 }
 
-// approverGroups returns the user's groups from which the current step of the rollout or a later step accepts approval. The
+// approverGroups returns the user's groups whose members may approve the current step of the rollout or a later step. The
 // step parameter is the number of the current step, where 1 is the first step.
 func approverGroups(ms *v1alpha1.Microservice, step int, groups []string) []string {
 	var out []string
@@ -414,8 +414,8 @@ const maxDecisionGroups = 8
 // pollInterval is the time between two reads while a command waits for the manager.
 const pollInterval = 100 * time.Millisecond
 
-// handled waits until the manager has handled the decision, and returns nil if the timeout expires. It returns an error if the manager can no
-// longer handle the decision, because the release contains another one.
+// handled waits until the manager has handled the decision, and returns nil if the timeout expires. It returns an error if the decision was
+// removed from the release, or replaced by another decision, before its outcome could be read.
 func (d *decision) handled(ctx context.Context, s *scope, t target) (*v1alpha1.HandledDecision, error) {
 	end := s.Now().Add(d.timeout)
 	for s.Now().Before(end) {
