@@ -79,7 +79,7 @@ func changed[T client.Object](f func(T) any) builder.Predicates {
 	}})
 }
 
-// For each kind, the fields whose changes trigger a reconcile.
+// Each predicate passes the updates of one kind that change any of the listed fields.
 var (
 	repositoryChanged = changed(func(g *v1alpha1.GitHubRepository) any {
 		return []any{

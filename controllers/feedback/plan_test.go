@@ -87,10 +87,10 @@ func TestJudge(t *testing.T) {
 		"pending and available":       {group(head + " +pending"), nil, releaseState{state: "in_progress", description: "The rollout is in progress."}},
 		"canary":                      {group(head + " +canary"), nil, releaseState{state: "in_progress", description: "The rollout is in progress."}},
 		"waits for capacity":          {blocked(msName+"-"+short(head), v1alpha1.FailureUnschedulable), nil, releaseState{state: "in_progress", description: "Blocked (Unschedulable): no node can run a pod."}},
-		"blocked before its creation": {blocked(msName+"-"+short(head), "NotCreated"), nil, releaseState{state: "in_progress", description: "Blocked (NotCreated): its object cannot be created or changed."}},
+		"blocked before its creation": {blocked(msName+"-"+short(head), "NotCreated"), nil, releaseState{state: "in_progress", description: "Blocked (NotCreated): the object of the release cannot be created or changed."}},
 		"another release is blocked":  {blocked("another", v1alpha1.FailureUnschedulable), nil, releaseState{state: "in_progress", description: "The rollout is in progress."}},
 		"not blocked":                 {blocked(msName+"-"+short(head), ""), nil, releaseState{state: "in_progress", description: "The rollout is in progress."}},
-		"active, not available":       {group(head + " active"), nil, releaseState{state: "in_progress", description: "Not all of its pods are ready.", active: true}},
+		"active, not available":       {group(head + " active"), nil, releaseState{state: "in_progress", description: "Not all pods of the release are ready.", active: true}},
 		"active, no routes":           {group(head + " +active"), nil, releaseState{state: "success", description: "The release is available.", active: true}},
 		"Services only": {group(head + " +active"), func(s *service) {
 			p := routedTo(groupName, head, false)
@@ -108,16 +108,16 @@ func TestJudge(t *testing.T) {
 		}, releaseState{state: "success", description: "The release is available and routed.", url: "http://a.example.com", active: true}},
 		"not programmed": {group(head + " +active"), func(s *service) {
 			s.routes = []v1alpha1.NetworkPolicy{routedTo(groupName, head, false)}
-		}, releaseState{state: "in_progress", description: "Its route is not programmed: Pending.", active: true}},
+		}, releaseState{state: "in_progress", description: "A route of the release is not programmed: Pending.", active: true}},
 		"one of two not programmed": {group(head + " +active"), func(s *service) {
 			s.routes = []v1alpha1.NetworkPolicy{routedTo(groupName, head, true), routedTo(groupName, head, false)}
-		}, releaseState{state: "in_progress", description: "Its route is not programmed: Pending.", active: true}},
+		}, releaseState{state: "in_progress", description: "A route of the release is not programmed: Pending.", active: true}},
 		"policy has not observed the pull request": {group(head + " +active"), func(s *service) {
 			s.routes = []v1alpha1.NetworkPolicy{routedTo(groupName, commit("b"), true)}
-		}, releaseState{state: "in_progress", description: "Its routes have not been created yet.", active: true}},
+		}, releaseState{state: "in_progress", description: "The routes of the release have not been created yet.", active: true}},
 		"policy has not observed the group": {group(head + " +active"), func(s *service) {
 			s.routes = []v1alpha1.NetworkPolicy{routedTo("other-2", head, true)}
-		}, releaseState{state: "in_progress", description: "Its routes have not been created yet.", active: true}},
+		}, releaseState{state: "in_progress", description: "The routes of the release have not been created yet.", active: true}},
 		"failed": {group(head + " error"), func(s *service) {
 			s.failures[msName+"-"+short(head)] = v1alpha1.FailureImageNotFound
 		}, releaseState{state: "failure", description: "ImageNotFound: the image does not exist in the registry."}},
@@ -309,7 +309,7 @@ func TestReleasesInOneEnvironment(t *testing.T) {
 		"written, another release fails": {[]string{api, web}, nil, []v1alpha1.FeedbackRecord{record(x, "failure"), record(a, "success"), record(b, "success")},
 			[]string{"aaaaaaa inactive: Replaced by another release."}},
 		"returns, not ready": {[]string{web}, withRoute(false), []v1alpha1.FeedbackRecord{record(a, "success"), record(b, "in_progress")},
-			[]string{"bbbbbbb in_progress: Its route is not programmed: Pending."}},
+			[]string{"bbbbbbb in_progress: A route of the release is not programmed: Pending."}},
 		"one Microservice": {[]string{web}, nil, []v1alpha1.FeedbackRecord{record(a, "success"), record(b, "success")}, []string{"aaaaaaa inactive: Replaced by bbbbbbb."}},
 	} {
 		t.Run(name, func(t *testing.T) {

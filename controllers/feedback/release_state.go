@@ -145,7 +145,7 @@ func (s *service) stateOf(g *v1alpha1.ReleaseGroup, version string) releaseState
 			return releaseState{state: v1alpha1.DeploymentFailure, description: s.failure(row), active: true}
 		}
 		if !row.Available {
-			return releaseState{state: v1alpha1.DeploymentInProgress, description: "Not all of its pods are ready.", active: true}
+			return releaseState{state: v1alpha1.DeploymentInProgress, description: "Not all pods of the release are ready.", active: true}
 		}
 		v := s.routedState(g.Slug, row.VersionedMicroservice)
 		v.active = true
@@ -166,7 +166,7 @@ func blockedMessage(cause string) string {
 // blockedBy contains descriptions of the problems that are not values of status.failure.
 var blockedBy = map[string]string{
 	"TrafficNotProgrammed": "the previous change of traffic is not confirmed.",
-	"NotCreated":           "its object cannot be created or changed.",
+	"NotCreated":           "the object of the release cannot be created or changed.",
 }
 
 // offersVersion reports whether the ImagePolicy offers a version.
@@ -188,15 +188,15 @@ func (s *service) routedState(slug, release string) releaseState {
 		if route.Spec.Provider == nil || len(route.Spec.Domains) == 0 {
 			continue
 		}
-		// The policy's status is older than the release.
+		// If the status of the NetworkPolicy does not show the release as active, the status is older than the release.
 		if !isActive(route, slug, release) {
-			return releaseState{state: v1alpha1.DeploymentInProgress, description: "Its routes have not been created yet."}
+			return releaseState{state: v1alpha1.DeploymentInProgress, description: "The routes of the release have not been created yet."}
 		}
 		for _, d := range route.Status.Domains {
 			switch {
 			case d.Group != slug:
 			case !d.Programmed:
-				return releaseState{state: v1alpha1.DeploymentInProgress, description: fmt.Sprintf("Its route is not programmed: %s.", cmp.Or(d.Reason, "Pending"))}
+				return releaseState{state: v1alpha1.DeploymentInProgress, description: fmt.Sprintf("A route of the release is not programmed: %s.", cmp.Or(d.Reason, "Pending"))}
 			case routesTo(d, release):
 				success.url = preferredURL(success.url, d.URL)
 			}

@@ -122,9 +122,10 @@ func (q *taskQueue) drop(repository types.NamespacedName) {
 	delete(q.repositories, repository)
 }
 
-// retryAll makes all failed writes due again if a user or a webhook delivery has requested a retry. If the
-// spec has changed, it also forgets the failures. A request does not forget them: otherwise, frequent deliveries
-// could keep resetting the number of attempts after which a repository is abandoned, or a Deployment counts as deleted.
+// retryAll makes all failed writes due again if a user or a webhook delivery has requested a retry, or if the
+// specification has changed. It forgets the failures only in the latter case. Otherwise, frequent deliveries could
+// keep resetting the attempts and times that determine when a repository is abandoned, or when a Deployment counts
+// as deleted.
 func (q *taskQueue) retryAll(repository types.NamespacedName, generation int64, request string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -191,7 +192,7 @@ func (q *taskQueue) start(repository types.NamespacedName, host string, work fun
 	}()
 }
 
-// finish records the result of a task, and reports whether its repository still exists.
+// finish records the result of a task, and reports whether its repository is still waiting for the task.
 func (q *taskQueue) finish(t *task, result applied) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -22,7 +22,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observed, known cacheEn
 		late = applyPoll(o, known, r.clock.Now())
 	}
 	if !o.query.wanted.pulls {
-		st.OpenPullRequests = nil // The list remains for approvals and feedback, but a new ImagePolicy must not use it.
+		// status.pullRequests remains for approvals and feedback. Without the number, a new ImagePolicy waits for the next list.
+		st.OpenPullRequests = nil
 	}
 	answered := known.settled(o.query)
 	switch {

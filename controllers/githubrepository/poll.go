@@ -66,7 +66,7 @@ type poll struct {
 	query query
 	// startedAt is when the poll was started.
 	startedAt time.Time
-	// immediate reports whether the poll does not use earlier answers. This also applies to a poll that replaces it.
+	// immediate reports whether the poll ignores earlier answers. A poll that replaces an immediate poll is also immediate.
 	immediate bool
 	// after is the time after which a shared answer must have been requested; older answers are not used.
 	after time.Time
@@ -101,11 +101,11 @@ type poll struct {
 // credentialCheckInterval is the minimum interval between polls that only check the credentials.
 const credentialCheckInterval = 10 * time.Minute
 
-// newPoll returns a poll to run. If immediate is set, the poll does not use earlier answers.
+// newPoll returns a poll to run. If immediate is set, the poll ignores earlier answers.
 func newPoll(q query, known cacheEntry, immediate bool, now time.Time) *poll {
 	l := &poll{query: q, startedAt: now, immediate: immediate, postponed: map[string]time.Time{}, after: now}
 	if !immediate {
-		l.after = now.Add(-(q.interval - q.interval/8)) // polls are up to 10% early
+		l.after = now.Add(-(q.interval - q.interval/8)) // a poll may start up to 10% early
 	}
 	if known.poll != nil && known.poll.query.repo == q.repo {
 		maps.Copy(l.postponed, known.poll.postponed)
@@ -298,7 +298,7 @@ func (a *poller) readPullRequests(repo github.Repo, known []v1alpha1.PullRequest
 	})
 }
 
-// splitRead returns the commits that an earlier poll has read, with what it read, and the other commits.
+// splitRead divides commits into those that an earlier poll has read, with the results, and the others.
 func splitRead[T any](commits []string, earlier map[string]T) (read map[string]T, unread []string) {
 	read = map[string]T{}
 	for _, sha := range commits {
@@ -312,7 +312,7 @@ func splitRead[T any](commits []string, earlier map[string]T) (read map[string]T
 }
 
 // readCommits requests commits. If the response for a commit is not conclusive, the next request
-// is postponed, because a commit never changes.
+// is postponed, because an immediate second response would probably be the same.
 func (a *poller) readCommits(repo github.Repo, commits []string, conclusive func(github.Commit) bool) {
 	r := a.reconciler
 	forEach(a, commits, func(sha string) string { return sha }, func(sha string) error {

@@ -147,7 +147,7 @@ func (ls *pollCache) start(key types.NamespacedName, l *poll, work func(context.
 	}()
 }
 
-// finish stores a poll, and reports whether its repository still exists.
+// finish stores a poll, and reports whether its repository is still waiting for the poll.
 func (ls *pollCache) finish(key types.NamespacedName, t *task) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

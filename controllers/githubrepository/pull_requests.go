@@ -238,7 +238,7 @@ func notPushedBefore(g github.PullRequest, k v1alpha1.PullRequest, was bool, m m
 	return m.lastPoll
 }
 
-// pushTimes returns, after a poll, the push times of head commits without a date.
+// pushTimes returns the value of mergeContext.pushes for the next merge.
 func pushTimes(known []v1alpha1.PullRequest, p *pullRequests, m mergeContext) map[string]time.Time {
 	result := map[string]time.Time{}
 	if p.other {
@@ -257,12 +257,12 @@ func pushTimes(known []v1alpha1.PullRequest, p *pullRequests, m mergeContext) ma
 	return result
 }
 
-// labels returns the labels of a pull request: first the labels to which ImagePolicies refer, and
-// then other labels by name. Each label has the head commit at which it was added, because a
-// reviewer who approves a commit with a label has not seen later commits. A label's commit is
-// empty if it is not known, because the label appeared together with another head commit. For a pull
-// request from a fork, the commit is also unknown if the pull request is new or was reopened, if there was a
-// gap in polling, or if the label could have been truncated before. Other pull requests require no approval.
+// labels returns the labels of a pull request, sorted by name. If there are too many, the labels to which
+// ImagePolicies refer take precedence over other labels. Each label has the head commit at which it was added,
+// because a reviewer who approves a commit with a label has not seen later commits. A label's commit is empty
+// if it is not known, because the label appeared together with another head commit. For a pull request from a
+// fork, the commit is also unknown if the pull request is new or was reopened, if there was a gap in polling,
+// or if the label could have been truncated before. Other pull requests require no approval.
 func labels(g github.PullRequest, k v1alpha1.PullRequest, was bool, m mergeContext) []v1alpha1.PullRequestLabel {
 	sha := g.HeadSHA
 	unseen := !was || m.gap || k.State == v1alpha1.PullRequestClosed

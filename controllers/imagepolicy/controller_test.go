@@ -630,7 +630,7 @@ func TestMovedTag(t *testing.T) {
 	digest := s.server.PushImage(t, path, "1.0.0", registrytest.Image(t, "another", "linux/amd64", time.Time{}))
 	p := s.scan("shop")
 	same(t, "digest", p.Status.Releases[0].Images[0].Digest, digest)
-	same(t, "events", s.reported(), []string{"Warning TagMoved: the tag of version 1.0.0 moved to another image: it is a new release of the same version"})
+	same(t, "events", s.reported(), []string{"Warning TagMoved: the tag of version 1.0.0 moved to another image: the new image is a new release of the same version"})
 
 	s.server.PushImage(t, path, "1.0.0", registrytest.Image(t, "for another platform", "linux/arm64", time.Time{}))
 	p = s.scan("shop")

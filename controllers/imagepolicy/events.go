@@ -15,7 +15,7 @@ import (
 // the condition's reason and message.
 
 func tagMovedEvent(version string) status.Event {
-	return status.WarningEvent("TagMoved", "Scan", fmt.Sprintf("the tag of version %s moved to another image: it is a new release of the same version", version))
+	return status.WarningEvent("TagMoved", "Scan", fmt.Sprintf("the tag of version %s moved to another image: the new image is a new release of the same version", version))
 }
 
 func withdrawnEvent(w v1alpha1.Withdrawal) status.Event {

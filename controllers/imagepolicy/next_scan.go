@@ -26,8 +26,8 @@ const (
 // interval. The scan is due up to 10% earlier, so that not all scans happen in the same second. It is due later
 // while nothing changes, and earlier if there are pull requests without an image. After a scan that failed
 // because of a rate limit, the next scan is due when requests are allowed again. After any other failure, it is
-// due after the interval, or earlier if the failure is transient. The completion of an earlier scan never
-// delays the next scan.
+// due after the interval, or earlier if the failure is transient. Completing the record of an earlier scan
+// never delays the next scan.
 func (l *scanRecord) finish(err error, now time.Time) {
 	interval, due := l.query.interval, now
 	var e *registry.Error

@@ -87,7 +87,7 @@ type slotSet struct {
 	key   slotSetKey
 	slots []slot
 	tasks int    // the number of queued and running scans
-	full  uint64 // the last pass in which no slot was free
+	full  uint64 // the last pass in which at least one of the slots was not free
 }
 
 // slot identifies a resource that scans share and that may be slow.

@@ -35,9 +35,9 @@ type applied struct {
 }
 
 // planAndCreate computes the plan, and applies the writes that precede the write of the rollout state. A
-// revived release must be stamped before the rollout state refers to it (protocol rule 2). If the API server
-// rejects the stamp, the plan is computed again without the revival, so that a release that fails or
-// that a user aborts still loses its traffic.
+// revived release must be stamped, that is, get the annotation hlnr.io/attempt, before the rollout state refers
+// to it (protocol rule 2). If the API server rejects the stamp, the plan is computed again without the revival,
+// so that a release that fails or that a user aborts still loses its traffic.
 //
 // refused is the error for releases that could not be created or changed. It does not block other
 // writes. err is the error that ends the reconcile.
@@ -66,7 +66,7 @@ func (r *Reconciler) planAndCreate(ctx context.Context, w *pass) (refused, err e
 }
 
 // limitStarts delays the start of a rollout while many others are starting. Until it is the turn of the Microservice, no new
-// version starts. Everything else continues. During a scan or a freeze, a Microservice keeps its place in line.
+// version starts. Everything else continues. During a scan or a freeze, a Microservice that is waiting in line stays in line.
 func (r *Reconciler) limitStarts(w *pass, now time.Time) {
 	self := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(w.ms)}
 	switch {
@@ -207,8 +207,8 @@ func (r *Reconciler) create(ctx context.Context, w *pass, e release.Ensure) (mad
 }
 
 // resize sets the replicas of a release, and the matching disruption budget, autoscaler and never-active mark.
-// If the release is being restarted, resize also stamps it. The write takes effect only if the object has not
-// changed since it was read.
+// If the release is being revived, stamp is greater than 0, and resize also writes the stamp. The write takes
+// effect only if the object has not changed since it was read.
 func (r *Reconciler) resize(ctx context.Context, w *pass, name string, replicas int, stamp int64) error {
 	before := w.objects[name]
 	if before == nil || !before.DeletionTimestamp.IsZero() {

@@ -55,7 +55,8 @@ func setFromPlan(w *pass, kind release.Condition, more ...state) {
 	var states []state
 	for _, reason := range release.Conditions[kind] {
 		for _, n := range w.plan.Notes {
-			expected := kind == release.ConditionAnalysisInconclusive && !n.Warning // for example, a queue contains no work
+			// An inconclusive analysis without a warning is expected, for example while a queue contains no work.
+			expected := kind == release.ConditionAnalysisInconclusive && !n.Warning
 			if n.Reason == reason && !n.Event && !expected {
 				states = append(states, state{string(reason), n.Message})
 			}
@@ -377,9 +378,9 @@ func setProgressing(ms *v1alpha1.Microservice, plan release.Result) {
 	status.Set(&ms.Status.Conditions, ms.Generation, v1alpha1.ConditionProgressing, status.True(reason != "Idle"), reason, message)
 }
 
-// arrives reports whether a group without an active release takes no traffic from other groups. The newest
-// domains route to an older group until the first release of the new group has completed the steps. While a
-// policy has no status, its newest domains are assumed to route to an older group.
+// arrives reports whether the traffic of the newest domains still goes to a group that is older than a group
+// without an active release. The newest domains route to the older group until the first release of the new
+// group has completed the steps. While a policy has no status, they are assumed to route to an older group.
 func arrives(w *pass, g *v1alpha1.ReleaseGroup) bool {
 	c := w.ms.Spec.UpdateStrategy.Canary
 	if c == nil || len(c.Steps) == 0 {

@@ -127,7 +127,7 @@ func (f *first) at(now time.Time) time.Time {
 	return f.time
 }
 
-// observesSince returns the time since which this process observes the releases of a namespace. Before it took the namespace's shard,
+// observesSince returns the time since which this process has observed the releases of a namespace. Before it took the namespace's shard,
 // there may have been no process that wrote their statuses.
 func (r *Reconciler) observesSince(namespace string) time.Time {
 	began := r.began.at(r.clock.Now())

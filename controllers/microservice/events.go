@@ -30,7 +30,7 @@ func (r *Reconciler) recordEvents(w *pass) {
 			about = r.events.About(&v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Namespace: w.ms.Namespace, Name: n.Release}})
 		}
 		if reported[n.Release+reason]++; reported[n.Release+reason] > 1 {
-			action = fmt.Sprintf("Release%d", reported[n.Release+reason]) // One plan can pass several steps that have no wait.
+			action = fmt.Sprintf("Release%d", reported[n.Release+reason]) // One plan can pass several steps that do not wait.
 		}
 		if n.Warning {
 			about.Warning(w.ms, reason, action, n.Message)

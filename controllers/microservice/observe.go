@@ -28,8 +28,8 @@ import (
 type observed struct {
 	ms     *v1alpha1.Microservice
 	policy *v1alpha1.ImagePolicy
-	// objects are the releases, by name. Like policy, offered and policies, and the specification of ms, they belong to the cache: copy an
-	// object before you change it.
+	// objects are the releases, by name. The objects belong to the cache, and so do policy, offered, policies, and the specification of ms:
+	// copy an object before you change it.
 	objects map[string]*v1alpha1.VersionedMicroservice
 	// offered contains the offered releases, by name of their object.
 	offered map[string]*v1alpha1.OfferedRelease
@@ -312,9 +312,9 @@ type knownConfig struct {
 	config     string
 }
 
-// configOf returns the result of resources.Config, which is computed only if the specification has changed. If an updated
-// CustomResourceDefinition adds a default to the template, the generation does not change. The result is then computed again
-// when the specification changes or the manager restarts.
+// configOf returns the result of resources.Config. If releases have no copies of ConfigMaps or Secrets, the result is computed
+// only if the specification has changed. If an updated CustomResourceDefinition adds a default to the template, the generation
+// does not change. The result is then computed again when the specification changes or the manager restarts.
 func (r *Reconciler) configOf(ms *v1alpha1.Microservice, container int, contents resources.Contents) (string, error) {
 	if len(contents) > 0 || r.guest {
 		return resources.Config(&ms.Spec.Template, container, contents)

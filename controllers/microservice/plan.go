@@ -92,7 +92,7 @@ func settled(o *observed, p plan) bool {
 }
 
 // unconfirmed reports whether a policy has not confirmed the traffic of the first release of a group. This release becomes active
-// before that (rule 12), and its Services and routes are still being written. Each policy reports all groups, as soon as it has
+// before the confirmation (rule 12), while its Services and routes are still being written. Each policy reports all groups, as soon as it has
 // observed them.
 func (o *observed) unconfirmed(g release.Group) bool {
 	active := g.ActiveRow()

@@ -23,7 +23,7 @@ type freezeOptions struct {
 	name, until, reason, selector, namespaces string
 	indefinite, all, dryRun, force            bool
 	output                                    *cli.Output
-	// uid and generation are the UID and the generation of the only freeze that thaw may delete. If uid is empty, thaw may delete any freeze.
+	// uid and generation identify the only freeze that thaw may delete. If uid is empty, thaw may delete any freeze.
 	uid        string
 	generation int64
 }
@@ -111,7 +111,8 @@ continue immediately. If several freezes apply, or if the freeze has spec.period
 	return cmd
 }
 
-// scope returns the cluster, and the namespace from the argument or the flags of the command. The namespace must exist.
+// scope returns the connection to the cluster, and the namespace from the argument or the flags of the command. It returns an error if the
+// namespace does not exist.
 func (o *freezeOptions) scope(ctx context.Context, f *cli.Factory, args []string) (*scope, error) {
 	s, err := newScope(f)
 	if err != nil {

@@ -283,8 +283,8 @@ func activeOf(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 }
 
 // rollingOut returns the release that a group is rolling out in place of its active release, or nil. It omits a release that was previously
-// active, and a release whose version is lower than the version of the active release; commits of a preview have no order. A user stops the
-// rollout of the returned release with deprecate instead of rollback.
+// active. Except in previews, whose versions are commits without an order, it also omits a release with a lower version than the active
+// release. A user stops the rollout of the returned release with deprecate instead of rollback.
 func rollingOut(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	active := activeOf(g)
 	if active == nil || g.Rollout == nil {

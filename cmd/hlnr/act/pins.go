@@ -14,8 +14,8 @@ func names(name string, g *v1alpha1.ReleaseGroup) bool {
 	return name == g.Name || name == g.Slug || g.PullRequest > 0 && name == strconv.FormatInt(g.PullRequest, 10)
 }
 
-// global returns the version or release that spec.updateStrategy.manual itself pins, ignoring its list of groups. It returns an empty
-// string if the group has no such release.
+// global returns the version or release of a group that spec.updateStrategy.manual pins directly, and not in its list of groups. It returns
+// an empty string if no release of the group is pinned in this way.
 func global(m *v1alpha1.ManualUpdateStrategy, g *v1alpha1.ReleaseGroup) string {
 	for _, r := range g.Releases {
 		switch {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// The patterns and words that make up a time.
+// The patterns and words that a time can contain.
 var (
 	days    = regexp.MustCompile(`^(\d{1,4})d(.*)$`)
 	ofDay   = regexp.MustCompile(`^(\d{1,2}):(\d{2})$`)

@@ -15,7 +15,7 @@ type Field struct {
 	// Path is the path of the field, such as spec.template.spec.containers[shop].image.
 	Path string `json:"path"`
 	// Before and After are the values as JSON, empty if the field is not set. Values that might be secret are replaced. If only the
-	// order of the items in a list differs, Before and After are the names of the items in both orders.
+	// order of the items in a list differs, Before and After are the names of the items in the old and in the new order.
 	Before string `json:"before,omitempty"`
 	After  string `json:"after,omitempty"`
 }

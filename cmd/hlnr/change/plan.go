@@ -393,7 +393,7 @@ func (p *planner) serverCheck(ctx context.Context, out *Object, before, after cl
 	return nil
 }
 
-// microservice simulates the stored and the changed object, and reports the events that only the change causes.
+// microservice simulates the rollouts with and without the change, and reports the events that only the change causes.
 func (p *planner) microservice(ctx context.Context, out *Object, before, after *v1alpha1.Microservice) error {
 	changed, err := forecast.Read(ctx, p.client, after, p.now)
 	if err != nil {

@@ -204,8 +204,8 @@ func endOf(o client.Object) time.Time {
 	return s.Until.Time
 }
 
-// delayed reports whether a NetworkPolicy has no status because the first rollout of its Microservice waits for its turn, or started a short time
-// ago.
+// delayed reports whether a NetworkPolicy has no status because the first rollout of its Microservice is waiting to start, or started a short
+// time ago.
 func delayed(in view.Input, o client.Object, now time.Time) bool {
 	p, is := o.(*v1alpha1.NetworkPolicy)
 	if !is || p.Status.Provider != "" || p.DeletionTimestamp != nil {

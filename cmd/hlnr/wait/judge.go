@@ -297,7 +297,7 @@ func (q question) judgeAbsent(s snapshot, g *v1alpha1.ReleaseGroup) *answer {
 		return &answer{cli.ExitNo, text}
 	}
 	if g.Active != "" && g.Level != v1alpha1.LevelPreview && version.Compare(g.Active, q.version) > 0 && !s.pinnedTo(g, q.version) {
-		return &answer{cli.ExitNo, fmt.Sprintf("%s is superseded: %s is active in group %s; to return to it, run %q", q.version, g.Active, g.Name, q.next("pin", s, q.version))}
+		return &answer{cli.ExitNo, fmt.Sprintf("%s is superseded: %s is active in group %s; to return to %s, run %q", q.version, g.Active, g.Name, q.version, q.next("pin", s, q.version))}
 	}
 	if o != nil {
 		if failed := view.HeldBy(s.ms, g, o.SemVer.Version); failed != nil {

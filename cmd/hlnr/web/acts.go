@@ -21,7 +21,7 @@ import (
 // are shown, because the API server authorizes each action again.
 const permissionsAge = time.Minute
 
-// reviewPause is the duration between a failed review and the next review, so that a page does not wait for many reviews while the API
+// reviewPause is the duration between a failed access review and the next one, so that a page does not wait for many reviews while the API
 // server does not respond.
 const reviewPause = 2 * time.Second
 
@@ -135,7 +135,7 @@ type userPermissions struct {
 
 	mu    sync.Mutex
 	known map[right]answer
-	// failed is the time of the last failed review.
+	// failed is the time of the last failed access review.
 	failed time.Time
 }
 
@@ -174,8 +174,8 @@ func (a *userPermissions) may(ctx context.Context, namespace, verb, resource str
 	return a.asked(ctx, right{"", verb, resource}) || namespace != "" && a.asked(ctx, right{namespace, verb, resource})
 }
 
-// asked returns an answer from the last minute, or sends a review that continues after the end of the request. If the review fails, asked
-// returns false, and does not store this result.
+// asked returns an answer from the last minute, or sends an access review, which continues even if the request for the page ends. If the
+// review fails, asked returns false, and does not store this result.
 func (a *userPermissions) asked(ctx context.Context, r right) bool {
 	now := a.now()
 	a.mu.Lock()
