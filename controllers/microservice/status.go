@@ -50,7 +50,7 @@ func (r *Reconciler) report(ctx context.Context, w *pass, refused *status.Error)
 	return nil
 }
 
-// withStatus returns a copy of a Microservice with its own status. The copy shares everything else, which no status write changes.
+// withStatus returns a copy of a Microservice with its own status. The copy shares all other fields, because status writes do not change them.
 func withStatus(ms *v1alpha1.Microservice) *v1alpha1.Microservice {
 	before := new(*ms)
 	before.Status = *ms.Status.DeepCopy()

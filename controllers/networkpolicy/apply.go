@@ -30,8 +30,8 @@ import (
 // routes that refer to them. Then it deletes routes, and finally the objects on which these routes
 // depended. If one object is rejected, the others are still written. If a route depends on the
 // rejected object, only the weights of the live route change. If a write fails but may succeed on a
-// retry, the only objects that are deleted in this reconcile are those that are no longer part of a written route, because they
-// may route to a failed release.
+// retry, this reconcile deletes only the objects that are no longer part of a written route, because
+// such objects may route to a failed release.
 func (r *Reconciler) write(ctx context.Context, f *traffic.Observed, out *traffic.Decision) (traffic.Applied, error) {
 	w := &writing{
 		Reconciler: r, observed: f, decision: out,
@@ -145,7 +145,7 @@ func (w *writing) routes(ctx context.Context) error {
 			w.written.note(client.ObjectKey{Namespace: f.Policy.Namespace, Name: route.Name}, f.Now)
 		}
 		if cause != nil {
-			w.applied.Refused[key] = cause // The desired route does not exist.
+			w.applied.Refused[key] = cause // The route does not have the desired content.
 		}
 	}
 	return nil
@@ -336,8 +336,8 @@ func (r *Reconciler) earliest(f *traffic.Observed, out *traffic.Decision, w traf
 	return requeueAfter
 }
 
-// revertedError returns the error for a route that another client reverts. The error contains the
-// name of that client if the API server reports the name.
+// revertedError returns the error for a route whose rules another client reverts. The error contains
+// the name of that client if the API server reports the name.
 func revertedError(read *unstructured.Unstructured, after time.Duration) *status.Error {
 	who, at := "another client", metav1.Time{}
 	for _, m := range read.GetManagedFields() {

@@ -58,7 +58,8 @@ func shared(condition *bool) *bool {
 	}
 }
 
-// identity returns the identity of an endpoint: its pod, regardless of the address family.
+// identity returns a value that identifies an endpoint: the UID of its pod, which does not depend on the address
+// family, or its first address if it has no pod.
 func identity(e discoveryv1.Endpoint) string {
 	if e.TargetRef != nil && e.TargetRef.UID != "" {
 		return string(e.TargetRef.UID)

@@ -76,7 +76,7 @@ import (
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,resourceNames=gateways.gateway.networking.k8s.io;httproutes.gateway.networking.k8s.io;grpcroutes.gateway.networking.k8s.io;tlsroutes.gateway.networking.k8s.io;tcproutes.gateway.networking.k8s.io;udproutes.gateway.networking.k8s.io;listenersets.gateway.networking.k8s.io,verbs=get
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
-// Options are the options of the controller. The zero value contains the defaults.
+// Options are the options of the controller. The zero value selects the defaults.
 type Options struct {
 	// Concurrency is the number of policies that are reconciled concurrently. Defaults to 2.
 	Concurrency int

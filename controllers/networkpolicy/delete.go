@@ -26,8 +26,8 @@ const (
 	// deletionDeadline is the maximum time for which the finalizer delays the deletion of a policy,
 	// even if the deletionPolicy is not fully applied by then.
 	deletionDeadline = 10 * time.Minute
-	// orphanDeadline is the maximum time for which a deletion with Orphan waits for the remaining
-	// routes to route only to active releases. It is shorter than the time for which hack/uninstall.sh
+	// orphanDeadline is the maximum time for which a deletion with Orphan waits until the remaining
+	// routes target only active releases. It is shorter than the time for which hack/uninstall.sh
 	// waits for finalizers.
 	orphanDeadline = time.Minute
 	// restoreDrain is the time that is allowed for gateways and kube-proxies to observe that a Service
@@ -120,7 +120,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, f *traffic.Observed, l
 	return wait, err
 }
 
-// settle changes the remaining routes so that they route to active releases (rule 20). It returns
+// settle changes the remaining routes so that they target only active releases (rule 20). It returns
 // the time to wait before the next check; 0 means that the change is confirmed, or that
 // orphanDeadline has passed. It does not write the status, because the planner must not mistake the
 // canary's loss of traffic for a step.
@@ -270,9 +270,9 @@ func restoresService(f *traffic.Observed) bool {
 }
 
 // restoreUserRoutes restores all user-managed routes as the deletionPolicy requires, and returns
-// the time to wait before the next check. If the deletionPolicy is Restore, it waits for a ready
-// endpoint of the previous backends, and then until the parents have accepted the route. If forced
-// is set, it waits for neither.
+// the time to wait before the next check. If the deletionPolicy is Restore, it waits until
+// one of the previous backends has a ready endpoint, and then until the parents have accepted the
+// route. If forced is set, it waits for neither.
 func (r *Reconciler) restoreUserRoutes(ctx context.Context, f *traffic.Observed, forced bool) (time.Duration, error) {
 	var wait time.Duration
 	key := client.ObjectKeyFromObject(f.Policy)

@@ -137,8 +137,8 @@ type seenKind struct {
 	providers.Served
 }
 
-// discover checks the kinds that are not known yet. Each kind is checked at most once in half of
-// k.every, regardless of whether it was missing or could not be listed. A kind that another
+// discover checks the kinds that are not known yet. Each kind is checked at most once in
+// k.every/2, regardless of whether it was missing or could not be listed. A kind that another
 // goroutine is checking is skipped.
 func (k *kinds) discover(needed []providers.Kind) {
 	for _, kind := range needed {

@@ -22,8 +22,8 @@ const (
 	actionDelete = "Delete"
 )
 
-// movedWithoutStepsEvent returns the event for a domain or Service that moved to another release
-// group without canary steps.
+// movedWithoutStepsEvent returns the event for a domain, a listener, or the rules of a user-managed
+// route that moved to another release group without canary steps.
 func movedWithoutStepsEvent(what, from, to string) status.Event {
 	return status.WarningEvent(v1alpha1.ConditionDomainShared, actionRoute, fmt.Sprintf("%s moved from release group %q to %q without canary steps", what, from, to))
 }
@@ -56,8 +56,8 @@ func orphanedUnconfirmedEvent(limit time.Duration, waits string) status.Event {
 	return status.WarningEvent("OrphanedUnconfirmed", actionDelete, fmt.Sprintf("it was not confirmed within %s that the remaining objects route only to active releases: %s", limit, waits))
 }
 
-// stepwise reports whether a release to which a domain now routes already received part of the
-// domain's traffic before.
+// stepwise reports whether any release to which a domain now routes already received part of the
+// domain's traffic.
 func stepwise(before, now []v1alpha1.DomainBackend) bool {
 	return slices.ContainsFunc(now, func(b v1alpha1.DomainBackend) bool {
 		return slices.ContainsFunc(before, func(o v1alpha1.DomainBackend) bool { return o.Release == b.Release })

@@ -47,8 +47,8 @@ var indexes = []index.Index{
 	}},
 }
 
-// anyGateway is the key of the policies with user-managed routes in the index of referents. Only the routes contain the names
-// of their Gateways.
+// anyGateway is the key of the policies with user-managed routes in the index of referents. The index cannot contain the
+// Gateways of these policies, because only the routes contain the names of the Gateways.
 var anyGateway = referenceKey(providers.Reference{Kind: kindGateway})
 
 // kindGateway is the Gateway kind.

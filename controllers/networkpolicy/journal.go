@@ -10,8 +10,8 @@ import (
 )
 
 // writeTimes records when this process last wrote each route, for as long as the time is relevant.
-// After a restart, these times are unknown, so a route without a response is reported as a fault
-// immediately.
+// After a restart, these times are unknown, so a route whose gateway has not reported its status is
+// reported as faulty immediately.
 type writeTimes struct {
 	mu sync.Mutex
 	at map[client.ObjectKey]time.Time

@@ -26,7 +26,7 @@ import (
 //	    requests to Gateways that verify whether a route is served; result is
 //	    Served, Earlier, Elsewhere, Failed or Refused
 //	heighliner_certificates_earliest_expiry_timestamp_seconds
-//	    time at which the first Certificate of a policy expires
+//	    earliest time at which a Certificate of any policy expires
 type metrics struct {
 	seconds  *prometheus.HistogramVec
 	requests *prometheus.CounterVec

@@ -199,7 +199,7 @@ func (r *Reconciler) readRoutes(ctx context.Context, f *traffic.Observed) error 
 		}
 		if meta.LenList(list) > 0 && traffic.OfAnother(f.Policy, kind.name) {
 			// If the kind was removed in the meantime, the cache still contains its previous
-			// objects. A new list is needed, because the other list shares its objects with the cache.
+			// objects. Read into a new list, because the first list shares its objects with the cache.
 			if list, err = newList(r.Client.Scheme(), kind.gvk); err != nil {
 				return err
 			}

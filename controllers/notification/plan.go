@@ -24,7 +24,7 @@ const (
 	remembered = 10 * time.Minute
 	// maxAge is the maximum age at which the end of a rollout is reported for the first time. It is longer than
 	// the time that a message usually waits for other messages to the same receiver, each of which is tried for up
-	// to [maxTrying]. If a new label makes a policy select a Microservice, the Microservice's rollouts may have
+	// to [maxTrying]. There is a maximum, because a policy may start to select a Microservice whose rollouts
 	// ended long ago.
 	maxAge = 7 * maxTrying
 )

@@ -15,7 +15,7 @@ type limits struct {
 	scopes map[string]*scope
 }
 
-// scope is the scope of a limit. It is removed when it is no longer used.
+// scope contains the slots of one limit. It is removed when no message is using a slot or waiting for one.
 type scope struct {
 	slots chan struct{}
 	users int

@@ -26,7 +26,8 @@ import (
 // namespace, and its cost would grow with the number of services.
 const indexRelease = "versionedmicroservice.release"
 
-// indexQuota is the index of releases and Deployments whose pods a ResourceQuota rejects. The quota changes with each pod of the namespace.
+// indexQuota is the index of releases and Deployments whose pods a ResourceQuota rejects. An index is used, because the status of a quota
+// changes with each pod of the namespace.
 const indexQuota = "versionedmicroservice.quota"
 
 // rejectedByQuota is the only value of indexQuota.

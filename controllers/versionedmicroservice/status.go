@@ -134,7 +134,7 @@ func failureMessage(state rolloutState, old v1alpha1.VersionedMicroserviceStatus
 	case state.reason == "AnalysisFailed" && old.Analysis != nil && old.Analysis.Phase == v1alpha1.AnalysisFailed:
 		return old.Analysis.Message
 	case (state.reason == "Aborted" || state.reason == "TurnedDown") && state.decision != nil && state.decision.By != "":
-		return fmt.Sprintf("%s decided %s", state.decision.By, state.decision.Action)
+		return fmt.Sprintf("%s requested the action %s", state.decision.By, state.decision.Action)
 	}
 	return ""
 }

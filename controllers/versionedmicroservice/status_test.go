@@ -416,7 +416,7 @@ func TestVerdict(t *testing.T) {
 		analysis *v1alpha1.ReleaseAnalysis
 		want     string
 	}{
-		"aborted":                     {row: rolloutState{reason: "Aborted", decision: turned}, want: "alice decided Deprecate"},
+		"aborted":                     {row: rolloutState{reason: "Aborted", decision: turned}, want: "alice requested the action Deprecate"},
 		"aborted by an unknown user":  {row: rolloutState{reason: "Aborted", decision: &v1alpha1.HandledDecision{}}},
 		"measured":                    {row: rolloutState{reason: "AnalysisFailed"}, analysis: measured, want: "errors: 0.2 is above 0.01"},
 		"measured, but not the cause": {row: rolloutState{reason: "ProgressDeadlineExceeded"}, analysis: measured},

@@ -164,7 +164,7 @@ func TestJudge(t *testing.T) {
 			r.Reason, r.Decision = reason, &v1alpha1.HandledDecision{ID: "1", Action: v1alpha1.DecisionDeprecate, By: "ana"}
 			s.release = &v1alpha1.VersionedMicroservice{}
 			s.release.Spec.Decision = &v1alpha1.Decision{ID: id, Action: v1alpha1.DecisionDeprecate, Reason: "errors\x1b[2J"}
-			s.release.Status.Message = "ana decided Deprecate"
+			s.release.Status.Message = "ana requested the action Deprecate"
 		}
 	}
 	inconclusive := func(namespace string) func(*snapshot) {
@@ -327,7 +327,7 @@ func TestJudge(t *testing.T) {
 		}, cli.ExitNo, `1.3.0 was superseded before it was active: 1.2.0 is active; group 1.x is pinned to 1.2.0: "sessions"`},
 		"aborted":                 {"1.3.0", forActive, true, aborted("Aborted", "1"), cli.ExitNo, `1.3.0 failed: Aborted by ana: "errors\x1b[2J"; 1.2.0 has all traffic of group 1.x`},
 		"aborted, later decision": {"1.3.0", forActive, true, aborted("Aborted", "2"), cli.ExitNo, "1.3.0 failed: Aborted by ana; 1.2.0"},
-		"failed, decided earlier": {"1.3.0", forActive, true, aborted("CrashLoopBackOff", "1"), cli.ExitNo, "1.3.0 failed: CrashLoopBackOff: ana decided Deprecate; 1.2.0"},
+		"failed, decided earlier": {"1.3.0", forActive, true, aborted("CrashLoopBackOff", "1"), cli.ExitNo, "1.3.0 failed: CrashLoopBackOff: ana requested the action Deprecate; 1.2.0"},
 		"inconclusive":            {"1.3.0", forActive, false, inconclusive("shop"), cli.ExitWaits, "1.3.0 waits for a decision, because its analysis is inconclusive: to continue, hlnr continue shop 1.3.0; to abort, hlnr deprecate shop 1.3.0"},
 		"frozen, and its pods crash": {"1.3.0", forActive, false, func(s *snapshot) {
 			row(v1alpha1.ReleaseCanary, 7)(s)

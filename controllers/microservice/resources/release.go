@@ -25,8 +25,8 @@ const minReadyWithoutProbe = 10
 // DefaultProgressDeadline is the default for progressDeadlineSeconds.
 const DefaultProgressDeadline = 600
 
-// Release returns a release's object. The object is an immutable snapshot with the complete pod template,
-// which refers to the release's copies of its configuration.
+// Release returns the VersionedMicroservice of a release. It is an immutable snapshot with the complete pod
+// template, which refers to the release's copies of its configuration.
 func Release(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, o *v1alpha1.OfferedRelease, config string, contents Contents, replicas int32, sequence int64) (*v1alpha1.VersionedMicroservice, error) {
 	container, err := Container(ms)
 	if err != nil {
@@ -140,8 +140,8 @@ func DisruptionBudget(ms *v1alpha1.Microservice, replicas int32, serving bool) *
 
 // NextBudget returns the disruption budget to write for a release. has is the existing budget, and needs is
 // the required budget; either may be nil. A budget that is no longer required is not deleted, because
-// deletion would require one write for each retained release. Instead, it is relaxed to one pod at a time,
-// so that it does not block node drains.
+// deletion would require one write for each retained release. Instead, it is relaxed so that it allows the
+// eviction of one pod at a time and does not block node drains.
 func NextBudget(has, needs *v1alpha1.DisruptionBudget) *v1alpha1.DisruptionBudget {
 	if has != nil && needs == nil {
 		return &v1alpha1.DisruptionBudget{MaxUnavailable: ptr.To(intstr.FromInt32(1))}

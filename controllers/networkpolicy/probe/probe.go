@@ -163,7 +163,7 @@ func (p *Pool) Start(ctx context.Context, requeue func(types.NamespacedName)) {
 	p.ctx, p.requeue = ctx, requeue
 }
 
-// Known returns the results of a policy's probes since the process started.
+// Known returns the current state of a policy's probes.
 func (p *Pool) Known(policy types.NamespacedName) map[providers.Probe]providers.Probed {
 	if p == nil {
 		return nil

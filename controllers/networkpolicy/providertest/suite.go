@@ -170,7 +170,7 @@ func (p player) firstReleases() {
 	p.Rollout(Group("1-x", 7, "b 1.1.0 deprecated 0", "a 1.0.0 active 100"))
 	p.Confirmed("1-x", 7, "a")
 	p.split("pin", first, "1.0.0=100")
-	want(p.T, "Service of a pin", p.Active("1-x"), "1.0.0")
+	want(p.T, "Service after the pin", p.Active("1-x"), "1.0.0")
 	p.Rollout(Group("1-x", 8, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 	p.Confirmed("1-x", 8, "b")
 	p.split("unpin", first, "1.1.0=100")

@@ -73,8 +73,8 @@ func servicePort(p v1alpha1.NetworkPort) corev1.ServicePort {
 	return port
 }
 
-// affinityTimeout is the default timeout in Kubernetes, in seconds. The controller always writes a
-// timeout.
+// affinityTimeout is the default timeout of session affinity in Kubernetes, in seconds. The controller
+// always writes a timeout.
 const affinityTimeout = 10800
 
 // affinity sets the session affinity based on the client address if the policy specifies it.

@@ -132,7 +132,7 @@ func ClaimsOf(f *Observed, others []v1alpha1.NetworkPolicy) []Claim {
 		}
 		younger := !Older(o, p)
 		for _, d := range o.Status.Domains {
-			// A younger policy has no claim to a host that it only names, and for which the Gateway has not
+			// A younger policy has no claim to a host that it only names, and for which no gateway has
 			// accepted a route. Otherwise, any user could prevent the owner of a host from using it.
 			literal := slices.ContainsFunc(o.Spec.Domains, func(entry v1alpha1.Domain) bool { return entry.Domain == d.Domain })
 			if younger && !(literal && d.Programmed) {
@@ -190,7 +190,7 @@ func refusedHosts(rows []*Row) map[string]bool {
 }
 
 // keepsLive reports whether a row that has no route keeps the live route of its host with the given
-// path: invalid input removes nothing, unless something else uses the host and path.
+// path: invalid input does not remove a route, unless another policy or row uses the host and path.
 func (d *planner) keepsLive(r *Row, rows []*Row, path string) bool {
 	switch r.reason {
 	case ReasonGatewayAPIMissing, providers.ReasonProviderAPIMissing, ReasonNotSupported:

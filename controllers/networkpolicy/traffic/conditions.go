@@ -344,7 +344,7 @@ func (r *reporter) serviceAdopted(now *v1alpha1.NetworkPolicyStatus) {
 	case a.Reason != "":
 		status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionServiceAdopted, metav1.ConditionFalse, a.Reason, a.message)
 	case now.Adopted.AdoptedTime == nil:
-		status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionServiceAdopted, metav1.ConditionFalse, ReasonPending, fmt.Sprintf("the selector of Service %q is being changed to the active release", AdoptedName(r.Policy)))
+		status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionServiceAdopted, metav1.ConditionFalse, ReasonPending, fmt.Sprintf("the selector of Service %q is being changed to select the active release", AdoptedName(r.Policy)))
 	default:
 		status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionServiceAdopted, metav1.ConditionTrue, ReasonAdopted, fmt.Sprintf("Service %q follows the active release", AdoptedName(r.Policy)))
 	}

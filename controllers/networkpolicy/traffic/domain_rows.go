@@ -45,8 +45,8 @@ func (d *planner) rows() []*Row {
 // before other rows. Within each of these two sets of rows, it drops rows with new hosts (hosts
 // that no live route has) before rows with served hosts, and later rows before earlier rows.
 // Therefore, a new host does not replace a served host, unless the served host belongs to a preview
-// and the new host does not. Of the remaining rows, the row that would be dropped next has no
-// target, and reports the dropped rows.
+// and the new host does not. Of the remaining rows, the row that would be dropped next loses
+// its target, and reports the dropped rows instead.
 func (d *planner) fit(rows []*Row) []*Row {
 	if len(rows) <= maxRows {
 		return rows
@@ -412,7 +412,7 @@ func (d *planner) freeze(r *Row) {
 }
 
 // keepInvalid keeps the live host of a domain that does not render to a valid host name, if the
-// live host is allowed. Invalid input removes nothing.
+// live host is allowed: invalid input does not remove a host.
 func (d *planner) keepInvalid(rows []*Row) {
 	wanted := map[string]bool{}
 	for _, r := range rows {

@@ -108,7 +108,7 @@ func (d *planner) obsoleteServices(out *Decision) {
 
 // stuck returns a row that requests a host of a live route but cannot be routed, for example
 // because the provider does not support it. As long as there is such a row, the live route stays,
-// because invalid input removes nothing. stuck returns nil if there is no such row, or if the group
+// because invalid input does not remove a route. stuck returns nil if there is no such row, or if the group
 // of the live route should not be reachable.
 func (d *planner) stuck(out *Decision, route *providers.Live) *Row {
 	if g := d.rollout.bySlug[route.Group()]; g == nil || !live(g) {
@@ -206,7 +206,7 @@ func (d *planner) movingFrom(route *providers.Live, out *Decision) *groupDecisio
 }
 
 // forbiddenRoutes returns the routes with hosts that are not allowed. These routes are deleted even
-// if nothing else is decided.
+// if the Microservice does not exist.
 func (d *planner) forbiddenRoutes() []string {
 	return slices.DeleteFunc(SortedKeys(d.Live), func(name string) bool { return d.Live[name].Deleting || !d.forbidden(d.Live[name]) })
 }

@@ -103,7 +103,7 @@ func fill(template string, p *v1alpha1.NetworkPolicy, g *v1alpha1.ReleaseGroup) 
 	return text, nil
 }
 
-// checkHost returns an error if text is not valid as the host name of a route.
+// checkHost returns an error if a host is not valid as the host name of a route.
 func checkHost(host string) error {
 	name, wildcard := strings.CutPrefix(host, "*.")
 	if _, err := netip.ParseAddr(host); err == nil {

@@ -58,8 +58,8 @@ func Plan(f *Observed) *Decision {
 }
 
 // onlyLive removes everything except changes to existing objects from the decision about a policy
-// that is being deleted. It creates no object, because a foreground deletion would delete a new
-// object immediately. A release without a Service has no ready endpoint, and gets no traffic.
+// that is being deleted. The decision must not create objects, because a foreground deletion would
+// delete them immediately. A release without a Service has no ready endpoint, and gets no traffic.
 func (d *planner) onlyLive(out *Decision) {
 	out.Services = slices.DeleteFunc(out.Services, func(s resources.Service) bool { return d.service(s.Name) == nil })
 	out.Routes = slices.DeleteFunc(out.Routes, func(r *RouteDecision) bool { return d.Live[r.Name] == nil || d.Live[r.Name].Deleting })

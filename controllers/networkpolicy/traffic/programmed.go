@@ -222,8 +222,8 @@ func (r *reporter) routeState(route *RouteDecision) verdict {
 }
 
 // previousVerdict reports whether the last change to a route of a previous provider has been
-// accepted. The route matters only for a limited time after the write: a gateway that no longer
-// exists must not block anything.
+// accepted. A change that has not been accepted blocks the group only for a limited time after the
+// write, because the previous provider's gateway may no longer exist.
 func (r *reporter) previousVerdict(name string) verdict {
 	live, key := r.Live[name], RouteName(name)
 	if r.writes.Refused[key] == nil && (r.writes.Changed[key] || !live.Accepted && r.fresh(r.Observed.Written[name])) {
@@ -232,8 +232,8 @@ func (r *reporter) previousVerdict(name string) verdict {
 	return verdict{Accepted: true}
 }
 
-// inGrace reports whether the routes of a group were written so recently that a missing response is
-// not a fault yet. It requests a reconcile at the end of the grace period.
+// inGrace reports whether the routes of a group were written so recently that a missing status report
+// does not count as a fault yet. It requests a reconcile at the end of the grace period.
 func (r *reporter) inGrace(g *groupDecision) bool {
 	at := time.Time{}
 	if g.group.TrafficTime != nil {

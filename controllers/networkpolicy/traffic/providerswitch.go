@@ -94,8 +94,8 @@ func (d *Decision) unreplaced(message string) {
 	}
 }
 
-// replacedByServices checks the Services of groups that still have routes although the policy's
-// provider writes no routes. From now on, clients use only these Services.
+// replacedByServices checks whether the Services of groups with routes of previous providers route to
+// the active releases. The policy's provider writes no routes, so these Services replace the routes.
 func (d *planner) replacedByServices(out *Decision) {
 	for _, s := range out.Services {
 		if g := d.rollout.bySlug[s.Stamp.Group]; g != nil && !s.OfRelease && s.Group == g.Slug && d.hasPreviousRoutes(g.Slug) {

@@ -96,14 +96,14 @@ func (d *planner) remaining(out *Decision, key RouteKey, rows []*Row, byHost map
 }
 
 // excludes reports whether the routes of two rows are of different kinds, only one of which a gateway
-// accepts for a host: an HTTPRoute and a GRPCRoute (Gateway API, GRPCRoute). If the existing route kept the
+// accepts for a host: an HTTPRoute and a GRPCRoute (see GRPCRoute in the Gateway API). If the existing route kept the
 // host, the gateway would never accept the other route.
 func excludes(a, b *Row) bool {
 	return a.port.Protocol != b.port.Protocol && readable(a.port.Protocol) && readable(b.port.Protocol) &&
 		(a.port.Protocol == v1alpha1.ProtocolGRPC || b.port.Protocol == v1alpha1.ProtocolGRPC)
 }
 
-// heldBy returns a row that keeps a host in its live route, because the row cannot be routed; or nil.
+// heldBy returns a row that keeps a host in its live route because the row cannot be routed, or nil.
 func (d *planner) heldBy(out *Decision, host, path string) *Row {
 	if i := slices.IndexFunc(out.rows, func(r *Row) bool { return r.host == host && d.keepsLive(r, out.rows, path) }); i >= 0 {
 		return out.rows[i]
@@ -252,7 +252,7 @@ func (d *planner) carriesPin(r *Row) bool {
 
 // allocate distributes rows across routes with at most providers.MaxHostnames hosts each. A host
 // stays in the live route that has it, because the age of a route decides between two claims to a
-// host. A new host is added to the first route with room.
+// host. A new host is added to the first route that has room for it.
 func (d *planner) allocate(key RouteKey, rows []*Row) [][]*Row {
 	slices.SortFunc(rows, func(a, b *Row) int { return cmp.Compare(a.host, b.host) })
 	var out [][]*Row

@@ -67,12 +67,12 @@ func Reserve(f *Observed, out *Decision) (now v1alpha1.NetworkPolicyStatus, more
 
 // silence is the time for which the first status of a new policy may be delayed after the policy's
 // creation, or after the last progress of its Microservice, while the status reports only progress.
-// maxSilence limits that time, measured from the policy's creation, or from the start or the first
-// activation of a release after that. maxSilenceBefore limits it while the Microservice exists, but
-// has no status yet because many other rollouts are starting: the Microservice reports this after 50
-// seconds, and the policy needs no status then. Both limits are shorter than the time after which
-// hlnr doctor reports an object without a status. While the Microservice reports that its first
-// rollout is waiting for its turn, the policy has no status either.
+// maxSilence is the maximum delay, measured from the policy's creation or, if that is later, from the
+// time at which a rollout last started or a release last became active for the first time.
+// maxSilenceBefore is the maximum delay while the Microservice exists, but has no status yet because
+// many other rollouts are starting. After 50 seconds, the Microservice reports that its first rollout
+// is waiting for its turn. While it reports this, the policy needs no status. Both maximums are shorter
+// than the time after which hlnr doctor reports an object without a status.
 const (
 	silence          = 10 * time.Second
 	maxSilence       = 50 * time.Second

@@ -12,8 +12,8 @@ import (
 )
 
 // domainReports returns the status of the domains. While no group is known, because the rollout
-// state was lost, nothing moves, and the reports of domains that had routes stay: a gateway that is
-// not reachable may still serve them.
+// state was lost, no domain moves, and the reports of domains that had routes stay: a gateway that is
+// not reachable may still serve these domains.
 func (r *reporter) domainReports(prev []v1alpha1.DomainStatus) []v1alpha1.DomainStatus {
 	var out []v1alpha1.DomainStatus
 	if len(r.rollout.groups) == 0 {

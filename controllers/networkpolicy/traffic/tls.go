@@ -88,8 +88,8 @@ func (d *planner) meanwhile(r *Row) []*Row {
 	return []*Row{&before}
 }
 
-// liveTLS returns the TLS settings of a live host that its live route keeps, although row r no
-// longer requests the route. like is another row of the route. If r has a route, its settings apply
+// liveTLS returns the TLS settings of a host that stays in its live route although row r no longer
+// requests this route. like is another row of the route. If r has a route, its settings apply
 // to both routes. Otherwise, the live settings remain.
 func (d *planner) liveTLS(r, like *Row) *providers.TLS {
 	out := r.tls

@@ -129,7 +129,7 @@ func (d *planner) delayOf(g *v1alpha1.ReleaseGroup, withheld []string) time.Dura
 
 // awaited returns the time until which a group's routes are not written, because the withheld
 // releases may get endpoints; zero if the routes are written. The delay applies only if nothing but
-// the revision of the routes would change, and only once to each release: it does not apply to a
+// the revision of the routes would change, and only once for each release: it does not apply to a
 // release that is already reported as withheld.
 func (d *planner) awaited(g *groupDecision, last map[string]int) time.Time {
 	if len(g.withheld) == 0 || len(g.weights) == 0 || !maps.Equal(g.weights, last) || g.group.TrafficTime == nil {
@@ -251,7 +251,7 @@ func (d *planner) testTraffic(g *v1alpha1.ReleaseGroup, out *groupDecision) {
 // hold returns the weights of a group's routes while no release that should serve has a ready
 // endpoint: the last written weights, excluding those of releases that are rejected in the rollout
 // state. If all releases with a last written weight are rejected, it returns the required weights,
-// because an empty rule would not respond either. last is nil if the group has no route. last is
+// because a rule without backends could not serve requests either. last is nil if the group has no route. last is
 // empty if the group's route has only a release of a newer group, from which the domains are moving
 // back.
 func hold(last map[string]int, g *v1alpha1.ReleaseGroup) (weights map[string]int, answers bool) {

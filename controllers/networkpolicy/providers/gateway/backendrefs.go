@@ -115,8 +115,8 @@ type operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// Patch returns the JSON patch from the route that was read to the desired route, or nil if the
-// routes are equal. The patch changes only backendRefs of rules and Heighliner's annotations. The
+// Patch returns the JSON patch that changes the route that was read into the desired route, or nil if
+// the routes are equal. The patch changes only backendRefs of rules and Heighliner's annotations. The
 // API server applies it only to the state that was read, so that the rule indexes are correct.
 func Patch(read, next *unstructured.Unstructured) []byte {
 	var ops []operation

@@ -108,8 +108,7 @@ func (v *view) setType() (group, version, kind string) {
 	return cmp.Or(served.Group, listenerSetKind.Group), cmp.Or(served.Version, listenerSetKind.Versions[0]), cmp.Or(served.Kind, listenerSetKind.Kind)
 }
 
-// Shared returns the ListenerSets for the hosts with TLS mode ListenerSet, in the order of their
-// names.
+// Shared returns the ListenerSets for the hosts with TLS mode ListenerSet, sorted by name.
 func (v *view) Shared(routes []providers.Route) []providers.Shared {
 	sets := map[string]providers.Shared{}
 	for _, r := range routes {
