@@ -77,7 +77,7 @@ func (r *Reconciler) observeGitHub(ctx context.Context, o *observed) error {
 	const field = "spec.source.github.repositoryRef"
 	key, _ := o.policy.GitHubRepositoryKey()
 	if len(r.watched) > 0 && !slices.Contains(r.watched, key.Namespace) {
-		o.addProblem(status.NewTerminal("RepositoryNotAllowed", fmt.Errorf("%s: the manager does not watch namespace %q: refer to a GitHubRepository in a watched namespace, or add the namespace to namespaces of the Helm chart, or to --namespace of the manager", field, key.Namespace)))
+		o.addProblem(status.NewTerminal("RepositoryNotAllowed", fmt.Errorf("%s: the manager does not watch namespace %q: refer to a GitHubRepository in a watched namespace, or add the namespace to the chart value namespaces, or to the manager's --namespace flag", field, key.Namespace)))
 		return nil
 	}
 	var repository v1alpha1.GitHubRepository

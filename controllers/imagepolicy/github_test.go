@@ -644,7 +644,7 @@ func TestRepositoryOfANamespaceThatIsNotWatched(t *testing.T) {
 	if err := r.observeGitHub(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
-	want := `spec.source.github.repositoryRef: the manager does not watch namespace "infra": refer to a GitHubRepository in a watched namespace, or add the namespace to namespaces of the Helm chart, or to --namespace of the manager`
+	want := `spec.source.github.repositoryRef: the manager does not watch namespace "infra": refer to a GitHubRepository in a watched namespace, or add the namespace to the chart value namespaces, or to the manager's --namespace flag`
 	if o.problem == nil || o.problem.Reason != "RepositoryNotAllowed" || o.problem.Error() != want {
 		t.Errorf("problem: %v, want %s", o.problem, want)
 	}

@@ -158,7 +158,7 @@ func (ls *scanCache) ensure(policy types.NamespacedName) *cacheEntry {
 	return ls.policies[policy]
 }
 
-// setFirstSeen records when a policy first saw its tags.
+// setFirstSeen records when a policy first found its tags.
 func (ls *scanCache) setFirstSeen(policy types.NamespacedName, seen *firstSeen) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

@@ -126,7 +126,7 @@ func (s *registryErrors) noteError(err error) {
 // selectReleases reads a scan record, or completes the record if the reader has a scanner, and selects
 // releases. It never fails as a whole: releases whose images cannot be read, or are not known yet, do not
 // change. absent contains the tags that earlier scans found to be absent, and is updated. seen records when
-// earlier scans first saw tags.
+// earlier scans first found tags.
 func selectReleases(o *observed, a *recordReader, absent map[string]time.Time, seen *firstSeen) selection {
 	a.labels = o.matchedLabels()
 	if o.github != nil && o.github.source.PullRequests != nil {

@@ -16,7 +16,7 @@
 //	           source marks it as a pre-release
 //	Range      the version is outside versioning.range
 //	Deny       the version is listed in deny
-//	MinAge     the caller first saw the tag too recently          (Refusal)
+//	MinAge     the caller first found the tag too recently        (Refusal)
 //	Exists     the caller proved that there is no such image      (Refusal)
 //	Platform   the image does not exist for the required platforms (Refusal)
 //	Labels     the image lacks a label of match.labels            (Refusal)

@@ -72,7 +72,7 @@ func (d *doctor) checkObjects(ctx context.Context) []client.Object {
 		}
 	}
 	for _, namespace := range slices.Sorted(maps.Keys(unwatched)) {
-		d.add(Problem, "Manager", fmt.Sprintf("add %s to namespaces of the Helm chart, or to --namespace of the manager", namespace),
+		d.add(Problem, "Manager", fmt.Sprintf("add %s to the chart value namespaces, or to the manager's --namespace flag", namespace),
 			"the manager does not watch namespace %s, where %s of hlnr.io %s no effect", namespace, cli.Count(unwatched[namespace], "object"), have(unwatched[namespace]))
 	}
 	d.checkSecrets(ctx, secrets)

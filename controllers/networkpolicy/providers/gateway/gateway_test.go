@@ -269,7 +269,7 @@ func TestGatewayOfANamespaceThatIsNotWatched(t *testing.T) {
 	want := &providers.Problem{
 		Reason: providers.ReasonParentNotFound,
 		Message: `spec.provider.gateway.parentRefs[0]: Gateway "infra/public" cannot be read: the manager does not watch namespace "infra": ` +
-			`add it to namespaces of the Helm chart, or to --namespace of the manager; the manager needs the same permissions there`,
+			`add it to the chart value namespaces, or to the manager's --namespace flag; the manager needs the same permissions there`,
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("problem (-want +got):\n%s", d)

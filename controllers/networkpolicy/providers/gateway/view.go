@@ -45,7 +45,7 @@ func (v *view) missingParent(parents []providers.Parent) *providers.Problem {
 
 // unwatched returns the fix for a parent in a namespace that the manager does not watch.
 func unwatched(namespace string) string {
-	return fmt.Sprintf("the manager does not watch namespace %q: add it to namespaces of the Helm chart, or to --namespace of the manager; the manager needs the same permissions there", namespace)
+	return fmt.Sprintf("the manager does not watch namespace %q: add it to the chart value namespaces, or to the manager's --namespace flag; the manager needs the same permissions there", namespace)
 }
 
 // parents returns the parents of a route.
