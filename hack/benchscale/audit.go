@@ -17,8 +17,10 @@ import (
 
 // request is one line of the audit log, with the fields that are needed for the counts.
 type request struct {
-	at       time.Time
+	at       time.Time // when the API server received it
+	ended    time.Time // when the API server responded
 	agent    string
+	name     string // of the object
 	resource string
 	verb     string
 	dryRun   bool
@@ -107,7 +109,7 @@ func parseRequest(line []byte) (request, bool, error) {
 	if event.ObjectRef == nil {
 		return request{}, false, nil
 	}
-	r := request{at: event.RequestReceivedTimestamp.Time, agent: agentOf(event.UserAgent), verb: event.Verb, resource: event.ObjectRef.Resource}
+	r := request{at: event.RequestReceivedTimestamp.Time, ended: event.StageTimestamp.Time, name: event.ObjectRef.Name, agent: agentOf(event.UserAgent), verb: event.Verb, resource: event.ObjectRef.Resource}
 	if event.ObjectRef.APIGroup != "" {
 		r.resource += "." + event.ObjectRef.APIGroup
 	}

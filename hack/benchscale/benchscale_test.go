@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -206,5 +207,25 @@ func TestUpTo(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" || (err != nil) != (want == nil) {
 			t.Errorf("until %q: %v, -want +got\n%s", until, err, diff)
 		}
+	}
+}
+
+// TestActedSeconds checks that only successful status writes for the service of a decision count, and only those that began after the decision was
+// stored.
+func TestActedSeconds(t *testing.T) {
+	at := func(ms int) time.Time { return time.Unix(1000, 0).Add(time.Duration(ms) * time.Millisecond) }
+	const agent, status = "heighliner", "microservices.hlnr.io/status"
+	write := func(service string, began int) request {
+		return request{at: at(began), ended: at(began + 10), agent: agent, name: service, verb: "patch", resource: status}
+	}
+	failed, other, object := write("svc-00001", 120), write("svc-00001", 130), write("svc-00001", 140)
+	failed.failed, other.agent, object.resource = true, "kube-controller-manager", "microservices.hlnr.io"
+	requests := []request{
+		write("svc-00001", 90), failed, other, object, write("svc-00001", 400), write("svc-00001", 300), // The log is sorted by the end of requests.
+		write("svc-00002", 150), write("svc-00003", 10),
+	}
+	decisions := []madeDecision{{"svc-00001", at(50), at(100)}, {"svc-00002", at(60), at(100)}, {"svc-00003", at(60), at(100)}}
+	if got, want := actedSeconds(decisions, requests, agent, status), []float64{0.1, 0.26}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
 	}
 }

@@ -124,7 +124,7 @@ func (h *heighliner) phases() []phase {
 		before := versions[len(versions)-1]
 		upgraded := upgrade(name, activeAt)
 		if h.decide {
-			upgraded.decision = &decision{apply: h.pin(before), undo: h.unpin, observed: observedAtGeneration, goal: activeAt(before)}
+			upgraded.decision = &decision{apply: h.pin(before), undo: h.unpin, observed: observedAtGeneration, goal: activeAt(before), status: "microservices.hlnr.io/status"}
 		}
 		list = append(list, upgraded)
 	}

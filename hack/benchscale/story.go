@@ -56,6 +56,14 @@ type decision struct {
 	apply, undo func(ctx context.Context, service int) error
 	// observed reports whether the product has acted, and goal whether the decision has taken full effect.
 	observed, goal func(client.Object) bool
+	// status is the resource whose status shows that the product has acted, as in the audit log.
+	status string
+}
+
+// madeDecision is a decision about one service: when it was made, and when the API server had stored it.
+type madeDecision struct {
+	service    string
+	at, stored time.Time
 }
 
 // serviceName returns the name of a service, and of all its objects.
@@ -179,6 +187,9 @@ func (s *story) phase(ctx context.Context, number string, p phase) (*phaseResult
 		return nil, err
 	}
 	result.finish(s.product.agent(), before, atGoal, after)
+	if p.decision != nil {
+		result.ActedSeconds = actedSeconds(result.decisions, result.requests, s.product.agent(), p.decision.status)
+	}
 	result.Queues = map[string]queue{}
 	for name, q := range ended {
 		if d := q.since(queues[name]); d.Passes > 0 {
@@ -283,6 +294,7 @@ func (s *story) decideFor(ctx context.Context, d *decision, service int, result 
 	if err := d.apply(ctx, service); err != nil {
 		return err
 	}
+	result.decisions = append(result.decisions, madeDecision{name, began, time.Now()})
 	for _, wait := range []struct {
 		at      <-chan time.Time
 		seconds *[]float64
@@ -298,6 +310,24 @@ func (s *story) decideFor(ctx context.Context, d *decision, service int, result 
 		}
 	}
 	return d.undo(ctx, service)
+}
+
+// actedSeconds returns the sorted times from decisions until the product had first written the status of their services, according to the audit log. A
+// write counts if it began after the decision was stored.
+func actedSeconds(decisions []madeDecision, requests []request, agent, status string) (seconds []float64) {
+	for _, d := range decisions {
+		first := time.Time{}
+		for _, r := range requests {
+			if r.agent == agent && r.resource == status && r.name == d.service && r.writes() && !r.failed && r.at.After(d.stored) && (first.IsZero() || r.ended.Before(first)) {
+				first = r.ended
+			}
+		}
+		if !first.IsZero() {
+			seconds = append(seconds, first.Sub(d.at).Seconds())
+		}
+	}
+	slices.Sort(seconds)
+	return seconds
 }
 
 // changeSingly changes some services one after another, and measures the time until each service has a new pod.
