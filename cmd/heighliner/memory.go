@@ -23,6 +23,9 @@ const (
 	gcPercent = 25
 	// goDefault is Go's default for this percentage.
 	goDefault = 100
+	// unmanagedMemory is the maximum amount of memory in a container, in bytes, that Go's runtime does not manage: mostly the pages of the program
+	// itself, of which the manager uses up to 75 MiB. For small containers, a quarter of the limit is reserved instead.
+	unmanagedMemory = 96 << 20
 )
 
 // limitMemory sets gcPercent, and a soft memory limit just below the memory limit of the container, so that the garbage collector runs
@@ -37,8 +40,8 @@ func limitMemory() {
 	}
 }
 
-// memoryLimit returns nine tenths of the limit in the cgroupLimits files below root, or math.MaxInt64 if there is no
-// limit.
+// memoryLimit returns the limit in the cgroupLimits files below root, minus the memory that Go's runtime does not manage, and minus at least a tenth. It
+// returns math.MaxInt64 if there is no limit.
 func memoryLimit(root string) int64 {
 	for _, name := range cgroupLimits {
 		text, err := os.ReadFile(filepath.Join(root, name))
@@ -46,7 +49,7 @@ func memoryLimit(root string) int64 {
 			continue
 		}
 		if limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && limit > 0 && limit < math.MaxInt64/2 {
-			return limit / 10 * 9
+			return limit - max(limit/10, min(limit/4, unmanagedMemory))
 		}
 	}
 	return math.MaxInt64

@@ -12,19 +12,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestMemoryLimit tests that the limit of the garbage collector is nine tenths of the container's limit.
+// TestMemoryLimit checks that the limit of the garbage collector leaves room for the program itself in the container.
 func TestMemoryLimit(t *testing.T) {
 	for name, test := range map[string]struct {
 		files map[string]string
 		want  int64
 	}{
-		"version 2":                  {map[string]string{cgroupLimits[0]: "536870912\n"}, 483183819},
-		"version 1":                  {map[string]string{cgroupLimits[1]: "1000\n"}, 900},
+		"version 2":                  {map[string]string{cgroupLimits[0]: "536870912\n"}, 416 << 20},
+		"version 1":                  {map[string]string{cgroupLimits[1]: "1000\n"}, 750},
 		"no limit":                   {map[string]string{cgroupLimits[0]: "max\n"}, math.MaxInt64},
 		"no limit, version 1":        {map[string]string{cgroupLimits[1]: "9223372036854771712\n"}, math.MaxInt64},
 		"invalid value":              {map[string]string{cgroupLimits[0]: "-5"}, math.MaxInt64},
 		"no cgroup":                  {nil, math.MaxInt64},
-		"version 2 takes precedence": {map[string]string{cgroupLimits[0]: "2000", cgroupLimits[1]: "1000"}, 1800},
+		"version 2 takes precedence": {map[string]string{cgroupLimits[0]: "2000", cgroupLimits[1]: "1000"}, 1500},
+		"a large container":          {map[string]string{cgroupLimits[0]: "10000000000"}, 9000000000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root := t.TempDir()

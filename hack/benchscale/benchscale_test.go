@@ -132,7 +132,7 @@ func TestFlags(t *testing.T) {
 
 func TestSoftLimit(t *testing.T) {
 	t.Parallel()
-	for limit, want := range map[string]int64{"": 0, "1000": 900, "700Mi": 700 << 20 / 10 * 9} {
+	for limit, want := range map[string]int64{"": 0, "1000": 750, "700Mi": 604 << 20} {
 		o := options{memoryLimit: limit}
 		if got, err := o.softLimit(); got != want || err != nil {
 			t.Errorf("%q: %d, %v, want %d", limit, got, err, want)

@@ -78,7 +78,7 @@ func (o *options) register(f *flag.FlagSet) {
 	f.StringVar(&o.kwok, "kwok", "", "path of the kwok binary, as printed by \"bin/localcluster programs kwok\"")
 	f.StringVar(&o.manager, "manager", "bin/heighliner", "binary of the manager")
 	f.StringVar(&o.arguments, "manager-arguments", "", "additional arguments of the manager, separated by spaces")
-	f.StringVar(&o.memoryLimit, "memory-limit", "", "memory limit of the manager's container, such as 700Mi; the manager uses at most nine tenths of it as its soft limit, as in a container; it is not enforced")
+	f.StringVar(&o.memoryLimit, "memory-limit", "", "memory limit of the manager's container, such as 700Mi; the manager derives its soft limit from it, as in a container; it is not enforced")
 	f.StringVar(&o.output, "o", "", "file to write the results to, as JSON")
 	f.StringVar(&o.profiles, "profiles", "", "folder for profiles of the manager: several CPU profiles for each phase, and one heap profile")
 	f.StringVar(&o.comment, "comment", "", "text to add to the results, such as the commit")
@@ -140,6 +140,9 @@ func (o *options) validate() error {
 	return nil
 }
 
+// unmanagedMemory is the memory in bytes that the manager reserves in its container, as in cmd/heighliner/memory.go.
+const unmanagedMemory = 96 << 20
+
 // softLimit returns the manager's GOMEMLIMIT in bytes, or 0 if it has none. The manager cannot read -memory-limit from a container.
 func (o *options) softLimit() (int64, error) {
 	if o.memoryLimit == "" {
@@ -149,7 +152,7 @@ func (o *options) softLimit() (int64, error) {
 	if err != nil || limit.Value() <= 0 {
 		return 0, fmt.Errorf("check -memory-limit: invalid value %q: use a size such as 700Mi", o.memoryLimit)
 	}
-	return limit.Value() / 10 * 9, nil
+	return limit.Value() - max(limit.Value()/10, min(limit.Value()/4, unmanagedMemory)), nil
 }
 
 func main() {
