@@ -689,7 +689,7 @@ type DomainGroups struct {
 	// +required
 	Policy GroupsPolicy `json:"policy"`
 
-	// names lists groups by name or slug, for policy Named. Unless the template contains a field
+	// names lists groups by name or slug, for policy Named. Unless the domain contains a field
 	// that differs between groups, such as {{.ReleaseGroupName}}, only the first of these groups
 	// that has an active release gets the domain.
 	// +optional
@@ -732,7 +732,7 @@ type DomainReleaseStatus string
 // DomainCanary selects the canary of a group.
 const DomainCanary DomainReleaseStatus = "canary"
 
-// WhenAbsent defines where a domain routes to while the group has no canary with a ready endpoint.
+// WhenAbsent defines where a domain routes while the group has no canary with a ready endpoint.
 // +kubebuilder:validation:Enum=Active;NotFound
 type WhenAbsent string
 

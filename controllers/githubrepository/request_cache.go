@@ -48,7 +48,7 @@ func (a *answer) finished() bool {
 	}
 }
 
-// answerLifetime is how long answers are kept, and maxAnswers is the maximum size of all answers in bytes.
+// answerLifetime is how long answers are kept, and maxAnswers is their maximum total size in bytes.
 // Beyond this size, the oldest answers are removed. If a removed answer is needed again, a new request is
 // sent.
 const (

@@ -26,8 +26,8 @@ const (
 	// deletionDeadline is the maximum time for which the finalizer delays the deletion of a policy,
 	// even if the deletionPolicy is not fully applied by then.
 	deletionDeadline = 10 * time.Minute
-	// orphanDeadline is the maximum time for which a deletion with Orphan waits until the remaining
-	// routes target only active releases. It is shorter than the time for which hack/uninstall.sh
+	// orphanDeadline is the maximum time for which a deletion with Orphan waits for the remaining
+	// routes to target only active releases. It is shorter than the time for which hack/uninstall.sh
 	// waits for finalizers.
 	orphanDeadline = time.Minute
 	// restoreDrain is the time that is allowed for gateways and kube-proxies to observe that a Service

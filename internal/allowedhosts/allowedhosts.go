@@ -271,5 +271,5 @@ func (h Hosts) clash(domain, head, tail string, reserved map[string]bool) error 
 }
 
 func (h Hosts) reservation(domain, name string) error {
-	return fmt.Errorf("%q is not allowed in namespace %q: ConfigMap %q lists %q by name, so only domains without fields that depend on the group can use this host, and only in the namespaces that the key of the host selects: use another host", domain, h.namespace, ConfigMapName, name)
+	return fmt.Errorf("%q is not allowed in namespace %q: ConfigMap %q lists %q by name, so only domains without fields that depend on the group can use this host, and only in the namespaces for which this host is listed: use another host", domain, h.namespace, ConfigMapName, name)
 }

@@ -249,7 +249,7 @@ func (e *Error) setForbidden(c call, detail string, answer *github.ErrorResponse
 	case lacking.MatchString(message):
 		e.set(Forbidden, detail, "give the credential the permission "+permission(c, header))
 	default:
-		e.set(Denied, detail, "check on GitHub that the credential, and the account to which it belongs, have the permission "+permission(c, header))
+		e.set(Denied, detail, "check on GitHub that the credential and the account to which it belongs have the permission "+permission(c, header))
 	}
 }
 

@@ -150,7 +150,7 @@ func (s *scope) withdrawnFor(version string, reason WithdrawReason) bool {
 	})
 }
 
-// activeDenied reports whether the active version is denied, so that another release replaces it.
+// activeDenied reports whether the active version is denied. If it is, another release replaces it.
 func (s *scope) activeDenied() bool {
 	a := s.g.ActiveRow()
 	return a != nil && s.denied(a.Version)

@@ -102,7 +102,7 @@ func closeGroup(s *scope) {
 }
 
 // opensAgain reports whether a closing group keeps serving because it is offered again, or because a user
-// revoked the request to end the group.
+// canceled the request to end the group.
 func (s *scope) opensAgain() bool {
 	if s.g.Phase != Closing || s.ending() || s.withdrawnGroup(s.g.Slug) || s.ended(s.g.Slug, s.g.Name, s.g.PullRequest) {
 		return false

@@ -22,8 +22,8 @@ type Class string
 const (
 	// Terminal means that a user must change something. A watch or a slow timer requeues the object.
 	Terminal Class = "Terminal"
-	// Waiting means that the error is not a fault. A watch or the timer of the error requeues the
-	// object.
+	// Waiting means that the error is expected and needs no action. A watch requeues the object, or a
+	// timer does so after the time in Error.After.
 	Waiting Class = "Waiting"
 	// Transient means that the reconcile is retried with back-off.
 	Transient Class = "Transient"

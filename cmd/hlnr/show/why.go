@@ -32,8 +32,8 @@ func newWhy(f *cli.Factory) *cobra.Command {
 the weights, the releases and images, and the results of the filters for newer versions. For a version,
 the answer shows why it waits or why it failed. For the name of a Microservice, the answer is about
 the version that needs the most attention: an active version without a ready pod, a version in
-progress, a failed version, or otherwise the active version. Each line names the object from which
-the fact comes. The last line states what to do.
+progress, a failed version, or otherwise the active version. Each line states a fact and names the
+object that it comes from. The last line states what to do.
 
 If no NetworkPolicy in the namespace has the host, the command searches for the host in all namespaces
 that you may list.

@@ -83,7 +83,7 @@ type Decision struct {
 	DeleteRoutes   []string
 	DeleteServices []string
 	// held contains the rows that would replace live routes, or hosts of live routes, but cannot be
-	// routed, by the name of the live route that stays.
+	// routed. The key is the name of the live route that stays.
 	held   map[string]*Row
 	groups []*groupDecision
 	rows   []*Row
