@@ -222,7 +222,7 @@ type PullRequestLabel struct {
 	// +kubebuilder:validation:MaxLength=50
 	Name string `json:"name"`
 
-	// sha is the head commit to which the label was added. It is empty if this commit is unknown,
+	// sha is the commit that was the head when the label was first observed. It is empty if this commit is unknown,
 	// because the label appeared together with a new head commit. On a pull request from a fork, it
 	// is also empty if the label appeared when the pull request was new or had been reopened, after
 	// a gap in polling, or when the labels list was already full.
