@@ -442,9 +442,8 @@ type ReleaseGroupInternal struct {
 	// +optional
 	Superseded int32 `json:"superseded,omitempty"`
 
-	// lastSuperseded is the name of the release that was most recently superseded since the last
-	// promotion. It is set only if the same write marked the release as superseded and removed it from
-	// releases.
+	// lastSuperseded is the name of the last release since the last promotion that was removed from
+	// releases by the write that marked it as superseded.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	LastSuperseded string `json:"lastSuperseded,omitempty"`

@@ -23,12 +23,12 @@ const (
 	gcPercent = 25
 	// goDefault is Go's default for this percentage.
 	goDefault = 100
-	// unmanagedMemory is the maximum amount of memory in a container, in bytes, that Go's runtime does not manage: mostly the pages of the program
-	// itself, of which the manager uses up to 75 MiB. For small containers, a quarter of the limit is reserved instead.
+	// unmanagedMemory is the memory, in bytes, that is reserved for what Go's runtime does not manage: mostly the pages of the program itself, of
+	// which the manager uses up to 75 MiB. memoryLimit reserves less in small containers, and more in large ones.
 	unmanagedMemory = 96 << 20
 )
 
-// limitMemory sets gcPercent, and a soft memory limit just below the memory limit of the container, so that the garbage collector runs
+// limitMemory sets gcPercent, and a soft memory limit below the memory limit of the container, so that the garbage collector runs
 // more often when the memory usage is near the limit. Otherwise, garbage from many large responses, for example, could exceed
 // the container's limit. GOMEMLIMIT, and a GOGC other than 100, take precedence.
 func limitMemory() {
@@ -40,8 +40,8 @@ func limitMemory() {
 	}
 }
 
-// memoryLimit returns the limit in the cgroupLimits files below root, minus the memory that Go's runtime does not manage, and minus at least a tenth. It
-// returns math.MaxInt64 if there is no limit.
+// memoryLimit returns the limit in the cgroupLimits files below root, minus a reserve for memory that Go's runtime does not manage. The reserve is
+// unmanagedMemory, but at most a quarter and at least a tenth of the limit. If there is no limit, memoryLimit returns math.MaxInt64.
 func memoryLimit(root string) int64 {
 	for _, name := range cgroupLimits {
 		text, err := os.ReadFile(filepath.Join(root, name))
@@ -103,7 +103,7 @@ func (m idleMemory) Start(ctx context.Context) error {
 	}
 }
 
-// freeMemory collects garbage and returns memory to the operating system, unless GOGC sets a percentage other than gcPercent.
+// freeMemory collects garbage and returns memory to the operating system, unless GOGC sets a percentage other than gcPercent and goDefault.
 func freeMemory() {
 	if read("/gc/gogc:percent") == gcPercent {
 		debug.FreeOSMemory()

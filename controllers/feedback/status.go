@@ -122,7 +122,7 @@ func setCondition(ghr *v1alpha1.GitHubRepository, p *plan, known *repositoryEntr
 	case len(locked) > 0:
 		set(metav1.ConditionTrue, status.ReasonSucceeded, "comments not written because the conversation is locked: "+status.LineOf(strings.Join(locked, ", "), maxLocked))
 	case p.unknownCommits > 0:
-		set(metav1.ConditionTrue, status.ReasonSucceeded, fmt.Sprintf("releases without a deployment on GitHub, because their commit is unknown: %d; the commit comes from the release, or from its tag in status.tags", p.unknownCommits))
+		set(metav1.ConditionTrue, status.ReasonSucceeded, fmt.Sprintf("releases without a deployment on GitHub, because their commit is unknown: %d; a commit is known if the release or the ImagePolicy contains it, or if status.tags contains the tag of the version", p.unknownCommits))
 	default:
 		set(metav1.ConditionTrue, status.ReasonSucceeded, "GitHub is up to date")
 	}

@@ -225,7 +225,7 @@ func (d *decision) report(ctx context.Context, s *scope, t target, done *Done, a
 		if err := done.print(s.Out, d.output); err != nil {
 			return err
 		}
-		return cli.TimedOut(fmt.Errorf("the manager did not handle the decision within %s; the decision remains recorded until the manager handles it: to check the manager, run %q", d.timeout, s.Command(s.namespace, "doctor")))
+		return cli.TimedOut(fmt.Errorf("the manager did not handle the decision within %s; the decision is recorded, and the manager handles it when it is running: to check the manager, run %q", d.timeout, s.Command(s.namespace, "doctor")))
 	case handled == nil:
 		done.text = about + ": recorded"
 		return done.print(s.Out, d.output)
@@ -329,7 +329,7 @@ func (d *decision) write(ctx context.Context, s *scope, t target, by string, opt
 }
 
 // free returns the release as soon as the manager has handled its current decision, because the manager reads only the last decision: an earlier
-// one would be lost. Deprecate replaces any decision immediately, because an abort must not wait, and no other decision matters after it. A dry run
+// one would be lost. Deprecate replaces any decision immediately, because an abort must not wait, and makes the replaced decision irrelevant. A dry run
 // does not wait either, because it replaces nothing.
 func (d *decision) free(ctx context.Context, s *scope, t target, end time.Time) (*v1alpha1.VersionedMicroservice, error) {
 	for {

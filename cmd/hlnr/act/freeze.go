@@ -23,7 +23,7 @@ type freezeOptions struct {
 	name, until, reason, selector, namespaces string
 	indefinite, all, dryRun, force            bool
 	output                                    *cli.Output
-	// uid and generation identify the only freeze that thaw may delete. If uid is empty, thaw may delete any freeze.
+	// uid and generation identify the only freeze that thaw may delete. If uid is empty, thaw does not check them.
 	uid        string
 	generation int64
 }

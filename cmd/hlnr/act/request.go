@@ -112,7 +112,7 @@ type FreezeRequest struct {
 	// Selector selects Microservices, and Namespaces selects namespaces for a freeze of the cluster. Empty selectors select all objects.
 	Selector, Namespaces string
 	// UID and Generation identify the only freeze that a thaw may delete, as returned by [Done.Deletes]. If UID is empty, a thaw
-	// may delete any freeze.
+	// does not check them.
 	UID        string
 	Generation int64
 	// DryRun simulates the action without writing anything.

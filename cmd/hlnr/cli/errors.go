@@ -135,7 +135,7 @@ func explainKind(err error) error {
 var refused = regexp.MustCompile(`User "([^"]*)" cannot (\w+) resource "([^"]*)" in API group "([^"]*)"(?: in the namespace "([^"]*)"| at the cluster scope)?`)
 
 // MissingPermission returns the permission that the user lacks according to an error from the API server. It returns nil for other
-// errors, such as the errors of admission policies.
+// errors, such as errors from admission policies.
 func MissingPermission(err error) *Permission {
 	var s apierrors.APIStatus
 	if !apierrors.IsForbidden(err) || !errors.As(err, &s) {

@@ -306,7 +306,7 @@ func frozen(o client.Object, now time.Time, finding func(level Level, fix, forma
 	if !state.Active {
 		return nil
 	}
-	end := "until it is deleted"
+	end := "indefinitely"
 	if !state.Until.IsZero() {
 		end = "until " + state.Until.UTC().Format(time.RFC3339)
 	}

@@ -63,7 +63,7 @@ func (d *planner) addRoutes(out *Decision) {
 
 // remaining returns rows for the live hosts that the routes of a key would lose although the
 // specification still contains these hosts: a host stays in its live route until all other routes of
-// the host are accepted, and as long as it cannot be routed as specified. In the meantime, it follows
+// the host are accepted, or as long as it cannot be routed as specified. In the meantime, it follows
 // the target of its live route. byHost contains the first row that has a route, by host.
 func (d *planner) remaining(out *Decision, key RouteKey, rows []*Row, byHost map[string]*Row) (stay []*Row) {
 	if providers.Apart(d.View) || rows[0].host == "" {

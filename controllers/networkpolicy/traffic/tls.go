@@ -104,7 +104,7 @@ func (d *planner) liveTLS(r, like *Row) *providers.TLS {
 	return out
 }
 
-// unsupported returns a problem if the provider does not support the row, or nil.
+// unsupported returns a problem if the provider does not support the row, and nil otherwise.
 func (d *planner) unsupported(r *Row) *providers.Problem {
 	asked := providers.Route{Protocol: r.port.Protocol, Path: r.path, Matches: r.matches, TLS: r.tlsByHost()}
 	if problem := d.View.Unsupported(asked); problem != nil || r.tls == nil {

@@ -150,7 +150,7 @@ var (
 	plainHeader = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
 )
 
-// Unsupported returns a problem if the route has a setting that an ApisixRoute cannot express, or nil.
+// Unsupported returns a problem if the route has a setting that an ApisixRoute cannot express, and nil otherwise.
 func (v *view) Unsupported(r providers.Route) *providers.Problem {
 	if _, served := v.Served[tlsKind.Kind]; len(r.TLS) > 0 && !served {
 		return &providers.Problem{Reason: providers.ReasonProviderAPIMissing, Message: fmt.Sprintf(

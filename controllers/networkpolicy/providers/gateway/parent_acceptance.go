@@ -134,7 +134,7 @@ func admits(g *gatewayv1.Gateway, section, namespace string) bool {
 	return !shut
 }
 
-// Health returns a problem if a Gateway reports that it is not programmed, or nil.
+// Health returns a problem if a Gateway reports that it is not programmed, and nil otherwise.
 func (v *view) Health() *providers.Problem {
 	for _, p := range allParents(v.Policy) {
 		g := v.gateway(p.ParentReference)

@@ -48,7 +48,7 @@ func (v view) Missing(protocol v1alpha1.PortProtocol) *providers.Problem {
 	return nil
 }
 
-// Unsupported returns a problem if the route has a setting that a WeightedRoute cannot express, or nil.
+// Unsupported returns a problem if the route has a setting that a WeightedRoute cannot express, and nil otherwise.
 func (v view) Unsupported(r providers.Route) *providers.Problem {
 	switch {
 	case len(r.Matches) > 0:
