@@ -479,6 +479,17 @@ func TestReadinessFailing(t *testing.T) {
 	if release.Status.Message != want {
 		t.Errorf("message %q, want %q", release.Status.Message, want)
 	}
+	// The message of another probe is replaced together with its answer.
+	release.Status.Message = `container "shop" is running, but its startup probe fails: refused`
+	if err := world.Status().Update(t.Context(), release); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() string {
+		if text := fetch(t, release); text != "" || release.Status.Message == want {
+			return text
+		}
+		return fmt.Sprintf("message %q, want %q", release.Status.Message, want)
+	})
 	// The rollback is written before the release is scaled down, as in the Microservice controller.
 	ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{{Name: "1.x", Slug: "1-x", Phase: v1alpha1.GroupLive, Releases: []v1alpha1.Release{{
 		VersionedMicroservice: release.Name, SemVer: release.Spec.SemVer, Status: v1alpha1.ReleaseError, LastTransitionTime: metav1.NowMicro(), Reason: v1alpha1.FailureReadinessFailing}}}}

@@ -22,6 +22,7 @@ import (
 	"github.com/heighliner/heighliner/internal/analysistemplate"
 	"github.com/heighliner/heighliner/internal/hook"
 	"github.com/heighliner/heighliner/internal/index"
+	"github.com/heighliner/heighliner/internal/status"
 )
 
 // observed contains the objects that a reconcile reads before it plans.
@@ -96,7 +97,7 @@ func (r *reconciler) observe(ctx context.Context, key client.ObjectKey) (*observ
 	if err := r.observeQuota(ctx, o); err != nil {
 		return nil, err
 	}
-	if f := diagnose(o, state, r.clock.Now()); f.reason == v1alpha1.FailureReadinessFailing && release.Status.Failure != f.reason {
+	if f := diagnose(o, state, r.clock.Now()); f.reason == v1alpha1.FailureReadinessFailing && (release.Status.Failure != f.reason || release.Status.Message != status.Line(f.message)) {
 		o.probeMessages = r.probeMessages(ctx, o)
 	}
 	return o, nil
@@ -160,7 +161,7 @@ func hasReplicas(release *v1alpha1.VersionedMicroservice, d *appsv1.Deployment) 
 }
 
 // probeMessages returns why the probes of containers fail. Only the kubelet's events report these reasons.
-// probeMessages reads the events from the API server, once per failure, because a cache would contain the
+// probeMessages reads the events from the API server, once per message, because a cache would contain the
 // events of all pods. Without the events, the message of the failure is less specific.
 func (r *reconciler) probeMessages(ctx context.Context, o *observed) map[string]string {
 	found := map[string]string{}
