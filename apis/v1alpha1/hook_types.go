@@ -253,12 +253,12 @@ const (
 	// HookWaiting means that the hook is being called, or will be called again because it responded
 	// no, or did not respond.
 	HookWaiting HookPhase = "Waiting"
-	// HookOpen means that a gate responded yes, that a PreRollout hook passed, or that a
+	// HookOpen means that a gate responded "yes", that a PreRollout hook passed, or that a
 	// Rollback hook requested a rollback.
 	HookOpen HookPhase = "Open"
 	// HookDelivered means that a Rollout hook passed, or that a notification was delivered.
 	HookDelivered HookPhase = "Delivered"
-	// HookFailed means that, after all retries, a check responded no or a notification could
+	// HookFailed means that, after all retries, a check responded "no" or a notification could
 	// not be delivered, or that a gate responded with 412.
 	HookFailed HookPhase = "Failed"
 )
@@ -291,9 +291,9 @@ type HookStatus struct {
 	ID string `json:"id"`
 
 	// phase of the hook. Waiting means that the hook is being called, or will be called again. Open
-	// means that a gate responded yes, that a PreRollout hook passed, or that a Rollback hook
+	// means that a gate responded "yes", that a PreRollout hook passed, or that a Rollback hook
 	// requested a rollback. Delivered means that a Rollout hook passed, or that a notification was
-	// delivered. Failed means that a check responded no, that a gate responded with 412, or that a
+	// delivered. Failed means that a check responded "no", that a gate responded with 412, or that a
 	// notification could not be delivered.
 	Phase HookPhase `json:"phase"`
 

@@ -68,7 +68,7 @@ func Groups(name string, more int) string {
 	return "the first release of group " + name + waits
 }
 
-// Freeze describes a freeze. until is the end of the freeze, or zero if the end is not known. name is the kind and the name of the object, such as
+// Freeze describes a freeze. until is the end of the freeze, or zero if the freeze has no end. name is the kind and the name of the object, such as
 // `Freeze "name"`.
 func Freeze(until time.Time, name, reason string) string {
 	end := "indefinitely"

@@ -74,7 +74,7 @@ type Error struct {
 	// RetryAt is the time at which the next request may be sent. It is set only for RateLimited and Reserved.
 	RetryAt time.Time
 
-	detail string // what GitHub or the network reported, in the words of this package
+	detail string // what GitHub or the network reported; it contains no text from a server
 	remedy string
 	cause  error // never printed, because it may contain text from a server
 }

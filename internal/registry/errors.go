@@ -63,7 +63,7 @@ type Error struct {
 	// RetryAt is the time at which the next request may be sent. It is set only for RateLimited.
 	RetryAt time.Time
 
-	detail string // the response or network error, in the words of this package
+	detail string // the response or network error; it contains no free text from a server
 	remedy string
 	cause  error // never printed, because it may contain text from a server
 }

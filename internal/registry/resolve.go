@@ -349,7 +349,7 @@ func clip(s string) string {
 	return s
 }
 
-const opGone = "confirm the deletion of"
+const opGone = "check the absence of"
 
 func (s *Scanner) gone(ctx context.Context, r Request, tag, digest, witness string) (bool, error) {
 	t, err := s.target(opGone, r)

@@ -249,7 +249,7 @@ func dropLost(s *scope) {
 	}
 }
 
-// arrive records that the newest domains have yet to move to a group whose rows this plan rebuilt.
+// arrive records that the newest domains have yet to move to a group whose rows this pass rebuilt.
 func (s *scope) arrive() {
 	if s.arrived == nil {
 		s.arrived = map[string]bool{}

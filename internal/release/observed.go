@@ -98,7 +98,7 @@ type Spec struct {
 type Freeze struct {
 	// Name is the kind and name of the object that defines the freeze, for messages.
 	Name string
-	// Until is the end of the freeze. Zero means that the end is not known.
+	// Until is the end of the freeze. Zero means that the freeze has no end.
 	Until time.Time
 	// Reason is the reason that the user gave.
 	Reason string

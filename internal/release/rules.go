@@ -239,7 +239,7 @@ func start(s *scope) {
 	}
 	what := "rollout of"
 	if a := s.g.ActiveRow(); r.Promoted > 0 && a != nil && compare(r.Version, a.Version) > 0 {
-		what = "return to" // A pin to a lower version has ended.
+		what = "return to" // For example, a pin to a lower version has ended.
 	} else if r.Promoted > 0 {
 		what = "rollback to"
 	}

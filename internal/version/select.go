@@ -113,7 +113,7 @@ type ranked struct {
 	version *Version
 }
 
-// Rank applies all filters that do not need a registry to the tags. A tag that is listed twice counts once.
+// Rank applies to the tags all filters that do not need a registry. A tag that is listed twice counts once.
 //
 // If a list may be incomplete because of an error, or because it was truncated or has shrunk, the caller
 // adds the previously offered tags, so that no offered tag is lost.

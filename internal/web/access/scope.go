@@ -60,8 +60,8 @@ func (k kind) clusterScoped() bool { return k == clusterFreezes || k == clusterT
 type seen struct {
 	all bool
 	in  map[string]bool
-	// unknown contains the namespaces for which the API server did not respond, sorted. Their objects are
-	// hidden.
+	// unknown contains the namespaces for which there is no answer, not even a cached one, sorted. Their
+	// objects are hidden.
 	unknown []string
 }
 

@@ -230,7 +230,7 @@ func (o *OIDC) finish(w http.ResponseWriter, r *http.Request) error {
 	if errors.As(err, &p) && p.Status == http.StatusServiceUnavailable {
 		return err // The page retries with the same login.
 	}
-	http.SetCookie(w, cookie(loginCookie+l.State[:8], "", -1)) // Each login can be completed only once.
+	http.SetCookie(w, cookie(loginCookie+l.State[:8], "", -1)) // The browser removes the login, so that it is not used again.
 	if err != nil {
 		return err
 	}
