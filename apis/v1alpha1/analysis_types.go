@@ -539,7 +539,7 @@ type ReleaseAnalysis struct {
 	// +optional
 	NextTime *metav1.MicroTime `json:"nextTime,omitempty"`
 
-	// metrics with their last measurements, in the order of the specification.
+	// metrics with their last measurements, in the same order as in the specification.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10

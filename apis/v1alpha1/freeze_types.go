@@ -40,7 +40,7 @@ type FreezePeriod struct {
 	// +required
 	From metav1.Time `json:"from"`
 
-	// to is when the period ends and releases continue.
+	// to is when the period ends and rollouts continue.
 	// +required
 	To metav1.Time `json:"to"`
 

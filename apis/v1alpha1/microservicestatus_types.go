@@ -143,7 +143,7 @@ type RolloutInternal struct {
 	// +optional
 	StepRevision int64 `json:"stepRevision,omitempty"`
 
-	// stepsHash is a hash of the steps, which shows whether they were edited.
+	// stepsHash is a hash of the steps. A different hash means that the steps were edited.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	StepsHash string `json:"stepsHash,omitempty"`

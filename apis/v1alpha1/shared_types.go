@@ -137,7 +137,7 @@ const (
 	// LabelFollow is the name of the Microservice whose active release a CronJob follows. Users set
 	// this label on the CronJob.
 	LabelFollow = "hlnr.io/follow"
-	// LabelPullRequest is the number of the pull request, on previews.
+	// LabelPullRequest is set on the releases and pods of previews. Its value is the number of the pull request.
 	LabelPullRequest = "hlnr.io/pull-request"
 )
 

@@ -53,7 +53,7 @@ import (
 	"github.com/heighliner/heighliner/internal/shard"
 )
 
-// version is the version of the manager, which the linker sets.
+// version is the version of the manager. The linker sets it.
 var version = "dev"
 
 // options are the values of the manager's flags.

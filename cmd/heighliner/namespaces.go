@@ -32,8 +32,8 @@ type permissions struct {
 	client kubernetes.Interface
 }
 
-// lacking returns, by namespace, the kinds that the manager watches but is not allowed to list and watch. The result includes deleted
-// namespaces, because their roles are gone.
+// lacking returns the kinds that the manager watches but is not allowed to list and watch. The keys of the result are the namespaces in
+// which kinds are missing. They include deleted namespaces, because the roles in these namespaces are gone.
 func (r permissions) lacking(ctx context.Context, namespaces []string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, name := range namespaces {
@@ -128,8 +128,8 @@ func (r permissions) watchable(ctx context.Context, namespaces []string, log log
 	return out, lacking, nil
 }
 
-// omitUnwatchable removes from the options the namespaces that cannot be watched. It returns a Runnable that stops the manager
-// when one of these namespaces can be watched, or nil if it removed no namespace.
+// omitUnwatchable removes from the options the namespaces that cannot be watched. If it removed any, it returns a
+// Runnable that stops the manager when one of these namespaces can be watched. Otherwise, it returns nil.
 func (o *options) omitUnwatchable(ctx context.Context, config *rest.Config, log logr.Logger) (ctrlmanager.Runnable, error) {
 	if len(o.namespaces) == 0 {
 		return nil, nil
@@ -150,7 +150,7 @@ func (o *options) omitUnwatchable(ctx context.Context, config *rest.Config, log 
 // restart is a Runnable that stops the manager when it has the permissions to watch another namespace, because a running cache cannot add namespaces.
 type restart struct {
 	permissions
-	lacks map[string]string // The missing kinds, by namespace.
+	lacks map[string]string // The keys are namespaces, and the values list their missing kinds.
 	every time.Duration
 	after time.Time
 }

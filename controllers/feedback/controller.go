@@ -67,7 +67,7 @@ type Options struct {
 	Tasks int
 	// Clock is the source of all timestamps. Defaults to the real clock.
 	Clock clock.PassiveClock
-	// Metrics is where metrics are registered. Defaults to the manager's registry.
+	// Metrics registers the metrics of the controller. Defaults to the manager's registry.
 	Metrics prometheus.Registerer
 	// Shards define which namespaces this replica reconciles; nil means all.
 	Shards *shard.Shards

@@ -325,7 +325,7 @@ func (p *planner) abandons(from, key, name string) bool {
 	return true
 }
 
-// previous returns the state of a Deployment whose commit is no longer a head commit, or
+// previous returns the state of a Deployment whose commit is no longer a head commit. It returns
 // false if the state does not change for now.
 func (p *planner) previous(r *v1alpha1.FeedbackRecord) (releaseState, bool) {
 	inactive := func(text string) (releaseState, bool) {
@@ -537,7 +537,7 @@ func (p *planner) commentRows() map[int64][]row {
 	return rows
 }
 
-// commentOf returns the comment on a pull request, or false if it does not change for now.
+// commentOf returns the text of the comment on a pull request. It returns false if the comment does not change for now.
 func (p *planner) commentOf(number int64, rows map[int64][]row) (string, bool) {
 	pr := p.pullRequest(number)
 	switch {

@@ -18,9 +18,9 @@ type service struct {
 	microservice *v1alpha1.Microservice
 	// routes are the NetworkPolicies of the Microservice.
 	routes []v1alpha1.NetworkPolicy
-	// failures are the values of status.failure, by release name.
+	// failures contains the values of status.failure. The keys are the names of releases.
 	failures map[string]string
-	// commits are the commits from which releases were created, by release name. Unknown commits are empty.
+	// commits contains the commits from which releases were created. The keys are the names of releases. Unknown commits are empty.
 	commits map[string]string
 	// stable contains the active releases whose availability has not changed for stabilizationPeriod.
 	stable map[string]bool

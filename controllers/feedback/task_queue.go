@@ -45,8 +45,8 @@ type failure struct {
 	since time.Time
 }
 
-// repositoryEntry is the state of one GitHubRepository in this process. It is lost when the process restarts,
-// which causes some additional reads but no additional writes.
+// repositoryEntry is the state of one GitHubRepository in this process. It is lost when the process restarts.
+// The loss causes some additional reads, but no additional writes.
 type repositoryEntry struct {
 	uid  types.UID
 	task *task

@@ -117,8 +117,8 @@ func activeChanged() predicate.Predicate {
 	}}
 }
 
-// actives returns the name of each group's active release, by the group's slug. The name is empty if the
-// group has no active release.
+// actives returns the name of each group's active release. The keys are the slugs of the groups. The name is
+// empty if the group has no active release.
 func actives(ms *v1alpha1.Microservice) map[string]string {
 	active := map[string]string{}
 	for i := range ms.Status.ReleaseGroups {

@@ -20,10 +20,10 @@ import (
 type state struct {
 	// Containers are the names of the containers whose images are applied.
 	Containers []string `json:"containers,omitempty"`
-	// Images are the images that the manifest had, by container, before other images were applied.
+	// Images contains the images of the manifest before other images were applied. The keys are the names of containers.
 	Images map[string]string `json:"images,omitempty"`
-	// Sources are the original names of replaced references to ConfigMaps and Secrets, by the kind and
-	// the current name, for example "ConfigMap/shop-1f0c-2d71a0ff".
+	// Sources contains the original names of replaced references to ConfigMaps and Secrets. The keys are the
+	// kinds and the current names, for example "ConfigMap/shop-1f0c-2d71a0ff".
 	Sources map[string]string `json:"sources,omitempty"`
 }
 
@@ -37,7 +37,7 @@ func stateOf(job *batchv1.CronJob) state {
 }
 
 // image returns the image to apply to a container, and the image in the manifest if it is known. wanted is
-// the image of the release, or "". users reports whether another field manager owns the image. The API server
+// the image of the release, or "" if there is none. users reports whether another field manager owns the image. The API server
 // requires an image, so an applied image cannot be removed. Instead, the image of the manifest replaces it
 // until another manager sets an image.
 func (s state) image(c *corev1.Container, wanted string, users bool) (image, manifest string) {
@@ -185,7 +185,7 @@ func (o others) have(path ...string) bool {
 	})
 }
 
-// imagesOf returns the images of the named containers, by name.
+// imagesOf returns the images of the named containers. The keys are the names of the containers.
 func imagesOf(pod *corev1.PodSpec, names []string) map[string]string {
 	images := map[string]string{}
 	for _, c := range slices.Concat(pod.Containers, pod.InitContainers) {
@@ -196,8 +196,8 @@ func imagesOf(pod *corev1.PodSpec, names []string) map[string]string {
 	return images
 }
 
-// releaseImages returns the release's images by container: the main image, and the additional images for the
-// containers with the same names.
+// releaseImages returns the release's images: the main image, and the additional images for the containers
+// with the same names. The keys are the names of the containers.
 func releaseImages(p plan) map[string]string {
 	images := map[string]string{p.container: versioned.MainContainer(p.release).Image}
 	for _, image := range p.release.Spec.Images {

@@ -23,7 +23,7 @@ type observed struct {
 	groups []v1alpha1.ReleaseGroup
 	// followedExists reports whether the release that the CronJob follows exists.
 	followedExists bool
-	// releases are the active releases that exist, by name.
+	// releases contains the active releases that exist. The keys are their names.
 	releases map[string]*v1alpha1.VersionedMicroservice
 }
 

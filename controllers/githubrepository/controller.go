@@ -66,7 +66,7 @@ type Options struct {
 	Polls int
 	// Clock is the source of all timestamps. Defaults to the real clock.
 	Clock clock.WithDelayedExecution
-	// Metrics is where metrics are registered. Defaults to the manager's registry.
+	// Metrics registers the metrics of the controller. Defaults to the manager's registry.
 	Metrics prometheus.Registerer
 	// WebhookAddress is the address at which every replica accepts webhook deliveries, over plain
 	// HTTP. If it is "" or "0", no deliveries are accepted.

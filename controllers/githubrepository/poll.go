@@ -75,8 +75,8 @@ type poll struct {
 	// postponed contains the times before which pull requests and commits are not requested again,
 	// because the last answer was not conclusive.
 	postponed map[string]time.Time
-	// announced contains the notices from deliveries about pull requests, by number. missing contains
-	// those notices whose changes are not in GitHub's answers yet.
+	// announced contains the notices from deliveries. The keys are the numbers of pull requests. missing
+	// contains those notices whose changes are not in GitHub's answers yet.
 	announced, missing map[int64]notice
 	// dates and parents have the same meaning as in pullRequests, for the commits of pull requests that the status
 	// does not contain. Later polls do not read these commits again, because a commit never changes.

@@ -40,19 +40,19 @@ type cacheEntry struct {
 	// task is the queued or running poll; nil if there is none.
 	task *task
 	// hints are the webhook deliveries since the start of the last poll that was not stopped: notices about
-	// pull requests, by pull request number. Number 0 stands for all other deliveries.
+	// pull requests. The keys are the numbers of pull requests; 0 stands for all other deliveries.
 	hints map[int64]notice
 	// lastPoll and pushes have the same meaning as in mergeContext.
 	lastPoll time.Time
 	pushes   map[string]time.Time
-	// lastRead contains, by number, the last reported poll that read an open pull request.
+	// lastRead contains the last reported poll that read an open pull request. The keys are the numbers of pull requests.
 	lastRead map[int64]lastRead
 }
 
 // lastRead is the poll that read the labels that the status contains for a pull request.
 type lastRead struct {
 	time time.Time
-	// labels contains the labels to which ImagePolicies referred, and which were therefore not truncated.
+	// labels contains the labels to which ImagePolicies referred. The status never omits such labels.
 	labels map[string]bool
 }
 

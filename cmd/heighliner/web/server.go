@@ -185,7 +185,7 @@ func (s *server) follow(ctx context.Context, config *rest.Config, store *cluster
 	return cluster.Watch(ctx, cluster.Options{Config: config, Scheme: scheme, Clock: s.Clock, Changed: store.Set}, seen)
 }
 
-// impersonate returns a client that impersonates the user in a context, so that RBAC, admission and the audit log see this user.
+// impersonate returns a client that impersonates the user that the context contains, so that RBAC, admission and the audit log see this user.
 func (s *server) impersonate(ctx context.Context) (client.WithWatch, error) {
 	reader := web.ReaderOf(ctx)
 	if reader.User == "" || strings.HasPrefix(reader.User, "system:") {

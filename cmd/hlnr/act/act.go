@@ -120,11 +120,11 @@ func (d *Done) print(out io.Writer, o *cli.Output) error {
 // formats are the values of --output for the commands of this package.
 var formats = []string{cli.FormatJSON, cli.FormatYAML, cli.FormatName}
 
-// writeTimeout limits the duration of a write, which a signal does not interrupt.
+// writeTimeout limits the duration of a write. A signal does not interrupt a write.
 const writeTimeout = 30 * time.Second
 
-// whole returns a context for a write. A signal does not cancel this context, so that a write is either completed or
-// not started.
+// whole returns a context for a write. A signal does not cancel this context, so a write is either completed or not
+// started.
 func whole(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), writeTimeout)
 }
@@ -198,7 +198,7 @@ func bare(name string) string {
 	return name
 }
 
-// me returns the name of the user according to the API server, which respects impersonation.
+// me returns the name of the user according to the API server. With impersonation, this is the impersonated user.
 func (s *scope) me(ctx context.Context) (string, error) {
 	user, err := s.user(ctx)
 	return user.Username, err

@@ -440,7 +440,7 @@ func (o *freezeOptions) find(ctx context.Context, s *scope) (client.Object, erro
 	return active[0], nil
 }
 
-// list returns the Freezes of the namespace, or the ClusterFreezes.
+// list returns the Freezes of the namespace or, with --all-namespaces, the ClusterFreezes.
 func (o *freezeOptions) list(ctx context.Context, s *scope) (objects []client.Object, err error) {
 	if o.all {
 		var list v1alpha1.ClusterFreezeList

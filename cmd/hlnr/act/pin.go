@@ -484,8 +484,8 @@ func (o *pinOptions) upcoming(ctx context.Context, s *scope, ms *v1alpha1.Micros
 	return names[version], err
 }
 
-// candidates returns the names of the releases that run the offered versions of a group with the Microservice's current configuration, by
-// version. The result is empty if the names are not known, or if nothing would start.
+// candidates returns the names of the releases that run the offered versions of a group with the Microservice's current configuration. The
+// keys of the result are the versions. The result is empty if the names are not known, or if nothing would start.
 func (o *pinOptions) candidates(ctx context.Context, s *scope, ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup) (map[string]string, error) {
 	facts, err := forecast.Read(ctx, s.client, ms, s.Now())
 	if err != nil && (o.wait || !apierrors.IsForbidden(err)) {

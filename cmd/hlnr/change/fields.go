@@ -73,7 +73,7 @@ func nested(v any) bool {
 	return is && len(m) > 0
 }
 
-// asMap returns the fields of an object, or the items of a list by their names or indexes. It returns no fields for nil.
+// asMap returns the fields of an object, or the items of a list with their names or indexes as keys. It returns no fields for nil.
 func asMap(v any) (map[string]any, bool) {
 	switch v := v.(type) {
 	case nil:

@@ -45,7 +45,7 @@ type Object struct {
 	NotAllowed []string `json:"notAllowed,omitempty"`
 	// Fields contains the differences in the specification, the labels and the annotations.
 	Fields []Field `json:"fields,omitempty"`
-	// NewRelease reports whether the configuration of releases changes, so that every selected version starts again.
+	// NewRelease reports whether the configuration of releases changes. If it does, every selected version starts again.
 	NewRelease bool `json:"newRelease,omitempty"`
 	// Forecast is the forecast for a Microservice. It contains only the events that the change causes.
 	Forecast *forecast.Forecast `json:"forecast,omitempty"`
@@ -94,7 +94,7 @@ Exit codes: 0 the manifests can be applied, 2 a file cannot be read, 3 a change 
 	}, func(r *Report) func(io.Writer) error { return r.writeDiff })
 }
 
-// command completes the plan or diff command. The text parameter writes the text output.
+// command completes the plan or diff command. The text parameter returns the function that writes a report as text.
 func command(f *cli.Factory, cmd *cobra.Command, text func(*Report) func(io.Writer) error) *cobra.Command {
 	var in files
 	var output *cli.Output

@@ -85,7 +85,7 @@ func (f *Factory) explainKubeconfig(err error) error {
 // parser.
 var unloaded = regexp.MustCompile(`(?s)error loading config file "([^"]*)": (.*)`)
 
-// explainConnection converts the errors of requests that received no response.
+// explainConnection converts errors from requests that received no response.
 func explainConnection(err error) error {
 	var (
 		lookup  *net.DNSError
@@ -199,7 +199,7 @@ type Permission struct {
 	Namespace string
 }
 
-// Forbidden returns the message about a missing permission, with the user who lacks it and the role that contains it.
+// Forbidden returns the message about a missing permission, with the user who lacks it and the role that grants it.
 func Forbidden(r Permission) string {
 	user := "you"
 	if r.User != "" {
@@ -212,7 +212,7 @@ func Forbidden(r Permission) string {
 	return fmt.Sprintf("%s cannot %s %s %s%s", user, r.Verb, r.Resource, scope, r.remedy())
 }
 
-// remedy describes the role that contains the permission, and how the user can get this role.
+// remedy describes the role that grants the permission, and how the user can get this role.
 func (r Permission) remedy() string {
 	write := r.Verb == "patch" || r.Verb == "update" || r.Verb == "create" || r.Verb == "delete"
 	var role, who string

@@ -63,7 +63,7 @@ func New(program, version string, streams genericiooptions.IOStreams) *Factory {
 func (f *Factory) Name() string { return f.program }
 
 // Program returns the beginning of commands for users to copy: the name of the command, and the flags with which the user selected the
-// cluster and the user of the kubeconfig. It does not include credentials and impersonation.
+// cluster and the user of the kubeconfig. It does not include credentials or impersonation flags.
 func (f *Factory) Program() string {
 	if f.flags == nil {
 		return f.program
@@ -209,7 +209,7 @@ func (f *Factory) Command(namespace, verb string, args ...string) string {
 	return view.Command(f.Program(), home, namespace, verb, args...)
 }
 
-// Now returns the current time of the configured clock.
+// Now returns the current time according to the configured clock.
 func (f *Factory) Now() time.Time { return f.Clock.Now() }
 
 // Scope selects the objects that a command reads: the objects of one namespace or of all namespaces, and optionally only objects

@@ -41,7 +41,7 @@ const (
 	GroupSee = "see"
 	// GroupAct is the group of commands that change something.
 	GroupAct = "act"
-	// GroupCheck is the group of commands about manifests and the installation.
+	// GroupCheck is the group of commands that check manifests and the installation.
 	GroupCheck = "check"
 )
 

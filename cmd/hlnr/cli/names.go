@@ -93,7 +93,7 @@ func Nearest(name string, names []string) []string {
 	return out
 }
 
-// maxCompared is the maximum length of names that are compared, which limits the work for long names.
+// maxCompared is the maximum length of names that are compared. Comparisons of longer names would take too long.
 const maxCompared = 256
 
 // edits returns the minimum number of edits that turn a into b. An edit inserts, deletes or replaces a letter, or swaps two

@@ -71,8 +71,8 @@ func (o *Output) Type() string { return "format" }
 // Wide reports whether the text has additional columns and absolute times.
 func (o *Output) Wide() bool { return o.Format == FormatWide }
 
-// Print writes value as JSON or YAML, the names with one name per line, or the text. text and names may be nil if the
-// command does not support these formats.
+// Print writes the output in the selected format: value as JSON or YAML, the names with one name per line, or the text. text and
+// names may be nil if the command does not support these formats.
 func (o *Output) Print(out io.Writer, value any, text func(io.Writer) error, names func() []string) error {
 	switch o.Format {
 	case FormatJSON:

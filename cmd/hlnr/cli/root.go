@@ -5,7 +5,7 @@
 //	root.go       the root command, and the functions that run it
 //	help.go       usage text, and the options command
 //	exit.go       exit codes, and errors with an exit code
-//	errors.go     messages for errors of the kubeconfig, the connection and the API server
+//	errors.go     messages for kubeconfig, connection and API server errors
 //	factory.go    streams, clock and cluster, and the flags that select objects
 //	scheme.go     the kinds that the client knows without discovery
 //	output.go     the flag --output

@@ -227,7 +227,7 @@ func (r *Result) write(out io.Writer) error {
 	return nil
 }
 
-// utf8Locale reports whether the locale uses UTF-8, so that the terminal can show marks.
+// utf8Locale reports whether the locale uses UTF-8, in which case the terminal can show the marks.
 func utf8Locale() bool {
 	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
 		if v := os.Getenv(name); v != "" {

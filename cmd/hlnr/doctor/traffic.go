@@ -22,7 +22,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// checkGateways checks that the Gateways of policies exist, are programmed, and have listeners for the hosts of the policies.
+// checkGateways checks that the Gateways that policies use exist, are programmed, and have listeners for the hosts of the policies.
 func (d *doctor) checkGateways(ctx context.Context, objects []client.Object) {
 	named := map[client.ObjectKey][]*v1alpha1.NetworkPolicy{}
 	for _, o := range objects {

@@ -50,7 +50,7 @@ type options struct {
 	refused      int
 	timeout      time.Duration
 	version      string
-	// platformSet and timeoutSet report whether the command line contains these flags.
+	// platformSet and timeoutSet report whether --platform and --timeout are set.
 	platformSet, timeoutSet bool
 }
 

@@ -49,7 +49,7 @@ type report struct {
 	Hidden int `json:"hidden,omitempty"`
 	// Notes describes checks that the command did not perform.
 	Notes []string `json:"notes,omitempty"`
-	// Candidates contains the tags with their results, in the order of selection.
+	// Candidates contains the tags with their results, sorted with the newest version first.
 	Candidates []judged `json:"candidates"`
 	// Hint describes how to show the hidden candidates.
 	Hint string `json:"-"`

@@ -82,7 +82,7 @@ type play struct {
 	forecast Forecast
 	decided  int
 	voted    map[string]bool // releases with simulated approvals
-	asked    map[string]bool // waits for approval that were already reported, by group, rollout and step
+	asked    map[string]bool // waits for approval that were already reported; a key contains the group, rollout, step and number of approvals
 }
 
 // Play starts with the facts, and simulates plans until no rollout is in progress.
@@ -147,7 +147,7 @@ func (p *play) steps() []release.Step {
 	steps := slices.Clone(p.o.Spec.Steps)
 	for i := range min(len(steps), len(p.windows)) {
 		if w := p.windows[i]; w != nil {
-			steps[i].Window, _ = window.Resolve(w, p.now) // The facts contain an error about an unknown time zone as a problem.
+			steps[i].Window, _ = window.Resolve(w, p.now) // For an unknown time zone, Facts.Problem contains the error.
 		}
 	}
 	return steps

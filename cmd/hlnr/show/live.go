@@ -43,8 +43,8 @@ type choice struct {
 	step int32
 }
 
-// words returns the words of the command of an action, without the connection flags, which the factory keeps. A decision about a step
-// includes the step, so that the decision cannot apply to a later step.
+// words returns the words of the command for an action, without the connection flags, because the factory already contains them. A
+// decision about a step includes the step, so that the decision cannot apply to a later step.
 func (l *live) words(c choice) []string {
 	words := append(strings.Fields(l.factory.Name()), strings.Fields(strings.TrimPrefix(c.Command, l.factory.Program()))...)
 	if c.Verb == "continue" && c.step > 0 {
@@ -59,7 +59,7 @@ type (
 	objectsRead struct{ input view.Input }
 	// watchLost reports that a watch was interrupted.
 	watchLost struct{ err error }
-	// second reports that another second has passed, which changes the displayed ages.
+	// second reports that another second has passed, so the displayed ages have changed.
 	second struct{}
 	// ran reports that a command has ended.
 	ran struct{ err error }

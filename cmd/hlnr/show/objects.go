@@ -78,7 +78,7 @@ func unsure(err error, missing []error) error {
 	return cli.Failed(fmt.Errorf("%w, but some objects could not be read, as shown above", err))
 }
 
-// findIn returns the namespace of a service by its name, or an error that suggests other names and namespaces.
+// findIn returns the namespace of the service with the given name, or an error that suggests other names and namespaces.
 func findIn(ctx context.Context, f *cli.Factory, in view.Input, namespace, name string) (string, error) {
 	found, err := find(in, name)
 	return found, explained(ctx, f, namespace, err)
@@ -105,7 +105,7 @@ const (
 	nameWord         = "host, service or version"
 )
 
-// find returns the namespace of a service by its name, or an error with the names of other services.
+// find returns the namespace of the service with the given name, or an error with the names of other services.
 func find(in view.Input, name string) (string, error) {
 	var found, names []string
 	for i := range in.Microservices {

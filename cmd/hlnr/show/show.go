@@ -7,7 +7,7 @@
 //	tree.go     tree and history
 //	watch.go    watches of tree -w, and its line-by-line output
 //	live.go     output of tree -w on a terminal
-//	why.go      which question hlnr why answers; internal/view/why.go has the answers
+//	why.go      finds the question that hlnr why answers; the answers are in internal/view/why.go
 //	routes.go   reads the routes and Gateways of a host
 //	events.go   events and logs
 package show

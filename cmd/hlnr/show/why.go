@@ -314,7 +314,7 @@ func versionsOf(in view.Input, namespace, name string) (out []string) {
 }
 
 // askUnknownVersion answers a question about a version that no service has. If there is only one service, the answer is about this
-// service. Otherwise, askUnknownVersion returns an error with the command for one service.
+// service. Otherwise, askUnknownVersion returns an error with a command that asks about one service.
 func askUnknownVersion(in view.Input, namespace, wanted string, now time.Time) (view.Answer, error) {
 	where := "the cluster"
 	if namespace != "" {

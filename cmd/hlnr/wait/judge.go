@@ -349,8 +349,8 @@ func (s snapshot) offer(wanted string) *v1alpha1.OfferedRelease {
 
 func (s snapshot) offered(wanted string) bool { return s.offer(wanted) != nil }
 
-// row returns the release to judge, and the group of the version. If the command follows a release, this is the followed release, or the
-// release of the version that replaced it.
+// row returns the release to judge, and the group of the version. If the command follows a release, row returns this release or, if
+// another release of the same version replaced it, the other release.
 func (q question) row(s snapshot) (group *v1alpha1.ReleaseGroup, row *v1alpha1.Release) {
 	for i := range s.ms.Status.ReleaseGroups {
 		g := &s.ms.Status.ReleaseGroups[i]

@@ -28,11 +28,11 @@ const reviewPause = 2 * time.Second
 // Acts executes actions as the commands with the same names do, but with the permissions of a reader of the board.
 type Acts struct {
 	Factory *cli.Factory
-	// Client returns a client that has the permissions of the reader in a context.
+	// Client returns a client that has the permissions of the reader that the context contains.
 	Client func(ctx context.Context) (client.WithWatch, error)
-	// Permissions returns the actions that the reader in a context may take in a namespace.
+	// Permissions returns the actions that the reader may take in a namespace.
 	Permissions func(ctx context.Context, namespace string) []string
-	// FreezePermissions reports whether the reader in a context may create and delete freezes in a namespace, or in the cluster if
+	// FreezePermissions reports whether the reader may create and delete freezes in a namespace, or in the cluster if
 	// the namespace is empty.
 	FreezePermissions func(ctx context.Context, namespace string) (freeze, thaw bool)
 }
