@@ -256,7 +256,8 @@ func (h Hosts) covers(tail string) bool {
 	}
 }
 
-// clash returns the error for the first reserved host, in alphabetical order, to which a domain can expand, or nil.
+// clash returns an error for the first reserved host, in alphabetical order, to which a domain can expand. It returns nil if there is no
+// such host.
 func (h Hosts) clash(domain, head, tail string, reserved map[string]bool) error {
 	first := ""
 	for name := range reserved {

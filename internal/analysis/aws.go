@@ -45,7 +45,7 @@ type awsKeys struct {
 	id, key, ticket string // ticket is the session token; empty if there is none
 }
 
-// signAWS signs the requests of a query with the credentials of its Secret.
+// signAWS signs the requests for a query with the credentials in the query's Secret.
 func (s *sender) signAWS(ctx context.Context, q query, transport *asking) *Error {
 	data, err := s.secret(ctx, q, "aws.secretRef", q.secret)
 	if err != nil {

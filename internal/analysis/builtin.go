@@ -15,7 +15,8 @@ import (
 // source defines the built-in queries for one way of counting requests. A query returns a percentage from 0 to 100 or a duration in seconds. It returns
 // nothing if there were no requests.
 type source struct {
-	// requests is the counter of requests, and failed is the counter of failed requests. They are the same counter if bad selects the failed requests.
+	// requests is the counter of requests, and failed is the counter of failed requests. If bad is set, they are the same counter, and bad
+	// selects the failed requests.
 	requests, failed, bad string
 	// buckets is the histogram of response times, and perSecond is the number of its time units in a second. If buckets is empty, the source has no
 	// per-release histogram.
@@ -57,7 +58,7 @@ var sources = map[v1alpha1.MetricsSource]source{
 		buckets: "nginx_ingress_controller_request_duration_seconds_bucket", perSecond: 1,
 		selectors: func(t Target) ([]string, *Error) {
 			services, err := servicesOf(t)
-			return []string{ // series of the canary of an Ingress, and of its backend
+			return []string{ // series of the release as the canary of an Ingress, and as the main backend of an Ingress
 				fmt.Sprintf(`namespace="%s",canary=~"%s-(%s)-[^-]+"`, inQuotes(t.Namespace), regexp.QuoteMeta(t.Namespace), services),
 				fmt.Sprintf(`namespace="%s",canary="",service=~"%s"`, inQuotes(t.Namespace), services),
 			}, err
@@ -121,7 +122,7 @@ func (s source) successRate(t Target, interval time.Duration, enough string) (st
 }
 
 // latency returns a query for a quantile in seconds. If the quantile is above the highest bucket, the query returns the bound of that bucket as a
-// negative number, which shows that the quantile may be any value above the bound.
+// negative number. The negative sign shows that the quantile may be any value above the bound.
 func (s source) latency(t Target, interval time.Duration, enough string, quantile v1alpha1.LatencyQuantile, name v1alpha1.MetricsSource) (string, *Error) {
 	q, ok := map[v1alpha1.LatencyQuantile]string{v1alpha1.LatencyP50: "0.5", v1alpha1.LatencyP95: "0.95", v1alpha1.LatencyP99: "0.99"}[quantile]
 	if !ok {

@@ -74,7 +74,7 @@ func SpecHash(spec *v1alpha1.CanaryAnalysis) string {
 	slices.SortFunc(what.Metrics, func(a, b v1alpha1.AnalysisMetric) int { return strings.Compare(a.Name, b.Name) })
 	text, err := json.Marshal(what)
 	if err != nil {
-		text = fmt.Append(nil, err) // A threshold is NaN or infinite, which API servers do not accept.
+		text = fmt.Append(nil, err) // A threshold is NaN or infinite. API servers reject such a threshold.
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:16])

@@ -120,7 +120,7 @@ func (s *sender) fetchToken(ctx context.Context, secret string, content []byte) 
 	return body.Token, life, nil
 }
 
-// tokenRefusal returns the error for a response without a token, or nil.
+// tokenRefusal returns the error for a response whose status code is not 2xx, and nil for other responses.
 func tokenRefusal(r *http.Response, secret string, now time.Time) *Error {
 	wait := retryAfter(r.Header.Get("Retry-After"), now)
 	switch {

@@ -59,7 +59,7 @@ func (s *sender) send(ctx context.Context, q query) answer {
 	return askPrometheus(ctx, client, q)
 }
 
-// clientFor returns the client for a query, with its credentials.
+// clientFor returns a client that adds the credentials of a query to each request.
 func (s *sender) clientFor(ctx context.Context, q query) (*http.Client, *Error) {
 	if q.login != loginPlain && !strings.HasPrefix(q.address, "https://") {
 		return nil, errorf(BadQuery, "web.url must begin with https:// if web.aws or web.google is set")
@@ -92,7 +92,7 @@ func (s *sender) clientFor(ctx context.Context, q query) (*http.Client, *Error) 
 	return &signed, nil
 }
 
-// sign adds the credentials of a query to its transport.
+// sign adds the credentials of a query to the transport.
 func (s *sender) sign(ctx context.Context, q query, transport *asking) *Error {
 	if q.keys != "" {
 		headers, err := s.headers(ctx, q)
@@ -181,7 +181,7 @@ func (s *sender) secret(ctx context.Context, q query, field, name string) (map[s
 type asking struct {
 	next      http.RoundTripper
 	authorize func(*http.Request) *Error
-	explain   func(*http.Response) *Error // returns the error for a response of this kind of provider, or nil
+	explain   func(*http.Response) *Error // returns an error for responses that need a message specific to the provider, and nil otherwise; may be nil
 	headers   map[string]string           // may contain credentials
 	userAgent string
 	now       func() time.Time
@@ -214,7 +214,8 @@ func (a *asking) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// refusal returns the error that the status code of a response indicates, or nil.
+// refusal returns an error for a response that explain rejects, for a 401, 403 or 429 response, and for a 503 response with Retry-After. For other
+// responses, it returns nil.
 func (a *asking) refusal(r *http.Response) error {
 	if a.explain != nil {
 		if failure := a.explain(r); failure != nil {
@@ -243,7 +244,7 @@ func retryAfter(header string, now time.Time) time.Duration {
 	return 0
 }
 
-// classify converts an error of a client to an Error. The message does not contain URLs or bodies, because they may
+// classify converts an error from a client to an Error. The message does not contain URLs or bodies, because they may
 // contain data that must not appear in a status.
 func classify(err error) *Error {
 	var (
@@ -276,7 +277,7 @@ func classify(err error) *Error {
 	return errorf(BadAnswer, "%s", outbound.Printable([]byte(err.Error()), maxMessage))
 }
 
-// apiReason returns the reason for an error of the Prometheus HTTP API.
+// apiReason returns the reason for an error from the Prometheus HTTP API.
 func apiReason(err *promv1.Error) Reason {
 	switch err.Type {
 	case promv1.ErrBadData, promv1.ErrExec:

@@ -112,7 +112,7 @@ func (m *Measurer) Start(ctx context.Context) error {
 
 // Ask returns the round that the request describes. If the round is not finished, Ask starts it if necessary and returns false. Requeue then reports
 // when to call Ask again. Equal requests get the same round until a different request or Forget replaces it. A request for a later round waits for the
-// round in progress, and gets that round once. Otherwise, the errors of queries that take as long as the interval would not count, because the next
+// round in progress, and gets that round once. Otherwise, errors from queries that take as long as the interval would not count, because the next
 // round is already due when these queries end. Ask does not block, and keeps no reference to the request's memory, because the caller may change that
 // memory.
 func (m *Measurer) Ask(key types.NamespacedName, request Request) (Round, bool) {

@@ -6,10 +6,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are the metrics about analyses. No label contains an object, a URL or a query:
+// metrics are the metrics about analyses. No label contains an object name, a URL or a query:
 //
 //	heighliner_analysis_queries_total{provider,result}
-//	    queries that were sent; provider is prometheus or web, and result is Value,
+//	    queries that were sent, and queries that could not be created from a metric;
+//	    provider is prometheus or web, and result is Value,
 //	    NoTraffic or the reason for the error
 //	heighliner_analysis_query_duration_seconds{provider}
 //	    time until the response, without the wait for a slot in the pool

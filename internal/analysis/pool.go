@@ -58,7 +58,7 @@ func newPool(ctx context.Context, workers int, perSecond float64, now func() tim
 }
 
 // do returns the response to q. If an equal query has already been sent, it returns the response to that query. Otherwise, it calls send with the
-// given timeout once there is a free slot. It stops waiting when ctx ends.
+// given timeout as soon as there is a free slot. It stops waiting when ctx ends.
 func (p *pool) do(ctx context.Context, q query, timeout time.Duration, send func(context.Context) answer) answer {
 	p.mu.Lock()
 	p.prune()
@@ -86,7 +86,7 @@ func (p *pool) do(ctx context.Context, q query, timeout time.Duration, send func
 	}
 }
 
-// contained returns the answer of a function, or an error if the function panics.
+// contained calls a function and returns its answer. If the function panics, the answer contains an error.
 func contained(ask func() answer) (a answer) {
 	if err := contain.Panics(func() error { a = ask(); return nil }); err != nil {
 		return answer{err: errorf(BadAnswer, "%s", err)}

@@ -26,7 +26,7 @@ type tokens struct {
 	held map[tokenKey]*token
 }
 
-// tokenKey identifies a Secret and its content, so that a changed Secret gets another token.
+// tokenKey identifies a Secret and its content. When the content changes, another token is fetched.
 type tokenKey struct {
 	namespace, secret string
 	content           [sha256.Size]byte

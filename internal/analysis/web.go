@@ -113,7 +113,7 @@ func Check(spec *v1alpha1.CanaryAnalysis) error {
 	return nil
 }
 
-// compile compiles an expression over the body variable.
+// compile compiles a CEL expression whose only variable is body.
 func compile(expression string) (cel.Program, *Error) {
 	env, err := cel.NewEnv(cel.Variable("body", cel.DynType), cel.CrossTypeNumericComparisons(true))
 	if err != nil {

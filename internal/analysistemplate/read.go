@@ -43,8 +43,8 @@ func Uses(ms *v1alpha1.Microservice, template client.Object) bool {
 	return template.GetNamespace() == ms.Namespace
 }
 
-// Among returns the analysis of a Microservice, and looks up its template, if it has one, in the given lists. It returns nil if the
-// Microservice has no analysis, or if the template is not in the lists or cannot be used.
+// Among returns the analysis of a Microservice. If the Microservice refers to a template, Among finds the template in the given lists. It returns
+// nil if the Microservice has no analysis, or if the template is not in the lists or cannot be used.
 func Among(ms *v1alpha1.Microservice, namespaced []v1alpha1.AnalysisTemplate, cluster []v1alpha1.ClusterAnalysisTemplate) *v1alpha1.CanaryAnalysis {
 	canary := ms.Spec.UpdateStrategy.Canary
 	switch {

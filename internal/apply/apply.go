@@ -1,5 +1,5 @@
-// Package apply writes child objects. It writes the full intent of its field owner with server-side apply, and only if
-// the live object differs.
+// Package apply writes child objects. It writes the full intent of a field owner with server-side apply, and only if the
+// live object differs from the intent.
 //
 //	apply.go      server-side apply, skipped if nothing differs
 //	drift.go      whether a live object was changed by others and must be written again

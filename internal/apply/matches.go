@@ -24,12 +24,12 @@ type Matches struct {
 	replaced generations[*replaced]
 }
 
-// maxReplaced is the number of replaced states in each generation. They are needed only until the cache contains the write, so only the states of the
-// last writes are kept.
+// maxReplaced is the number of replaced states in each generation. A replaced state is needed only until the cache contains the state that replaced
+// it, so only the states that the last writes replaced are kept.
 const maxReplaced = 1 << 12
 
-// maxRefusals is the number of times that a write based on a replaced state is refused locally before the API server decides.
-// With the back-off between reconciles, this takes a few seconds. An API server that was restored from a backup can return such
+// maxRefusals is the number of times that a write based on a replaced state is refused locally before such a write is sent to the API server.
+// With the back-off between reconciles, these refusals take a few seconds. An API server that was restored from a backup can return such
 // states.
 const maxRefusals = 10
 

@@ -24,7 +24,8 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// together is how long changes are collected before they are reported, because one step of a rollout changes several objects.
+// together is how long changes are collected before they are reported. One step of a rollout changes several objects, which are then reported
+// together.
 const together = 50 * time.Millisecond
 
 // Options configure watches.
@@ -50,7 +51,7 @@ type Options struct {
 // Watch watches the objects until the context ends. seen contains the objects that were read before. Kinds that could not be read before
 // are not watched. The objects that Changed receives have the Program and Namespace of seen.
 func Watch(ctx context.Context, o Options, seen Objects) error {
-	log.SetLogger(logr.Discard()) // Lost receives the errors of the watches.
+	log.SetLogger(logr.Discard()) // Lost receives the errors from the watches.
 	objects, err := newCache(o)
 	if err != nil {
 		return err

@@ -37,8 +37,8 @@ type entry[V any] struct {
 	size  int
 }
 
-// known returns the value in the table that is equal to v, or v and false if there is no such value. If different values have the same key, the table
-// contains only one of these values.
+// known returns the value in the table that is equal to v, and true. If there is no such value, it returns v and false. If different values have the
+// same key, the table contains only one of these values.
 func (t *table[K, V]) known(key K, v V) (V, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

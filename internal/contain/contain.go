@@ -2,7 +2,7 @@
 //
 // controller-runtime recovers from panics in reconciles. The goroutines that the controllers start for requests to other servers
 // process responses from servers that the users of a namespace choose. A panic in one of these goroutines would end the manager for
-// all namespaces, and again after each restart, because the next manager sends the same request.
+// all namespaces. The same would happen after each restart, because the next manager sends the same request.
 //
 // contain.go  the conversion of a panic to an error
 package contain
@@ -15,10 +15,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// ErrPanic is the error of a function that panicked. It does not contain the cause, which may quote a response.
+// ErrPanic is the error for a function that panicked. It does not contain the cause, which may quote a response.
 var ErrPanic = errors.New("internal error: please report this, with the stack in the log of the manager")
 
-// Panics returns the error of do. If do panics, Panics logs the cause with the stack, and returns ErrPanic. do must release its locks
+// Panics calls do and returns its error. If do panics, Panics logs the cause with the stack, and returns ErrPanic. do must release its locks
 // and slots with defer.
 func Panics(do func() error) (err error) {
 	defer func() {

@@ -92,7 +92,7 @@ func (r refusal) holds(now time.Time) bool {
 	return now.Sub(r.last) < min(r.last.Sub(r.first)/refusalPart, maxRefusal)
 }
 
-// memory is the key of a cached result. request is the key of the request, which separates different users of the registry.
+// memory is the key of a cached result. request is the key of the request; it differs between users of the registry.
 type memory struct{ request, digest, keys string }
 
 // New returns a Verifier.

@@ -74,7 +74,7 @@ func (f Freeze) String() string { return fmt.Sprintf("%s %q", f.Kind, f.Name) }
 type Subject struct {
 	Namespace, Name string
 	// Labels are the labels of the Microservice. NamespaceLabels are the labels of its namespace. They may be empty
-	// if no freeze needs labels other than the label with the name of the namespace, which Selects adds.
+	// if no freeze needs labels other than kubernetes.io/metadata.name, which Selects adds.
 	Labels, NamespaceLabels map[string]string
 }
 
@@ -205,7 +205,7 @@ type cause struct {
 }
 
 // extent returns the end of the uninterrupted period, beginning at the given time, in which at least one of the freezes applies; zero if this period
-// has no end. first is the cause that applies at the given time and ends last, or nil if no freeze applies at that time. The periods of the
+// has no end. first is the cause that applies at the given time and ends last; nil if no freeze applies at that time. The periods of the
 // freezes are read only once, in the order of their starts, because a user of a namespace can create any number of periods.
 func extent(freezes []Freeze, at time.Time) (until time.Time, first *cause) {
 	type ordered struct {
@@ -243,8 +243,8 @@ func extent(freezes []Freeze, at time.Time) (until time.Time, first *cause) {
 	}
 }
 
-// Of returns the freeze that applies to a Microservice at a given time, or nil. If several freezes apply, the result has the name and the reason of
-// the freeze that ends last. The end in the result is the next time at which no freeze applies.
+// Of returns the freeze that applies to a Microservice at a given time. It returns nil if no freeze applies. If several freezes apply, the result
+// has the name and the reason of the freeze that ends last. The end in the result is the next time at which no freeze applies.
 func Of(freezes []Freeze, s Subject, now time.Time) *release.Freeze {
 	freezes = slices.DeleteFunc(slices.Clone(freezes), func(f Freeze) bool { return !f.Selects(s) })
 	slices.SortFunc(freezes, func(x, y Freeze) int {
