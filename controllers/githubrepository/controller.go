@@ -6,24 +6,24 @@
 // enqueue the repository when they are done. Webhook deliveries only make the next poll happen earlier; they
 // are not a source of data. The GitHub client is internal/github.
 //
-//	controller.go       setup, RBAC, Reconcile
-//	observe.go          the input of a reconcile
-//	plan.go             decides what to report and when to requeue, pure
-//	apply.go            writes the status
-//	status.go           status and conditions, pure
-//	events.go           constructors of events
-//	index.go            indexes, watches and predicates
-//	metrics.go          metrics of polls and webhooks
-//	poll.go             one poll of GitHub
-//	poll_cache.go       runs polls in the background, and keeps their results
-//	poll_errors.go      reasons for failed polls
-//	request_cache.go    answers shared by repositories with the same credentials
-//	pull_requests.go    merges a poll into the known pull requests, pure
-//	releases.go         releases and tags for the status, pure
-//	webhook.go          handles deliveries
-//	webhook_server.go   serves deliveries on every replica
-//	webhook_slots.go    limits concurrent deliveries
-//	delivery_notice.go  changes that deliveries announce before GitHub's answers contain them
+//	controller.go        setup, RBAC, Reconcile
+//	observe.go           the input of a reconcile
+//	plan.go              decides what to report and when to requeue, pure
+//	apply.go             writes the status
+//	status.go            status and conditions, pure
+//	events.go            constructors of events
+//	index.go             indexes, watches and predicates
+//	metrics.go           metrics of polls and webhooks
+//	poll.go              one poll of GitHub
+//	poll_cache.go        runs polls in the background, and keeps their results
+//	poll_errors.go       reasons for failed polls
+//	request_cache.go     answers shared by repositories with the same credentials
+//	pull_requests.go     merges a poll into the known pull requests, pure
+//	releases.go          releases and tags for the status, pure
+//	webhook_handler.go   accepts or rejects deliveries; internal/github/webhook_signatures.go checks their signatures
+//	webhook_listener.go  listens for deliveries on every replica
+//	webhook_slots.go     limits concurrent deliveries
+//	delivery_notice.go   changes that deliveries announce before GitHub's answers contain them
 package githubrepository
 
 import (

@@ -21,9 +21,9 @@
 //	jobs.go              hook Jobs: observed, planned and written
 //	pools.go             the background workers of analyses and hooks
 //	secrets.go           credentials of analyses and hooks
-//	failure.go           causes of unavailable pods; internal/release/fail_and_retry.go decides when the progress deadline has passed
+//	pod_failures.go      causes of unavailable pods; internal/release/freezes_and_waits.go decides which causes are outside the release, and fail_and_retry.go when the deadline has passed
 //	replicaset_retry.go  retries of pods that a quota or admission rejected
-//	pod_waits.go         releases that wait for pods in their group to end, and previews that are ending
+//	waits_for_pods.go    releases that wait for pods in their group to end, and previews that are ending
 //	exclusive.go         releases of exclusive groups, which start when the pods of all other releases have ended
 package versionedmicroservice
 

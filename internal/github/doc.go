@@ -19,7 +19,7 @@
 // write.go               comments and deployments, which are created only once
 // deployments.go         lists deployments, and starts them
 // commit_status.go       commit statuses
-// webhook_deliveries.go  webhook deliveries, and their signatures
+// webhook_signatures.go  reads webhook deliveries, and checks their signatures
 // errors.go              errors, classified by their remedy
 // rate_limits.go         limits and pauses
 // pool.go                the clients of a process

@@ -7,8 +7,8 @@
 //
 //	calls.go    Calls: the calls that the state of a rollout needs (pure)
 //	request.go  one HTTP request and its answer
-//	retry.go    timeouts, intervals, retries and the waits before retries
-//	pool.go     runs calls in the background
+//	retry.go    timeouts, intervals, retries within a call, and the waits before them
+//	pool.go     runs calls in the background, and decides when a hook is called again
 //	jobs.go     names, variables and results of Jobs (pure)
 //	status.go   Fold: the outcomes in the status (pure)
 package hook

@@ -13,7 +13,8 @@ import (
 // maxNote is the API server's limit for an event's note, minus one.
 const maxNote = 1023
 
-// Recorder records events on transitions only. The zero Recorder records nothing.
+// Recorder records events on transitions only. The zero Recorder records nothing. To record an event only once, a controller
+// calls it after Patch with AtResourceVersion has written the transition: the loser of a conflict records nothing.
 //
 // Recorders of events.k8s.io combine an event with an earlier event into a series if both have the same type, action, reason
 // and related object, and are about the same version of the same object. In that case, the note of the event is lost, and the

@@ -2,6 +2,7 @@
 //
 //	identity.go       the identity of a release, and the hash of its template
 //	release.go        VersionedMicroservices
+//	budget.go         which PodDisruptionBudget a release gets
 //	configuration.go  copies of ConfigMaps and Secrets
 //	confine.go        removes permissions from pods that run code from forks
 package resources

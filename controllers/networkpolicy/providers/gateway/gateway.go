@@ -1,20 +1,20 @@
 // Package gateway implements the provider of the Gateway API. Its files refer only to files further
 // down in this list:
 //
-//	gateway.go            the provider of spec.provider.gateway
-//	routeref.go           the provider of spec.provider.routeRef
-//	user_route_rules.go   rules in user-managed routes, their previous backendRefs, and whether users changed them
-//	backendrefs.go        the backendRefs of rules, and patches of backendRefs
-//	live_routes.go        updates to the weights of live routes
-//	unsupported.go        settings that a route, or the API server, does not support
-//	build.go              routes as they are applied
-//	rules.go              the rules, filters and backends of routes
-//	route_confirmed.go    whether a route has the desired content, is accepted, and is served
-//	probe.go              the rule that responds to probes, and which requests are sent to which address
-//	parent_acceptance.go  the status of routes and listeners that Gateways report
-//	listeners.go          ListenerSets
-//	view.go               the view of one reconcile, with its Gateways
-//	kinds.go              the route kinds, and the parts that they have in common
+//	gateway.go                 the provider of spec.provider.gateway
+//	routeref.go                the provider of spec.provider.routeRef
+//	user_route_rules.go        rules in user-managed routes, their previous backendRefs, and whether users changed them
+//	user_route_backendrefs.go  the backendRefs of rules in user-managed routes, and patches of them
+//	live_routes.go             updates to the weights of live routes
+//	unsupported.go             settings that a route, or the API server, does not support
+//	build.go                   routes as they are applied
+//	rules.go                   the rules, filters and weighted backends of routes; traffic/weights.go decides the weights
+//	route_confirmed.go         whether a route has the desired content, is accepted, and is served
+//	probe.go                   the rule that responds to probes, and which requests are sent to which address
+//	parent_acceptance.go       the status of routes and listeners that Gateways report
+//	listeners.go               ListenerSets
+//	view.go                    the view of one reconcile, with its Gateways
+//	kinds.go                   the route kinds, and the parts that they have in common
 //
 // internal/apply decides whether a route that another client changed is written again.
 package gateway
