@@ -81,7 +81,7 @@ func Freeze(until time.Time, name, reason string) string {
 // String returns the wait as a part of a message.
 func (w Wait) String() string { return w.Clause + colon + w.Freeze }
 
-// Of reports whether a release of the version is waiting. A rollback is not included.
+// Of reports whether a release of the version is waiting. It returns false for a rollback to the version.
 func (w Wait) Of(version string) bool { return strings.HasPrefix(w.Clause, version+" ") }
 
 // HasRollout reports whether a rollout is waiting, with or without pods. If the clause is truncated, this is not known, and HasRollout returns true.

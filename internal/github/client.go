@@ -23,7 +23,7 @@ const PublicURL = "https://api.github.com/"
 
 // These limits apply to every client.
 const (
-	requestTimeout = 30 * time.Second // of one request, including its response
+	requestTimeout = 30 * time.Second // limit for one request, including its response
 	maxRedirects   = 3
 	perPage        = 100
 	fewPerPage     = 10 // used if a page of perPage items is too large for one response
@@ -197,7 +197,7 @@ type List[T any] struct {
 	Items []T
 	// Truncated reports whether there are more pages than the limit (20 pages of 100).
 	Truncated bool
-	// Unchanged reports whether all pages are unchanged since the last poll, which is the case if all responses have status 304.
+	// Unchanged reports whether all pages are unchanged since the last poll. This is the case if all responses have status 304.
 	Unchanged bool
 }
 

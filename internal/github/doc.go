@@ -6,9 +6,9 @@
 // key, so that tokens and responses are not visible to clients with other credentials.
 //
 // Reads are conditional: if a repository is unchanged, all responses have status 304, and GitHub does not count them against the rate limit. ETags
-// depend on the token. The token of a GitHub App changes each hour, so each page counts once per hour. The result is either an error or a complete
-// list. Only a list that exceeds the maximum number of pages is truncated, and is marked as truncated. When GitHub requests a pause for a
-// credential, no request is sent with that credential until the pause ends. The last tenth of the hourly limit is reserved for writes.
+// depend on the token. The token of a GitHub App changes each hour, so each page counts against the limit once per hour. The result is either an
+// error or a complete list. Only a list that exceeds the maximum number of pages is truncated, and is marked as truncated. When GitHub requests a
+// pause for a credential, no request is sent with that credential until the pause ends. The last tenth of the hourly limit is reserved for writes.
 //
 // Writes are idempotent: a marker identifies existing objects, so that no object is created twice after a crash between a request and the record of
 // its response.

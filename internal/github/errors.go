@@ -44,7 +44,7 @@ const (
 	NotFound Kind = "NotFound"
 	// RateLimited means that GitHub limits the rate of requests. No request is sent until Error.RetryAt.
 	RateLimited Kind = "RateLimited"
-	// Reserved means that only the last tenth of the hourly limit remains, which is reserved for writes. Reads continue at Error.RetryAt.
+	// Reserved means that only the last tenth of the hourly limit remains. It is reserved for writes. Reads continue at Error.RetryAt.
 	Reserved Kind = "Reserved"
 	// Unreachable means that the server did not respond, or had an internal error. Try again.
 	Unreachable Kind = "Unreachable"
@@ -210,7 +210,7 @@ func (e *Error) setAnswer(c call, answer *github.ErrorResponse) {
 }
 
 // reasons contains the reasons for status 403, each identified by words from GitHub's message in lower case. The first match counts. The words
-// take precedence over the header that contains permissions, which GitHub also sends for other reasons.
+// take precedence over the header with the accepted permissions, because GitHub also sends this header if access is denied for another reason.
 var reasons = []struct {
 	words          string
 	kind           Kind

@@ -171,7 +171,8 @@ func (p *Pool) remove(key string) {
 	p.answers.drop(key)
 }
 
-// Budgets returns the budgets of all clients by host, for metrics. The budgets of a host are in no particular order.
+// Budgets returns the budgets of all clients, keyed by host, for metrics. The budgets of a host are in no particular
+// order.
 func (p *Pool) Budgets() map[string][]Budget {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -76,7 +76,7 @@ func newGate(next http.RoundTripper, c clock.PassiveClock) *gate {
 type writing struct{}
 
 // ForWriting marks the context of reads that belong to a write. Such reads may use the reserve. The methods of Client that write mark their own
-// reads; callers need ForWriting only for other reads, for example to find the repository to write to.
+// reads. Callers need ForWriting only for other reads, for example to find the repository to write to.
 func ForWriting(ctx context.Context) context.Context { return context.WithValue(ctx, writing{}, true) }
 
 // RoundTrip sends a request unless a limit forbids it. It returns a *pausedError if a limit forbids the request, or if the response reports a

@@ -42,8 +42,8 @@ type Deployment struct {
 	SHA string
 	// Environment is the name of the environment that the pull request shows.
 	Environment string
-	// Marker distinguishes our deployments from other deployments of the same commit and environment. It consists of at most 200 letters, digits
-	// and the characters ._/:-, begins with a letter or digit, and does not contain "--".
+	// Marker distinguishes the deployments of this package from other deployments of the same commit and environment. It consists of at most 200
+	// letters, digits and the characters ._/:-, begins with a letter or digit, and does not contain "--".
 	Marker string
 	// Description is truncated to 140 bytes.
 	Description string
@@ -53,7 +53,7 @@ type Deployment struct {
 	Production bool
 }
 
-// payload is the payload of our deployments.
+// payload is the payload of the deployments that this package creates.
 type payload struct {
 	Marker string `json:"heighliner"`
 }
@@ -119,7 +119,8 @@ func (c *Client) findDeployment(ctx context.Context, what call, repo Repo, d Dep
 	return slices.Min(found.Items), nil
 }
 
-// markerOf reads the marker in a payload, which GitHub returns as an object or as a string that contains an object.
+// markerOf reads the marker in a payload. GitHub returns the payload as an object, or as a string that contains an
+// object.
 func markerOf(raw json.RawMessage) string {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {

@@ -223,8 +223,8 @@ func (p *Rollout) call(h v1alpha1.Hook, known []v1alpha1.HookStatus) (Call, bool
 	return Call{}, false
 }
 
-// gate returns the type of the gate that blocks the rollout, which is also the type of its hooks. It returns an empty
-// string if no gate blocks the rollout, or if the hooks must not be called yet.
+// gate returns the type of the gate that blocks the rollout. The hooks of the gate have the same type. gate returns
+// an empty string if no gate blocks the rollout, or if the hooks must not be called yet.
 func (p *Rollout) gate() v1alpha1.HookType {
 	if p.Rollout == nil || p.Rollout.GateTime == nil {
 		return ""
@@ -286,8 +286,7 @@ func (p *Rollout) stepName(n int32) string {
 	return ""
 }
 
-// id identifies a call. It depends only on the rollout state, so that another manager
-// computes the same ID.
+// id identifies a call. It depends only on the rollout state, so another manager computes the same ID.
 func id(uid types.UID, h v1alpha1.Hook, key []string) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q", append([]string{string(uid), string(h.Type), h.Name}, key...)))
 	return hex.EncodeToString(sum[:16])

@@ -145,14 +145,14 @@ func JobOutcome(job *batchv1.Job, h v1alpha1.Hook, log string, now time.Time) Ou
 	return o
 }
 
-// NotCreated returns the outcome of a call whose Job cannot be created yet. The outcome contains no Job, which distinguishes it
-// from the outcome of [Lost].
+// NotCreated returns the outcome of a call whose Job cannot be created yet. Unlike the outcome that [Lost] returns, this
+// outcome contains no Job.
 func NotCreated(q Call, why string) Outcome {
 	return Outcome{Running: true, Message: line(notCreated + JobName(q) + ": " + firstLine(why))}
 }
 
 // Lost returns the outcome of a call whose Job was deleted before the status contained its result. It is not known what the Job did, so
-// the Job does not run again without a decision. A Job of a round of checks counts as unanswered.
+// the Job does not run again without a decision. The Job of a round of checks counts as unanswered.
 func Lost(q Call, job string, now time.Time) Outcome {
 	o := Outcome{Refused: IsGate(q.Hook.Type), Unanswered: q.Hook.Type == v1alpha1.HookRollout, Job: job, Attempts: 1, Time: now}
 	then := "if its work is not complete, complete it manually" // A release that is active, or whose failure is reported, is not started again, even if the Job is lost.
@@ -175,7 +175,8 @@ func Known(known []v1alpha1.HookStatus, q Call) *v1alpha1.HookStatus {
 	return nil
 }
 
-// JobLost reports whether the Job of a call was deleted before its result was known, so that the call must not create it again.
+// JobLost reports whether the Job of a call was deleted before its result was known. In that case, the call must not create the
+// Job again.
 func JobLost(known []v1alpha1.HookStatus, q Call) bool {
 	s := find(known, q.Hook.Name)
 	return s != nil && q.Hook.Job != nil && s.ID == q.Body.ID && s.Job != "" && Unanswered(*s)

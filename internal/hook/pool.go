@@ -120,7 +120,7 @@ func (p *Pool) Start(ctx context.Context, requeue func(types.NamespacedName)) {
 	p.ctx, p.requeue = ctx, requeue
 }
 
-// Outcomes returns the outcomes of a release's calls since the process started, by ID.
+// Outcomes returns the outcomes of a release's calls since the process started, keyed by the ID of the call.
 func (p *Pool) Outcomes(release types.NamespacedName) map[string]Outcome {
 	p.mu.Lock()
 	defer p.mu.Unlock()

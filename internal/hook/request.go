@@ -19,7 +19,7 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// Headers of a call.
+// These are the headers of a call.
 const (
 	HeaderDelivery  = "X-Heighliner-Delivery"
 	HeaderTimestamp = "X-Heighliner-Timestamp"
@@ -62,8 +62,8 @@ type Credentials struct {
 	CA []byte
 }
 
-// Sign returns the signature header for a body, which is the HMAC-SHA256 of the timestamp, a period and the
-// body.
+// Sign returns the signature header for a body. The signature is the HMAC-SHA256 of the timestamp, a period and
+// the body.
 func Sign(key []byte, timestamp string, body []byte) string {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(timestamp))

@@ -70,11 +70,11 @@ func gist(message string) string {
 	return changing.ReplaceAllString(message, "")
 }
 
-// Fold updates the status of a release's hooks with the outcomes of calls, by ID. It removes the statuses of hooks that
-// the specification no longer contains, of gates of an earlier attempt, and of unanswered calls that are no longer
-// needed. However, the status of an unanswered gate of the current attempt remains while its Job is still running, and
-// the status of an unanswered notification remains. All other statuses remain until the hook is called again for
-// another reason.
+// Fold updates the status of a release's hooks with the outcomes of calls, which are keyed by the ID of the call. It
+// removes the statuses of hooks that the specification no longer contains, of gates of an earlier attempt, and of
+// unanswered calls that are no longer needed. However, the status of an unanswered gate of the current attempt remains
+// while its Job is still running, and the status of an unanswered notification remains. All other statuses remain until
+// the hook is called again for another reason.
 func (p *Rollout) Fold(known []v1alpha1.HookStatus, questions []Call, outcomes map[string]Outcome, now time.Time) []v1alpha1.HookStatus {
 	var out []v1alpha1.HookStatus
 	for _, h := range p.hooks() {
@@ -113,7 +113,7 @@ func (p *Rollout) obsolete(s *v1alpha1.HookStatus, known []v1alpha1.HookStatus, 
 // ofEarlierAttempt reports whether the status of a gate belongs to an attempt before the current attempt. A release whose traffic was
 // removed begins another rollout of the same attempt: the gates that the release has already passed count as passed until their hooks
 // are called again. While a release is waiting for its retry, no gate counts as passed, except while a PostRollout hook, which may
-// revert what a gate did, has not yet been called for the failure of the release.
+// revert what a gate did, has not yet been called after the release failed.
 func (p *Rollout) ofEarlierAttempt(s *v1alpha1.HookStatus, known []v1alpha1.HookStatus) bool {
 	run := p.Rollout
 	switch {
@@ -204,7 +204,7 @@ func Unanswered(s v1alpha1.HookStatus) bool {
 // call.
 func final(s *v1alpha1.HookStatus) bool { return s.Phase != v1alpha1.HookWaiting }
 
-// Waiting returns, by ID, an outcome for each call that is still waiting to be made.
+// Waiting returns an outcome for each call that is still waiting to be made, keyed by the ID of the call.
 func Waiting(questions []Call) map[string]Outcome {
 	out := map[string]Outcome{}
 	for _, q := range questions {

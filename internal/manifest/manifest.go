@@ -169,7 +169,7 @@ type rules struct {
 	cel        *cel.Validator
 }
 
-// compiled caches the rules by kind. Compiling the rules of one kind takes a tenth of a second.
+// compiled caches the rules of each kind. Compiling the rules of one kind takes a tenth of a second.
 var compiled = struct {
 	sync.Mutex
 	rules map[string]func() (*rules, error)

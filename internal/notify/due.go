@@ -47,8 +47,8 @@ func Due(r *v1alpha1.NotificationReceiver, known *v1alpha1.NotificationDelivery,
 	return nil
 }
 
-// canceled returns a fact that ends the reported rollout of a retained release if that rollout was canceled, or nil. The release is in the same state
-// as before the rollout, so no other fact shows the end of the rollout.
+// canceled returns the fact that ends the canceled rollout of a retained release, if that rollout was reported. Otherwise, it returns nil. The
+// release is in the same state as before the rollout, so no other fact shows the end of the rollout.
 func canceled(known *v1alpha1.NotificationDelivery, facts []Fact) *Fact {
 	if len(facts) == 0 || known == nil || Ended(known.Event) {
 		return nil
@@ -116,7 +116,7 @@ func Advance(known *v1alpha1.NotificationDelivery, of v1alpha1.NotificationDeliv
 	return of
 }
 
-// ID identifies a message. It depends only on recorded data, so that another manager computes the same ID.
+// ID identifies a message. It depends only on recorded data, so another manager computes the same ID.
 func ID(policy types.UID, receiver string, service types.UID, release string, f *Fact) string {
 	stamp := ""
 	if Ended(f.Event) {

@@ -12,7 +12,8 @@ import (
 // slackAPI is the address of the methods of Slack's Web API.
 const slackAPI = "https://slack.com/api"
 
-// The maximum lengths of parts of Slack's blocks, in characters. Text never has fewer bytes than characters.
+// The maximum lengths of parts of Slack's blocks, in characters. The cut function counts bytes, and text never
+// has more characters than bytes.
 const maxSlackText, maxSlackField = 3000, 2000
 
 // slackMessage is the body of chat.postMessage, chat.update and incoming webhooks.

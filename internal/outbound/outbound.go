@@ -241,8 +241,8 @@ func (p *Policy) Vet(ctx context.Context, host, port string) error {
 	return nil
 }
 
-// endsInNumber reports whether the last label of a host is a number, as in 2852039166 and 0xa9.0xfea9fe, which some resolvers accept as IPv4
-// addresses. No server name has this form.
+// endsInNumber reports whether the last label of a host is a number, as in 2852039166 and 0xa9.0xfea9fe. Some resolvers accept such hosts as
+// IPv4 addresses. No server name has this form.
 func endsInNumber(host string) bool {
 	last := strings.ToLower(host[strings.LastIndexByte(host, '.')+1:])
 	digits, hex := strings.CutPrefix(last, "0x")

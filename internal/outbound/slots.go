@@ -61,8 +61,8 @@ func NewSlots(bounds Bounds) *Slots {
 	return &Slots{bounds: bounds, shares: map[scope]*room{}}
 }
 
-// Enter waits for a slot for a request from a namespace to a URL. It returns a function that releases the slot and must be called once, or
-// false if ctx ends first.
+// Enter waits for a slot for a request from a namespace to a URL. It returns a function that releases the slot and must be called once. If
+// ctx ends first, ok is false.
 func (p *Slots) Enter(ctx context.Context, namespace, address string) (leave func(), ok bool) {
 	host := HostOf(address)
 	var held []func()

@@ -99,8 +99,8 @@ func (v Vars) Expand(text string) (string, error) {
 // Tag is a candidate tag for the image of a head commit.
 type Tag struct {
 	Name string
-	// Moves reports whether the tag contains no commit SHA, which means that its image may belong to an
-	// earlier commit.
+	// Moves reports whether the tag contains no commit SHA. The image of such a tag may belong to an earlier
+	// commit.
 	Moves bool
 	// Approved reports whether the tag belongs to a pull request whose commits need approval. Such a tag
 	// contains the full SHA.

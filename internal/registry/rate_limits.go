@@ -26,7 +26,7 @@ const (
 // gate is the RoundTripper for all requests with one credential to one registry, including requests to the token server and the storage of the
 // registry.
 type gate struct {
-	host    string // of the registry, with its port
+	host    string // the host of the registry, with its port
 	next    http.RoundTripper
 	clock   clock.Clock
 	bucket  *rate.Limiter

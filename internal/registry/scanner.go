@@ -294,7 +294,7 @@ type login struct {
 	clock   clock.Clock
 
 	mu         sync.Mutex
-	pullers    map[int]*remote.Puller // by page size
+	pullers    map[int]*remote.Puller // keyed by page size
 	born       time.Time
 	used       time.Time
 	noPageSize bool

@@ -181,7 +181,7 @@ func checkPrivateKey(text string) error {
 	}
 }
 
-// errTransport reports that the transport is not a net/http transport, which is required for certificates.
+// errTransport reports that the transport is not a net/http transport. Certificates require one.
 var errTransport = errors.New("the transport does not support certificates")
 
 // over returns a copy of base that uses the certificates.

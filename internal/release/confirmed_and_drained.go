@@ -27,7 +27,8 @@ func requiredOf(g *Group) required {
 	return required{load: traffic(g), revision: g.TrafficRevision, since: g.TrafficTime, rows: g.Releases}
 }
 
-// zero returns the record of a release that was required not to be in any route, or nil.
+// zero returns the record of a release that was required not to be in any route, or nil if there is no such
+// record.
 func (a required) zero(release string) *Zero {
 	for i := range a.rows {
 		if a.rows[i].Release == release {
@@ -178,8 +179,9 @@ func (s *scope) undrained(r Row) *wait {
 	return s.leaving(r)
 }
 
-// leaving returns why a release is not drained yet although no route refers to it, or nil. Every policy that ever confirmed
-// the group must confirm the revision that removes the release, and the drain delay after that must have passed.
+// leaving returns why a release is not drained yet although no route refers to it. It returns nil if the release is
+// drained. Every policy that ever confirmed the group must confirm the revision that removes the release, and the drain
+// delay after the last confirmation must have passed.
 func (s *scope) leaving(r Row) *wait {
 	if s.unreported() { // The policy that has not reported may have routed to a release with this name.
 		r.Zero = cmp.Or(r.Zero, &Zero{Time: r.Since})

@@ -40,7 +40,7 @@ func (s *scope) exclusiveSize(r Row, c Object) (int, *wait) {
 	return 0, nil
 }
 
-// takesOver reports whether the pods of an exclusive group's active release stop, so that the pods of its successor can start. The pods of the
+// takesOver reports whether the pods of an exclusive group's active release stop to let the pods of its successor start. The pods of the
 // active release stop when the successor has an available pod. If the exchange may begin, they also stop when the successor reports that it is
 // waiting only for these pods. They do not start again unless the object or the Deployment of the successor is rejected.
 func (s *scope) takesOver(active *Row, run *Rollout, successor Object) bool {

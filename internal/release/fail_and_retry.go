@@ -82,9 +82,10 @@ func (s *scope) dead(r *Row) bool {
 	return c.Available == 0 || s.withheld(r.Release)
 }
 
-// servesLess reports whether an active release serves less than a canary that is past its deadline, because no pod of
-// the active release responds. If the canary is unhealthy because routes are not programmed, the reports of the policies
-// are as outdated as the programmed routes, so only the pods count. Without the canary, the routes may be programmed again.
+// servesLess reports whether an active release serves less than a canary that is past its deadline. This is the case if no
+// pod of the active release responds. If the canary is unhealthy because routes are not programmed, the reports of the
+// policies are as outdated as the programmed routes, so only the pods count. Without the canary, the routes may be
+// programmed again.
 func (s *scope) servesLess(active *Row, cause Reason) bool {
 	if s.o.Spec.Exclusive {
 		return false // The pods of the active release terminated so that the canary could start. They start again after a rollback.

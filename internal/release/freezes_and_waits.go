@@ -8,8 +8,8 @@ import (
 	"github.com/heighliner/heighliner/internal/frozen"
 )
 
-// judged reports whether a release is compared with an active release, so that hooks and measurements determine its
-// outcome. This does not apply to previews or previously active releases. It applies to the first release of a group
+// judged reports whether a release is compared with an active release. If it is, hooks and measurements determine
+// its outcome. Previews and previously active releases are not compared. The first release of a group is compared
 // only if the newest domains move to the group in steps.
 func (s *scope) judged(r *Row) bool {
 	_, active := s.rivalOf(*r)
@@ -237,9 +237,9 @@ func (s *scope) uncreated(run *Rollout, cause Reason) bool {
 	return cause == notCreated && !s.now.Before(s.stepClock(run).Add(s.moment()))
 }
 
-// outgrown reports whether a release whose object is missing or has too few replicas was healthy until now, for example because a user has just
-// specified more replicas. In that case, its wait began after the clock of the step started. In contrast, a wait for an object that the API
-// server rejects is recorded from the start of that clock.
+// outgrown reports whether a release was healthy until now although its object is missing or has too few replicas, for example if a user has
+// just specified more replicas. In that case, the wait of the release began after the clock of the step started. In contrast, a wait for an
+// object that the API server rejects is recorded from the start of that clock.
 func (s *scope) outgrown(run *Rollout) bool {
 	return run.WaitsFor == "" && run.WaitingSince.After(s.stepClock(run))
 }

@@ -156,15 +156,14 @@ func (s *scope) activeDenied() bool {
 	return a != nil && s.denied(a.Version)
 }
 
-// free reports whether the target may have a lower version than a release, because the release's version
-// is withdrawn.
+// free reports whether the version of a release is withdrawn. If it is, the target may have a lower version
+// than the release.
 func (s *scope) free(r *Row) bool {
 	_, out := s.withdrawn(r.Version)
 	return out
 }
 
-// withdrawnGroup reports whether a group as a whole is withdrawn, so that none of its releases
-// starts.
+// withdrawnGroup reports whether a group as a whole is withdrawn. If it is, none of its releases starts.
 func (b *planner) withdrawnGroup(slug string) bool {
 	return b.groupWithdrawn(slug, Closed) || b.groupWithdrawn(slug, Excluded)
 }

@@ -82,8 +82,8 @@ func (s *scope) podsWait(run *Rollout, r *Row, c Object) *wait {
 }
 
 // jobsWait returns why the ConfirmRollout hooks of a release cannot be called yet, or nil. The hook Jobs of the failed and superseded releases of the
-// group must end first, so that a migration, its reverse, and the migration of the next version never run at the same time (rule 49). If another
-// release was previously active, only its gate Jobs count, because a user may have adopted that release while its migration was running.
+// group must end first, so that a migration, its reverse, and the migration of the next version never run at the same time (rule 49). Of a previously
+// active release, only the gate Jobs count, because a user may have adopted that release while its migration was running.
 func (s *scope) jobsWait(r *Row) *wait {
 	if w := s.reportWait(r); w != nil {
 		return w
@@ -100,7 +100,7 @@ func (s *scope) jobsWait(r *Row) *wait {
 }
 
 // reportWait reports that the controller of a release that starts again has not reported the restart yet, or returns nil. Without this wait, the
-// report of the earlier end would count if the release ended again, and a gate Job could start after the second end.
+// earlier report that the release had ended would count if the release ended again, and a gate Job could start after the second end.
 func (s *scope) reportWait(r *Row) *wait {
 	c, there := s.object(r.Release)
 	if !s.o.Spec.GateJobs || !there || c.Terminating || c.Reported != Error && c.Reported != Deprecated {
@@ -143,8 +143,8 @@ func (s *scope) passGates(run *Rollout, r *Row, c Object) bool {
 	return w == nil
 }
 
-// untried reports whether the calls of hooks that test a release are delayed, because the hooks cannot reach
-// the release yet.
+// untried reports whether the hooks that test a release have not been called because they cannot reach the
+// release yet.
 func (s *scope) untried(run *Rollout, r *Row) bool {
 	return run.Gate == PreRollout && run.GateTime.IsZero() && s.hasGate(PreRollout, r) && s.unreachable(r) != ""
 }

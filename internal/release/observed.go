@@ -59,8 +59,8 @@ type Spec struct {
 	Steps []Step
 	// Pins select versions or releases for groups.
 	Pins []Pin
-	// Ended are the groups that a user ends on purpose, by name, slug or pull request number. These groups
-	// are drained. They start again when they are removed from this list.
+	// Ended lists the groups that a user ends on purpose. Each entry is the name, slug or pull request number
+	// of a group. These groups are drained. They start again when they are removed from this list.
 	Ended []string
 	// Previews limits the groups that are pull requests.
 	Previews Previews
@@ -254,8 +254,8 @@ type Object struct {
 	// NeverActive reports whether the object is marked as belonging to a release in
 	// [Result.NeverActive].
 	NeverActive bool
-	// Reported is the last status that the object copied from the rollout state, or empty if there is none yet. Reported may
-	// be older than the rollout state. Reported is used only if the rollout state is lost, and for hook Jobs.
+	// Reported is the last status that was copied from the rollout state to the object, or empty if there is none yet.
+	// Reported may be older than the rollout state. Reported is used only if the rollout state is lost, and for hook Jobs.
 	Reported Status
 	// Replicas is the number of replicas in the specification of the object.
 	Replicas int
@@ -280,12 +280,13 @@ type Object struct {
 	Rollback *RollbackFact
 	// End is the combined answer of the hooks that are called at the end of the preview.
 	End *EndFact
-	// ActiveJobs reports whether any hook Job has not ended, or any Job for the failure cannot be created yet. The
-	// deletion of the object terminates its Jobs.
+	// ActiveJobs reports whether any hook Job has not ended, or whether any Job that runs after a failure cannot
+	// be created yet. The deletion of the object terminates its Jobs.
 	ActiveJobs bool
 	// GateJobs reports whether any gate Job, such as a migration, has not ended.
 	GateJobs bool
-	// UncreatedJob is the hook whose failure Job is rejected by the API server, or empty if there is none.
+	// UncreatedJob is the name of a hook whose Job runs after a failure and is rejected by the API server. It
+	// is empty if there is no such hook.
 	UncreatedJob string
 }
 
@@ -332,7 +333,8 @@ type GateFact struct {
 	Point   Point
 	// Since identifies the gate that the hooks responded to: it is the GateTime of the rollout.
 	Since time.Time
-	// Open reports whether all hooks approve. Failed reports whether a hook rejected the release permanently, which ends the rollout.
+	// Open reports whether all hooks approve. Failed reports whether a hook rejected the release permanently. Such a rejection ends
+	// the rollout.
 	Open, Failed bool
 	// Unanswered reports whether a hook whose refusal would fail the release was called and has not
 	// responded.
@@ -380,8 +382,8 @@ type Decision struct {
 type Policy struct {
 	Name   string
 	Groups []Report
-	// Unreported reports whether the policy has no status, because it was just created or has lost its status. Its objects may refer to any
-	// release.
+	// Unreported reports whether the policy has no status. This is the case if the policy was just created, or has lost its status. Its
+	// objects may refer to any release.
 	Unreported bool
 }
 
@@ -419,7 +421,7 @@ type Report struct {
 	unreported bool
 }
 
-// Previews contains the limits of the groups that are pull requests.
+// Previews contains the limits for the groups that are pull requests.
 type Previews struct {
 	// MaxGroups is the maximum number of these groups that may run at a time. The minimum is 1.
 	MaxGroups int
@@ -433,6 +435,6 @@ type Previews struct {
 type Peer struct {
 	// Name is the name of the Microservice.
 	Name string
-	// Groups are the groups of the Microservice's rollout state.
+	// Groups are the groups in the Microservice's rollout state.
 	Groups []Group
 }

@@ -136,9 +136,9 @@ func (b *planner) unchanged(w *wait) Result {
 	return p
 }
 
-// maxPasses limits how often the rules are applied. A decision can make another decision possible,
-// which is made in the same plan, so that the next plan changes nothing. The longest chain is a
-// rollout through steps that do not wait.
+// maxPasses limits how often the rules are applied. A decision can make another decision possible. Both are
+// made in the same plan, so that the next plan changes nothing. The longest chain is a rollout through steps
+// that do not wait.
 const maxPasses = 64
 
 // planner is the working state of one plan.
@@ -158,10 +158,10 @@ type planner struct {
 	notes      []Note
 	requeue    time.Time
 	force      bool // the rollout state must be written even if its groups are unchanged
-	// touched contains the releases, by slug and name, that this plan creates or revives. This map and the next two are
-	// nil until they are first used.
+	// touched contains the releases that this plan creates or revives. The keys have the form SLUG/RELEASE. This map
+	// and the next two are nil until they are first used.
 	touched map[string]bool
-	// arrived contains the groups, by slug, that this pass rebuilt while the newest domains still route to
+	// arrived contains the slugs of the groups that this pass rebuilt while the newest domains still route to
 	// an older group. That older group may not have been rebuilt yet.
 	arrived map[string]bool
 	// handled contains the decisions of rows that this plan drops. If the plan creates a row again, the row keeps its decision.

@@ -11,9 +11,9 @@ import (
 // previews does not flood the cluster (rule 41).
 const maxStarting = 10
 
-// assignSlots assigns slots to previews (rule 26). A running preview keeps its slot. A free slot
-// goes to the waiting preview with the newest push. A preview that is too old or has no slot is
-// Expired, which means that it is a group without releases.
+// assignSlots assigns slots to previews (rule 26). A running preview keeps its slot. A free slot goes to the
+// waiting preview with the newest push. A preview that is too old or has no slot is Expired: its group remains,
+// but has no releases.
 func (b *planner) assignSlots() {
 	var live, waiting, reopened []*Group
 	for i := range b.groups {
@@ -261,7 +261,8 @@ func (s *scope) turnWaits(version string) *wait {
 // callsEndHooks reports whether hooks are called at the end of the group (rule 48).
 func (s *scope) callsEndHooks() bool { return s.g.Level == preview && s.o.Spec.EndHooks }
 
-// lastOfPreview reports whether a release is the only release that can call the end hooks of a live preview.
+// lastOfPreview reports whether a release is the only release that can call the PostPreview hooks of a live
+// preview.
 func (s *scope) lastOfPreview(r Row) bool {
 	if s.g.Phase != Live || !s.callsEndHooks() {
 		return false
@@ -273,7 +274,8 @@ func (s *scope) lastOfPreview(r Row) bool {
 	return present(r.Release) && !slices.ContainsFunc(s.g.Releases, func(x Row) bool { return x.Release != r.Release && present(x.Release) })
 }
 
-// onlyEnds reports whether a live preview has only one release, and that release is kept for the end hooks.
+// onlyEnds reports whether a live preview has only one release, and that release is kept for the PostPreview
+// hooks.
 func (s *scope) onlyEnds() bool {
 	return len(s.g.Releases) == 1 && s.g.Rollout == nil && s.g.Releases[0].Status == Deprecated && s.lastOfPreview(s.g.Releases[0])
 }
@@ -311,8 +313,8 @@ func endPreview(s *scope) {
 	s.g.End = End{Release: last.Release, Time: s.now}
 }
 
-// endHooksWait reports whether a release is kept for the end hooks of its preview. w describes what the release is waiting for; it is nil if
-// there is nothing to report.
+// endHooksWait reports whether a release is kept for the PostPreview hooks of its preview. w describes what the release is waiting for; it
+// is nil if there is nothing to report.
 func (s *scope) endHooksWait(r Row) (w *wait, keep bool) {
 	c, there := s.object(r.Release)
 	switch end := s.g.End; {
@@ -341,8 +343,8 @@ func (s *scope) anyJobs() bool {
 	return slices.ContainsFunc(s.sorted, func(c Object) bool { return c.Slug == s.g.Slug && !c.Terminating && c.ActiveJobs })
 }
 
-// noteEndLost reports that the end hooks of a preview are not called, because a user deleted the object of the release that
-// should call them.
+// noteEndLost reports that the PostPreview hooks of a preview are not called, because a user deleted the object of the
+// release that should call them.
 func (s *scope) noteEndLost(r Row) {
 	if !s.callsEndHooks() || s.g.Phase == Live || s.g.End.Release != r.Release && (s.g.End.Release != "" || r.Promoted == 0 || len(s.g.Releases) > 1) {
 		return
@@ -350,7 +352,7 @@ func (s *scope) noteEndLost(r Row) {
 	s.event(&r, true, EndFailed, fmt.Sprintf("the hooks of type PostPreview of %s are no longer called, because its VersionedMicroservice was deleted: remove the resources that they would have removed", r.Version))
 }
 
-// ending reports whether a preview is waiting for its end hooks, and therefore does not start again
+// ending reports whether a preview is waiting for its PostPreview hooks, and therefore does not start again
 // yet.
 func (s *scope) ending() bool {
 	if s.g.Phase == Live || s.g.End.Release == "" || s.g.Row(s.g.End.Release) == nil {

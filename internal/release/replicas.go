@@ -245,7 +245,8 @@ func (s *scope) neverActive(r Row, c Object) bool {
 type SplitBy string
 
 const (
-	// SplitByDefault means SplitByRoutes if a policy routes to the group or ever did. Otherwise it means SplitByPods.
+	// SplitByDefault means SplitByRoutes if a policy routes to the group or has ever routed to it. Otherwise it means
+	// SplitByPods.
 	SplitByDefault SplitBy = ""
 	// SplitByRoutes splits work by the weights of routes. The canary has the pods for its share, and the active release has the
 	// full number of pods.
@@ -297,8 +298,8 @@ func (s *scope) activeSize(active Object) int {
 }
 
 // measured is how long the autoscaler of a release needs until its recommendations are based only on the current traffic. It is the default
-// stabilization window of a HorizontalPodAutoscaler. In this window, recommendations from the time when the release had less traffic are smaller.
-// They have no effect as long as the minimum is larger.
+// stabilization window of a HorizontalPodAutoscaler. This window may contain smaller recommendations, from the time when the release had less
+// traffic. They have no effect as long as the minimum is larger.
 const measured = 5 * time.Minute
 
 // restSize returns the number of replicas of the active release while no rollout is in progress. A rollout can end in the plan that moves

@@ -126,8 +126,8 @@ func (s *scope) noteDenied() {
 	}
 }
 
-// Limits of the status, which its schema also enforces. A plan that exceeded them could not be written, and
-// no rollout could advance.
+// These are limits on the status. The schema of the status also enforces them. A status that exceeded them
+// could not be written, and no rollout could advance.
 const (
 	// maxGroups is the maximum number of groups.
 	maxGroups = 256
@@ -212,8 +212,8 @@ func (s *scope) forgettable(r Row, kept []string) (bool, *wait) {
 	return w == nil, w
 }
 
-// forgotten reports whether a version must not be tried automatically, because it may have failed
-// before and the group had no row to record the failure.
+// forgotten reports whether a version may have failed before, while the group had no row to record the failure.
+// Such a version must not be tried automatically.
 func (s *scope) forgotten(c Candidate) bool {
 	f := s.g.Failed
 	return f.Version != "" && f.Config == s.o.Config && compare(c.Version, f.Version) <= 0 && s.g.Row(c.Release) == nil
@@ -237,8 +237,8 @@ func (s *scope) keptByJobs(r *Row) bool {
 	return there && !c.Terminating && s.ownJobs(r, c) && (r.Status == Error || s.startsJobs(r, c) || r.Promoted > 0 && s.g.Phase == Live)
 }
 
-// startsJobs reports whether a Job of a gate may start for a release that failed or is superseded, because its controller has not
-// reported that status yet. The report of that status also includes the Jobs that have started.
+// startsJobs reports whether a Job of a gate may start for a release that failed or is superseded. This is possible until the
+// controller of the release has reported that status. The report of that status also includes the Jobs that have started.
 func (s *scope) startsJobs(r *Row, c Object) bool {
 	return s.o.Spec.GateJobs && (r.Status == Deprecated || r.Status == Error) && r.Promoted == 0 && c.Reported != r.Status
 }

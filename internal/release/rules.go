@@ -393,7 +393,7 @@ func raiseRevision(s *scope) {
 }
 
 // markNamed begins the drain of a release when a policy that never confirmed the group no longer refers to that release. A
-// policy without a status may refer to any release until it has a status. In these cases, no confirmed revision shows when
+// policy without a status may refer to any release until it has a status. In both cases, no confirmed revision shows when
 // the traffic of the release ended.
 func (s *scope) markNamed(r *Row) {
 	z, named := r.Zero, s.unreported() || s.unanswered(r.Release)
@@ -468,7 +468,7 @@ func stayWithinLimits(s *scope) {
 	s.state(nil, true, FailuresForgotten, fmt.Sprintf("versions of group %s up to %s are not started automatically, because more versions failed than status.releaseGroups can list: pin one of them, or push a newer version", s.g.Name, f.Version))
 }
 
-// turn sets the status of a row and its reason.
+// turn sets the status of a row and the reason for that status.
 func (s *scope) turn(r *Row, to Status, reason Reason) {
 	if r.Status == to && r.Reason == reason {
 		return

@@ -107,8 +107,8 @@ type Rollout struct {
 	// StepsHash identifies the steps, so that an edit of the steps is detected (rule 32).
 	StepsHash string
 	// Waited is the total time that the step waited while it was healthy. WaitingSince is the start of the
-	// current wait, if that differs from the time of the confirmation. Interrupted reports whether the wait
-	// is interrupted (rule 23).
+	// current wait, if that differs from the time at which the step was confirmed. Interrupted reports whether
+	// the wait is interrupted (rule 23).
 	Waited       time.Duration
 	WaitingSince time.Time
 	Interrupted  bool

@@ -68,7 +68,7 @@ func (run *Rollout) interrupt(now time.Time) {
 const recordAfter = 20 * time.Second
 
 // unrecorded returns the time until which the pause of a step need not be recorded, or zero if the pause must be recorded.
-// The pause starts with the confirmation of the step. A pause that is interrupted before it is recorded starts again, and its
+// The pause starts when the step is confirmed. A pause that is interrupted before it is recorded starts again, and its
 // duration, which is at most a tenth of the deadline, counts against the deadline.
 func (s *scope) unrecorded(run *Rollout, ws []*wait, since time.Time) time.Time {
 	if len(ws) != 1 || ws[0].Reason != Waiting || !s.onlyPauses(run) || !run.WaitingSince.IsZero() || run.Interrupted {
@@ -125,9 +125,9 @@ func stepsHash(steps []Step) string {
 	return strconv.FormatUint(h.Sum64(), 36)
 }
 
-// editedSteps selects the current step of a rollout after the steps were edited (rule 32). This is the first
-// step with at least the current weight. If there is no such step, editedSteps selects the last step, which reduces
-// the weight. If there are no steps, the release is promoted.
+// editedSteps selects the current step of a rollout after the steps were edited (rule 32). This is the first step
+// with at least the current weight. If there is no such step, editedSteps selects the last step, and the weight
+// decreases. If there are no steps, the release is promoted.
 func editedSteps(s *scope) {
 	run, r, _ := s.rollout()
 	if run == nil {

@@ -179,8 +179,8 @@ func (s *scope) finishes(target Target) bool {
 	return (last || s.g.Superseded >= maxSuperseded) && run.WaitsFor == ""
 }
 
-// standsIn reports whether the release in progress is the only release that responds, because no
-// pod of the active release can respond. Without it, no release would respond until a newer release is available.
+// standsIn reports whether the release in progress responds although no pod of the active release can respond.
+// Without the release in progress, no release would respond until a newer release is available.
 func (s *scope) standsIn(r *Row) bool {
 	from, active := s.rival()
 	return active != nil && !s.o.Spec.Exclusive && r.Status == Canary && from.dead(active) && !s.dead(r)

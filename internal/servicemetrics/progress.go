@@ -74,7 +74,7 @@ type seenRow struct {
 
 // totals contains the counts of a service since the process started.
 type totals struct {
-	rollouts map[string]float64 // by result
+	rollouts map[string]float64 // keyed by result
 	leadTime sum
 	restored sum
 	gates    map[string]float64 // seconds, by gate
@@ -234,8 +234,8 @@ const (
 
 // starts contains the times at which versions were published and releases were created.
 type starts struct {
-	published map[types.NamespacedName]map[string]time.Time // by ImagePolicy and version
-	created   map[types.NamespacedName]time.Time            // by release
+	published map[types.NamespacedName]map[string]time.Time // keyed by ImagePolicy and version
+	created   map[types.NamespacedName]time.Time            // keyed by release
 }
 
 // startsOf returns the start times of the versions and releases in the input.

@@ -67,8 +67,8 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 
 func with(labels []string, more ...string) []string { return slices.Concat(labels, more) }
 
-// maxGroups is the maximum number of groups for which a service has series. The newest groups have series; previews do
-// not.
+// maxGroups is the maximum number of groups for which a service has series. If a service has more groups, the newest
+// groups have series. Previews have none.
 const maxGroups = 8
 
 // maxPolicies is the number of NetworkPolicies of each service that always have series by name. Further policies have such series only up

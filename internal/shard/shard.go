@@ -152,10 +152,11 @@ func (s *Shards) HoldsFirst() bool { return s == nil || s.held[0].runs() }
 // ErrLost is returned by Start if a Lease could not be renewed. Another replica may then hold the shard, so the process must exit.
 var ErrLost = errors.New("the Lease of a shard was lost")
 
-// Start takes shards and holds them until ctx ends, or until a shard is lost, which is an error. It then waits for the running reconciles to end
-// and releases the Leases, so that other replicas continue immediately.
+// Start takes shards and holds them until ctx ends, or until a shard is lost. The loss of a shard is an error. Start then waits for the running
+// reconciles to end and releases the Leases, so that other replicas continue immediately.
 func (s *Shards) Start(ctx context.Context) error {
-	// The Leases are renewed until the last reconcile has ended, which happens after ctx ends.
+	// When ctx ends, reconciles may still be running. The Leases are renewed until the last reconcile has
+	// ended.
 	held, release := context.WithCancel(context.WithoutCancel(ctx))
 	context.AfterFunc(ctx, func() {
 		s.close()

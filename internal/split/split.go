@@ -77,8 +77,8 @@ func split(shares []Share, damped bool) (weights map[string]int, withheld []stri
 }
 
 // Percent scales weights above 0 so that they add up to 100 and each weight is at least 1. The largest weight absorbs the
-// rounding difference, so that rounding sets no weight to zero. If the largest weight occurs more than once, the first one by
-// name absorbs the difference.
+// rounding difference, so that rounding sets no weight to zero. If several releases have the largest weight, the weight of
+// the release whose name sorts first absorbs the difference.
 func Percent(weights map[string]int) map[string]int {
 	names, total := slices.Sorted(maps.Keys(weights)), 0
 	slices.SortStableFunc(names, func(a, b string) int { return weights[b] - weights[a] })

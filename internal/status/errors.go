@@ -52,8 +52,8 @@ func NewTerminal(reason string, err error) *Error {
 	return &Error{Class: Terminal, Reason: reason, Err: err}
 }
 
-// NewWaiting wraps err as an error that waits for a watch, but for no longer than the after duration. If after is 0, the
-// error waits only for a watch.
+// NewWaiting wraps err as an error that needs no action. A watch requeues the object, or a timer does so after the given
+// duration. If after is 0, there is no timer.
 func NewWaiting(reason string, after time.Duration, err error) *Error {
 	return &Error{Class: Waiting, Reason: reason, After: after, Err: err}
 }

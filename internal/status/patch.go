@@ -13,7 +13,7 @@ import (
 // Option changes how Patch writes.
 type Option int
 
-// Options of Patch.
+// These are the options for Patch.
 const (
 	// AtResourceVersion makes the resourceVersion of the object a precondition. If the object has
 	// changed since it was read, the API server returns a conflict, and nothing is written.

@@ -13,8 +13,8 @@ import (
 // matches, because no setting of the library excludes both 2.0.0-rc.1 from "<2.0.0" and 1.2.0-rc.1 from ">=1.2.0":
 //
 //   - For a bound with a pre-release (">=1.2.0-rc.2") and for "!=1.2.3", precedence decides.
-//   - A bound with fewer than three numbers ("1.x", ">=1.2") stands for a line of versions. A
-//     pre-release is in the line of the version that it precedes.
+//   - A bound with fewer than three numbers ("1.x", ">=1.2") stands for a series of versions. A
+//     pre-release is in the series of the version that it precedes.
 //   - For "<" and "<=", the bound is compared with the version that the pre-release precedes.
 //   - For all other comparisons (">=", ">", "=", "~", "^"), precedence decides.
 type constraint struct {

@@ -101,7 +101,7 @@ type Ranking struct {
 	selector *Selector
 	ranked   []ranked        // the newest version first; among equal versions, the preferred tag first
 	rejected []Rejection     // in the order of Result.Rejected
-	names    map[string]Name // by tag; nil if the source is a registry
+	names    map[string]Name // keyed by tag; nil if the source is a registry
 }
 
 // Tags returns the sorted tags of the names, without duplicates. It returns nil if the source is a registry.
@@ -241,7 +241,7 @@ func compareRejections(a, b Rejection) int {
 	return strings.Compare(a.Tag, b.Tag)
 }
 
-// Offer applies the limits and the caller's refusals. refused contains the refusals by tag.
+// Offer applies the limits and the caller's refusals. refused maps tags to their refusals.
 //
 // A held version remains offered even if it is beyond the limits. A group with a held version is never omitted, because
 // the group is live and fixes must reach it. All filters except the limits apply to held versions;

@@ -30,10 +30,10 @@ var (
 // maxLength is the maximum length of a tag, and therefore of a version.
 const maxLength = 128
 
-// Parse parses a version. It removes one leading "v", and leading zeros from the three numbers, so
-// that 2024.01.05 is 2024.1.5. "_" stands for the "+" of build metadata, because tags cannot contain
-// "+". Numbers must be below 2^64. The Original of the version is its normal form, which String also
-// returns. The error describes what is missing and is the same for the same text.
+// Parse parses a version. It removes one leading "v", and leading zeros from the three numbers. For example,
+// 2024.01.05 becomes 2024.1.5. "_" stands for the "+" of build metadata, because tags cannot contain "+".
+// Numbers must be below 2^64. The Original of the version is its normal form, which String also returns. The
+// error describes what is missing and is the same for the same text.
 func Parse(text string, parts TwoParts) (*Version, error) {
 	if len(text) > maxLength {
 		return nil, errTooLong

@@ -28,7 +28,8 @@ func New(in Input, now time.Time) Board {
 	return b
 }
 
-// notificationProblems returns the policies whose condition Ready is False, by namespace and name.
+// notificationProblems returns the problems of the policies whose condition Ready is False, sorted by namespace
+// and name.
 func notificationProblems(policies []v1alpha1.NotificationPolicy) (out []NotificationProblem) {
 	for i := range policies {
 		p := &policies[i]

@@ -75,7 +75,7 @@ type FreezeException struct {
 // freezes contains those freezes of an input that have not ended.
 type freezes struct {
 	cluster []resolved
-	by      map[string][]resolved // by namespace
+	by      map[string][]resolved // keyed by namespace
 	labels  map[string]map[string]string
 }
 

@@ -358,10 +358,10 @@ func (s *service) failure(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) State
 	return x
 }
 
-// Retryable reports whether a failed release would be the target of its group if a user retried it. It follows the planner's choice of
-// a target. The policy may be nil; then no version counts as withdrawn. Retryable does not check whether the version is still offered with
-// the same configuration, whether it failed in another Microservice, or whether the rollout in progress must finish first because the active
-// release has no ready pod.
+// Retryable reports whether a failed release would be the target of its group if a user retried it. It follows the planner's choice of a
+// target. If the policy is nil, no version counts as withdrawn. Retryable does not check whether the version is still offered with the same
+// configuration, whether it failed in another Microservice, or whether the rollout in progress must finish first because the active release
+// has no ready pod.
 func Retryable(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) bool {
 	from := ""
 	if g.Internal != nil {

@@ -39,10 +39,11 @@ type Input struct {
 	// Pods are the pods of releases. All other pods are ignored. PodNamespaces are the namespaces in which pods were read, or nil for all namespaces.
 	Pods          []corev1.Pod
 	PodNamespaces map[string]bool
-	// Routes and Gateways are used to explain hosts. Routes and Gateways of other hosts are ignored.
+	// Routes and Gateways are used to explain a host. Routes and Gateways that do not belong to the host are
+	// ignored.
 	Routes   []gatewayv1.HTTPRoute
 	Gateways []gatewayv1.Gateway
-	// Observed contains the measured traffic shares, by release.
+	// Observed maps releases to their measured traffic shares.
 	Observed map[types.NamespacedName]Observation
 	// Namespace is the namespace in which commands run by default. Commands for services in other namespaces include the
 	// namespace. If Namespace is empty, all commands include it.
@@ -64,10 +65,10 @@ type index struct {
 	Input
 	now      time.Time
 	releases map[types.NamespacedName]*v1alpha1.VersionedMicroservice
-	policies map[types.NamespacedName][]*v1alpha1.NetworkPolicy // by Microservice, sorted by name
+	policies map[types.NamespacedName][]*v1alpha1.NetworkPolicy // keyed by Microservice, sorted by name
 	images   map[types.NamespacedName]*v1alpha1.ImagePolicy
 	repos    map[types.NamespacedName]*v1alpha1.GitHubRepository
-	pods     map[types.NamespacedName][]*corev1.Pod // by release, sorted by name
+	pods     map[types.NamespacedName][]*corev1.Pod // keyed by release, sorted by name
 	together map[types.NamespacedName][]*v1alpha1.Microservice
 	frozen   *freezes
 }

@@ -25,7 +25,7 @@ func (s *service) repository() (*v1alpha1.ImagePolicy, *v1alpha1.GitHubRepositor
 	return p, s.repos[k]
 }
 
-// endState returns the state of a closing group, or of the group's release that is calling the end
+// endState returns the state of a closing group, or of the group's release that is calling the PostPreview
 // hooks.
 func (s *service) endState(g *v1alpha1.ReleaseGroup) State {
 	x := State{Word: WordDraining, Class: Moving, Detail: s.endHooks(g)}
@@ -35,7 +35,8 @@ func (s *service) endState(g *v1alpha1.ReleaseGroup) State {
 	return x
 }
 
-// endHooks describes the wait for the end hooks of a preview or, before that, for Jobs of other hooks. It returns "" if there is no such wait.
+// endHooks describes the wait for the PostPreview hooks of a preview or, before that, for Jobs of other hooks. It returns "" if there is no
+// such wait.
 func (s *service) endHooks(g *v1alpha1.ReleaseGroup) string {
 	if g.End == nil {
 		for i := range g.Releases {

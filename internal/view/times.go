@@ -123,8 +123,8 @@ func windowText(w *v1alpha1.DeployWindow) string {
 // week contains the days in order.
 var week = []v1alpha1.Weekday{"Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"}
 
-// days formats days of the week. It formats three or more consecutive days as a range, and returns "" for an empty list, which means
-// every day.
+// days formats days of the week. It formats three or more consecutive days as a range. An empty list means every day, and days
+// returns "" for it.
 func days(list []v1alpha1.Weekday) string {
 	var out []string
 	for i := 0; i < len(week); {

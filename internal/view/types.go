@@ -90,7 +90,7 @@ type Service struct {
 	// Previews are the groups that belong to pull requests, and the pull requests that are waiting for approval. The
 	// highest number comes first.
 	Previews []Group `json:"previews,omitempty"`
-	// Followers are the CronJobs that follow the active release of a group, by name.
+	// Followers are the CronJobs that follow the active release of a group, sorted by name.
 	Followers []Follower `json:"followers,omitempty"`
 	// Problems are conditions that need attention.
 	Problems []Problem `json:"problems,omitempty"`

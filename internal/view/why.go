@@ -22,7 +22,7 @@ type Answer struct {
 	Time            metav1.Time `json:"time"`
 	// Question is the question as it was parsed.
 	Question string `json:"question"`
-	// Result is serving, notServing, or waiting, which means that a user must decide.
+	// Result is serving, notServing or waiting. The result waiting means that a user must decide.
 	Result Result `json:"result"`
 	// Summary is the answer in one line.
 	Summary string `json:"summary"`
@@ -142,7 +142,8 @@ func WhyURL(in Input, scheme, host, path string, now time.Time) (Answer, error) 
 	return found[0].answer(host, path, found[1:]), nil
 }
 
-// ofScheme returns those domains whose URL has a scheme, or all domains if there are none. A domain with the scheme tls also serves https.
+// ofScheme returns those domains whose URL has the given scheme. If there are none, it returns all domains. A domain with the scheme tls
+// also serves https.
 func ofScheme(domains []policyDomain, scheme string) []policyDomain {
 	for _, prefix := range []string{scheme, map[string]string{"https": "tls"}[scheme]} {
 		out := slices.DeleteFunc(slices.Clone(domains), func(p policyDomain) bool { return !strings.HasPrefix(p.domain.URL, prefix+"://") })

@@ -100,7 +100,7 @@ func (s *Server) layout(r *http.Request, section string) layout {
 	}
 }
 
-// streamOf returns the path and query under which the changes to a page are streamed.
+// streamOf returns the path and query at which the changes to a page are streamed.
 func streamOf(u *url.URL) string {
 	q := u.Query()
 	q.Del("done")

@@ -89,7 +89,7 @@ type Options struct {
 type Server struct {
 	Options
 	templates  *templates
-	assets     map[string]asset // by path
+	assets     map[string]asset // keyed by path
 	boards     boards
 	namespaces namespaces
 	done       doneActs
@@ -103,7 +103,7 @@ type Server struct {
 	handler        http.Handler
 
 	streamsMu sync.Mutex
-	streamsOf map[string]int // by user
+	streamsOf map[string]int // keyed by user
 }
 
 // asset is a static file, served under a name that contains its hash.
@@ -129,7 +129,7 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
-// readAssets reads the static files and returns their paths by name.
+// readAssets reads the static files, and returns a map from their names to their paths.
 func (s *Server) readAssets() (map[string]string, error) {
 	s.assets = map[string]asset{}
 	names := map[string]string{}

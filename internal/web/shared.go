@@ -104,7 +104,7 @@ type moments struct {
 	data     cluster.Data
 	now      time.Time
 	board    view.Board
-	services map[string]*entry // by namespace/name
+	services map[string]*entry // keyed by namespace/name
 }
 
 // entry is a service with its rendered rows for the board.

@@ -142,8 +142,8 @@ func (s *stream) begin(r *http.Request, seen string) error {
 	return s.send("", "", "")
 }
 
-// render renders the page again. If that fails, or if the reader has logged out, it requests that the client load the page again, which then shows
-// the error.
+// render renders the page again. If that fails, or if the reader has logged out, it requests that the client load the page again. The page then
+// shows the error.
 func (s *stream) render(r *http.Request) (*page, error) {
 	if s.Identity != nil {
 		if _, err := s.Identity.Reader(r); err != nil {

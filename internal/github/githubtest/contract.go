@@ -30,7 +30,7 @@ var published embed.FS
 type operation struct {
 	Query     map[string]*spec.Schema `json:"query"`
 	Body      *spec.Schema            `json:"body"`      // nil means that the route takes no body
-	Responses map[string]*spec.Schema `json:"responses"` // by status; nil means no JSON
+	Responses map[string]*spec.Schema `json:"responses"` // keyed by status; nil means no JSON
 
 	example any // the response of a successful request
 }

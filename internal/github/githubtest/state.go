@@ -99,7 +99,7 @@ type Repository struct {
 
 	private, archived, behind, checks bool
 
-	pulls       []*PullRequest // by number, starting at 1
+	pulls       []*PullRequest // in the order of their numbers, which start at 1
 	releases    []*Release
 	tags        []Tag
 	commits     map[string]time.Time
@@ -108,7 +108,7 @@ type Repository struct {
 	deployments []*Deployment
 	comments    []*Comment
 
-	commitStatuses map[string][]CommitStatus // by commit
+	commitStatuses map[string][]CommitStatus // keyed by commit
 	seed           int
 
 	past []moment // in chronological order; see SetLag

@@ -42,8 +42,8 @@ const (
 	Ping  Class = "Ping"
 	Token Class = "Token"
 	List  Class = "List"
-	Head  Class = "Head" // of a manifest
-	Get   Class = "Get"  // of a manifest
+	Head  Class = "Head" // HEAD request for a manifest
+	Get   Class = "Get"  // GET request for a manifest
 	Blob  Class = "Blob"
 	Other Class = "Other"
 )
@@ -152,7 +152,7 @@ func (s *Server) RefusePagesAbove(n int) {
 }
 
 // Push creates an image for the platforms ("linux/amd64"), pushes it and returns its digest. For several platforms,
-// it creates an index; if no platform is given, it creates an image for linux/amd64. The same path, tag and
+// it creates an index. If no platform is given, it creates an image for linux/amd64. The same path, tag and
 // platforms result in the same digest.
 func (s *Server) Push(t testing.TB, path, tag string, platforms ...string) string {
 	t.Helper()

@@ -45,16 +45,16 @@ type world struct {
 	state    release.State
 	notes    []release.Note
 	objects  map[string]*fact
-	broken   map[string]release.Reason // by version or release: the reason why its pods never become available
-	messages map[string]string         // by version or release: the message of its pods
+	broken   map[string]release.Reason // keyed by version or release: the reason why its pods never become available
+	messages map[string]string         // keyed by version or release: the message of its pods
 	stuck    bool                      // the policy confirms nothing from now on
 	reports  map[string]release.Report
-	written  map[string]map[string]int // by group: weights of the routes
+	written  map[string]map[string]int // keyed by group: weights of the routes
 	titles   map[int64]string
 	verdicts []v1alpha1.RefusedCandidate
-	analyses map[string]*v1alpha1.ReleaseAnalysis // by version
+	analyses map[string]*v1alpha1.ReleaseAnalysis // keyed by version
 	metrics  []v1alpha1.AnalysisMetric
-	reasons  map[string]string // by the ID of a decision: its reason
+	reasons  map[string]string // keyed by the ID of a decision: its reason
 	freezes  []v1alpha1.Freeze
 	denied   []string
 	seen     func() // called after each change if it is not nil

@@ -200,8 +200,8 @@ func some(namespaces []string) string {
 	return fmt.Sprintf("namespaces %s and %d more", strings.Join(namespaces[:most], ", "), len(namespaces)-most)
 }
 
-// filter returns the visible objects, and the labels of the namespaces of services, which are needed to evaluate the selectors of ClusterFreezes.
-// It drops unknown kinds. A kind that is not visible in any namespace becomes nil, as if it had not been read.
+// filter returns the visible objects, and the labels of the namespaces that contain services. The selectors of ClusterFreezes require these
+// labels. filter drops unknown kinds. A kind that is not visible in any namespace becomes nil, as if it had not been read.
 func filter(o cluster.Objects, all [kinds]seen) cluster.Objects {
 	return cluster.Objects{
 		Input: view.Input{

@@ -30,8 +30,8 @@ const (
 
 // Rules map the names of users and groups to names for the API server.
 type Rules struct {
-	// UserPrefix and GroupsPrefix are added to names, so that a provider cannot issue names that already exist in the cluster; empty for
-	// no prefix.
+	// UserPrefix and GroupsPrefix are added to names, so that a provider cannot issue names that already exist in the cluster. Each is
+	// empty for no prefix.
 	UserPrefix, GroupsPrefix string
 	// Groups lists the groups that are used, with their prefix. Other groups are ignored. If Groups is empty, all groups are used.
 	Groups []string
