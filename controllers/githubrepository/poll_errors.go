@@ -30,7 +30,7 @@ func transient(err error) bool {
 	return !errors.As(err, new(*status.Error)) && (!errors.As(err, &e) || e.Kind.Transient())
 }
 
-// failure returns the reason and message of an error.
+// failure returns the condition reason and message for an error.
 func failure(err error) (reason, message string) {
 	var e *github.Error
 	var s *status.Error

@@ -48,7 +48,7 @@ type pullRequests struct {
 	other bool
 }
 
-// mergeContext contains those inputs to a merge that are neither the previous state nor the poll.
+// mergeContext contains the inputs to a merge in addition to the previous state and the poll.
 type mergeContext struct {
 	// gap reports whether there was a period without polls. In that case, a head commit may have changed and changed
 	// back.
@@ -61,8 +61,8 @@ type mergeContext struct {
 	maxGap time.Duration
 	// lastPoll is the time of the poll that produced the previous state; zero if an earlier process ran this poll.
 	lastPoll time.Time
-	// pushes contains, for head commits without a date, the time before which they were not
-	// pushed. The keys are from headOf.
+	// pushes contains, for each head commit without a date, a time before which it was not
+	// pushed. headOf returns the keys.
 	pushes map[string]time.Time
 }
 
@@ -85,7 +85,7 @@ func merge(known []v1alpha1.PullRequest, p *pullRequests, m mergeContext) []v1al
 		case g.State == github.Open && was && isBeforeClosed(g, k):
 		case g.State == github.Open:
 			merged[int64(g.Number)] = openPullRequest(g, k, was, p, m)
-		case !was: // an ImagePolicy offers the pull request, which was not known
+		case !was: // an ImagePolicy offers a pull request that was not known before
 			merged[int64(g.Number)] = closedPullRequest(openPullRequest(g, k, was, p, m), firstTime(g.ClosedAt, p.time))
 		case k.State == v1alpha1.PullRequestOpen:
 			merged[int64(g.Number)] = closedPullRequest(k, firstTime(g.ClosedAt, p.time))
@@ -105,8 +105,8 @@ func merge(known []v1alpha1.PullRequest, p *pullRequests, m mergeContext) []v1al
 	return result
 }
 
-// isBeforeClosed reports whether an answer is older than the answer that closed a pull request, because one
-// of GitHub's replicas lags. If the pull request was opened again, its last change is newer.
+// isBeforeClosed reports whether an answer is older than the answer that closed a pull request. This
+// happens if one of GitHub's replicas lags. If the pull request was opened again, its last change is newer.
 func isBeforeClosed(g github.PullRequest, k v1alpha1.PullRequest) bool {
 	return k.State == v1alpha1.PullRequestClosed && k.ClosedTime != nil && !g.UpdatedAt.IsZero() && g.UpdatedAt.Before(k.ClosedTime.Time)
 }
@@ -260,8 +260,8 @@ func pushTimes(known []v1alpha1.PullRequest, p *pullRequests, m mergeContext) ma
 // labels returns the labels of a pull request, sorted by name. If there are too many, the labels to which
 // ImagePolicies refer take precedence over other labels. Each label has the head commit at which it was added,
 // because a reviewer who approves a commit with a label has not seen later commits. A label's commit is empty
-// if it is not known, because the label appeared together with another head commit. For a pull request from a
-// fork, the commit is also unknown if the pull request is new or was reopened, if there was a gap in polling,
+// if the label appeared together with another head commit, because its commit is then unknown. For a pull request
+// from a fork, the commit is also unknown if the pull request is new or was reopened, if there was a gap in polling,
 // or if the label could have been truncated before. Other pull requests require no approval.
 func labels(g github.PullRequest, k v1alpha1.PullRequest, was bool, m mergeContext) []v1alpha1.PullRequestLabel {
 	sha := g.HeadSHA
@@ -350,8 +350,8 @@ func (p *pullRequests) open() []github.PullRequest {
 	return all
 }
 
-// knownFirst returns the open pull requests: first the known ones, so that any number of pull requests that do not fit
-// into the status cannot delay them, and then the others, both newest first.
+// knownFirst returns the open pull requests: first the known ones and then the others, both newest first. Therefore,
+// pull requests that do not fit into the status do not delay the known ones.
 func (p *pullRequests) knownFirst(known []v1alpha1.PullRequest) []github.PullRequest {
 	numbers := map[int64]bool{}
 	for _, k := range known {

@@ -54,7 +54,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observed, s selection, 
 	return nil
 }
 
-// withStatus returns a copy of a policy with its own status. The copy shares everything else, which a reconcile never changes.
+// withStatus returns a copy of a policy with its own status. The copy shares everything else, because a reconcile changes only the status.
 func withStatus(policy *v1alpha1.ImagePolicy) *v1alpha1.ImagePolicy {
 	out := new(*policy)
 	out.Status = *policy.Status.DeepCopy()

@@ -20,7 +20,7 @@ type Explanation struct {
 	version.Result
 	// Images contains the offered images by tag. It is empty if the registry was not scanned.
 	Images map[string]v1alpha1.ReleaseImage
-	// Tags is the number of tags. Cut reports whether there are more than spec.limits.tags.
+	// Tags is the number of tags. Cut reports whether there are more tags than spec.limits.tags allows.
 	Tags int
 	Cut  bool
 	// Untimed is the number of tags whose build time is not known. It is zero unless the policy orders tags by

@@ -38,8 +38,8 @@ type seenTag struct {
 	first int64
 }
 
-// seenTags are the tags of a list, sorted by hash. They contain hashes and not the tags, because they are kept
-// after the list itself was removed, and a list can need 17 MB. A registry cannot choose tags with equal hashes,
+// seenTags are the tags of a list, sorted by hash. They contain hashes and not the tags, because seenTags are kept
+// after the list itself is removed, and a list can need 17 MB. A registry cannot choose tags with equal hashes,
 // because it does not know the seed.
 type seenTags []seenTag
 
@@ -128,7 +128,7 @@ func (seen *firstSeen) withoutMoved(tag string) *firstSeen {
 	return &c
 }
 
-// observeTags returns a copy with a list of tags. Both a scan and the reconcile that reads the results of the
+// observeTags returns a copy of before that also records a list of tags. Both a scan and the reconcile that reads the results of the
 // scan call observeTags for the list.
 //
 // Tags in the very first list count as old enough. Otherwise, no version could start until minAge has passed.
@@ -266,7 +266,7 @@ func (seen *firstSeen) withImage(rel version.Release, at time.Time) *firstSeen {
 }
 
 // oldEnough rejects a version from GitHub whose image is younger than spec.minAge. The image is considered
-// to be as old as the name, unless an earlier scan did not find the image.
+// to be as old as the GitHub release or tag, unless an earlier scan did not find the image.
 func (s *selection) oldEnough(o *observed, a *recordReader, rel version.Release, now time.Time) *version.Refusal {
 	if _, found := s.images[rel.Tag]; found {
 		s.firstSeen = s.firstSeen.withImage(rel, a.time)

@@ -53,7 +53,7 @@ func pins(p *v1alpha1.NetworkPolicy) []string {
 	return versions
 }
 
-// requestChanged admits changes to the specification and to requests for a scan. It ignores changes to the status.
+// requestChanged admits changes to the specification, and new requests for a scan. It ignores changes to the status.
 func requestChanged() builder.ForOption {
 	return builder.WithPredicates(predicate.Or(
 		predicate.GenerationChangedPredicate{},

@@ -13,7 +13,7 @@ import (
 // metrics are the metrics of scans. No label identifies an object. The metrics are:
 //
 //	heighliner_registry_lookups_total{operation,result}
-//	    requests to the scanner, which may answer with results for another policy;
+//	    requests to the scanner, which may return the results of requests for another policy;
 //	    operation is List, Resolve, Inspect, Verify or Gone, result is Ok, the kind of
 //	    the error, or, for Verify, NotSigned or Invalid
 //	heighliner_scan_duration_seconds

@@ -50,7 +50,7 @@ type observed struct {
 	unverified bool
 	// problem is an error that must be resolved, possibly by a user, before a scan can start; nil if there is none.
 	problem *status.Error
-	// stale is the reason why the content of a GitHub source may be outdated, or nil.
+	// stale is the reason why the content of a GitHub source may be outdated; nil if there is no such reason.
 	stale *status.Error
 }
 
@@ -271,7 +271,7 @@ type identity struct {
 }
 
 // credential returns the credential for a repository if a policy has no imagePullSecrets: the identity's
-// credential if the identity serves the registry, and otherwise anonymous access. Access is also anonymous if
+// credential if the identity supports the registry, and otherwise anonymous access. Access is also anonymous if
 // the policy trusts its own certificate authority, because the owner of this authority's key could intercept
 // the manager's credential.
 func (i identity) credential(policy *v1alpha1.ImagePolicy, repository string) registry.Credential {

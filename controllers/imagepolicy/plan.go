@@ -18,7 +18,7 @@ import (
 
 // Bounds on the status, as numbers of items (as in the schema) and in bytes of JSON. Together they keep the
 // object below 256 KiB. If a release is missing from the status because of these bounds, its Microservice
-// does not stop it.
+// does not stop this release.
 const (
 	maxCandidates  = 20
 	maxReleases    = 1024

@@ -65,7 +65,7 @@ type pullState struct {
 	pr      *v1alpha1.PullRequest
 	slug    string
 	offered *v1alpha1.OfferedRelease // nil if there is no offered release
-	// unknown reports whether the pull request is missing from GitHub's list, which does not prove that it is
+	// unknown reports whether the pull request is missing from GitHub's list. This does not prove that it is
 	// closed.
 	unknown bool
 }
@@ -268,7 +268,7 @@ func (o *observed) offerPull(s *selection, a *recordReader, st pullState) (offer
 	return previous(), wants
 }
 
-// offersMovingTag reports whether the tag of an offered release contains no commit, so that its image may have to be replaced. Images
+// offersMovingTag reports whether the tag of an offered release contains no commit, and its image may therefore have to be replaced. Images
 // from forks always have the revision of their commit.
 func (o *observed) offersMovingTag(st pullState) bool {
 	return !st.pr.Fork && slices.ContainsFunc(o.chooser.Tags(st.pr), func(t preview.Tag) bool { return t.Moves && t.Name == tagOf(st.offered.Images) })

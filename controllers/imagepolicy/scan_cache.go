@@ -325,7 +325,7 @@ func (ls *scanCache) replace(m *cacheEntry, with *scanRecord) {
 
 // shed removes lists and build times while their total size exceeds maxLists. It first removes the oldest list of
 // the namespace with the largest total size and, if the namespace has no more lists, its oldest build times. It
-// never removes those of keep, whose scan has just completed. A policy whose list or build times were removed
+// never removes those of the policy keep, whose scan has just completed. A policy whose list or build times were removed
 // requests them again when it uses them, or for its next scan.
 func (ls *scanCache) shed(keep types.NamespacedName) {
 	for {

@@ -92,7 +92,7 @@ type scanRecord struct {
 	// previousChecksum and checksum are the checksums of the previous scan's results and of this scan's
 	// results.
 	previousChecksum, checksum string
-	// failed is the first error in a scan for pull requests, or the error of a scan that panicked.
+	// failed is the first error in a scan for pull requests, or the error from a scan that panicked.
 	failed error
 
 	tags *answer[registry.Scan]
@@ -123,7 +123,7 @@ type metadataRef struct {
 	labels string
 }
 
-// answer is the result of a request. It does not change, because records share it. Maps contain pointers to answers, because a map reserves memory for
+// answer is the result of a request. It never changes, because several records can share it. Maps contain pointers to answers, because a map reserves memory for
 // at least eight values.
 type answer[T any] struct {
 	value T

@@ -348,8 +348,8 @@ func (o *observed) vars(rel version.Release) preview.Vars {
 	return v
 }
 
-// goneAfter is the minimum time between the two scans that prove the absence of a tag, even if scans are
-// requested. After this time, a push of the same tag is complete, and the registry's replicas no longer lag
+// goneAfter is the minimum time between the two scans that prove the absence of a tag, even if a user
+// requests a scan earlier. After this time, a push of the same tag is complete, and the registry's replicas no longer lag
 // behind.
 const goneAfter = 30 * time.Second
 

@@ -154,7 +154,7 @@ func setTruncated(o *observed, s selection, out plan) {
 	}
 }
 
-// reasonOf returns the reason and message of a registry error.
+// reasonOf returns the condition reason and message for a registry error.
 func reasonOf(err error) (reason, message string) {
 	var e *registry.Error
 	if errors.As(err, &e) {

@@ -305,7 +305,7 @@ func failures(g v1alpha1.ReleaseGroup) []string {
 	return lines
 }
 
-// progress are the reasons for the Progressing condition. The last reason that applies is reported:
+// progress contains the reasons for the Progressing condition. The last reason that applies is reported:
 // waiting for a user takes precedence over waiting for a time.
 var progress = []string{"Idle", "Draining", "Canary", "Analysis", "Paused", "Window", "Frozen", "Group", "Together", "Gate", "Blocked", "TrafficLost", "Inconclusive", "Approval"}
 
@@ -378,9 +378,9 @@ func setProgressing(ms *v1alpha1.Microservice, plan release.Result) {
 	status.Set(&ms.Status.Conditions, ms.Generation, v1alpha1.ConditionProgressing, status.True(reason != "Idle"), reason, message)
 }
 
-// arrives reports whether the traffic of the newest domains still goes to a group that is older than a group
-// without an active release. The newest domains route to the older group until the first release of the new
-// group has completed the steps. While a policy has no status, they are assumed to route to an older group.
+// arrives reports whether domains that follow the newest group still route to a group that is older than g. The
+// group g has no active release yet. The domains route to the older group until the first release of g has
+// completed the steps. While a policy has no status, its domains are assumed to route to an older group.
 func arrives(w *pass, g *v1alpha1.ReleaseGroup) bool {
 	c := w.ms.Spec.UpdateStrategy.Canary
 	if c == nil || len(c.Steps) == 0 {

@@ -128,7 +128,7 @@ func (f *first) at(now time.Time) time.Time {
 }
 
 // observesSince returns the time since which this process has observed the releases of a namespace. Before it took the namespace's shard,
-// there may have been no process that wrote their statuses.
+// there may have been no process that wrote the statuses of these releases.
 func (r *Reconciler) observesSince(namespace string) time.Time {
 	began := r.began.at(r.clock.Now())
 	if r.taken == nil {

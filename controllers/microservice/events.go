@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// recordEvents records the events of a plan, and counts them.
+// recordEvents records the events for a plan, and counts them.
 func (r *Reconciler) recordEvents(w *pass) {
 	reported := map[string]int{}
 	for i, n := range w.plan.Notes {
@@ -66,8 +66,8 @@ func (w *pass) waits() bool {
 	})
 }
 
-// needsApproval reports whether the current step of a release requires approval. The conditions and
-// the summary show steps that end after a time or a measurement.
+// needsApproval reports whether the current step of a release requires approval. Other steps
+// end after a time or a measurement, and have no event: the conditions and the summary show them.
 func (w *pass) needsApproval(name string) bool {
 	c := w.ms.Spec.UpdateStrategy.Canary
 	for _, g := range w.plan.State.Groups {

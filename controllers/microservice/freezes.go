@@ -128,7 +128,7 @@ func (r *Reconciler) watchFreezes(b *builder.Builder) *builder.Builder {
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.forNamespace), builder.WithPredicates(labelsChanged()))
 }
 
-// freezeChanged passes changes to a freeze's specification, and the start and end of a period, which the
+// freezeChanged admits changes to a freeze's specification, and the start and end of a period, which the
 // freeze's status shows.
 func freezeChanged() predicate.Predicate {
 	active := func(o client.Object) bool {
@@ -145,7 +145,7 @@ func freezeChanged() predicate.Predicate {
 	}}
 }
 
-// labelsChanged passes only changes to labels.
+// labelsChanged admits only changes to labels.
 func labelsChanged() predicate.Predicate {
 	return predicate.Funcs{
 		CreateFunc:  func(event.CreateEvent) bool { return false },

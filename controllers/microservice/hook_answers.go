@@ -17,7 +17,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// observeAnalysis reads the analysis. problem is the reason why a canary cannot be measured, or nil. If a user is
+// observeAnalysis reads the analysis. problem is the reason why a canary cannot be measured; nil if there is none. If a user is
 // not permitted to read templates, the analysis is omitted from this user's plan.
 func (r *Reconciler) observeAnalysis(ctx context.Context, o *observed) (problem *status.Error, err error) {
 	place, template := "spec.updateStrategy.canary.analysis.", ""

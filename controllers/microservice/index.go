@@ -128,7 +128,7 @@ func rollsOut(o client.Object) bool {
 }
 
 // decidedOrFailed reports whether a user made a decision about a release, or whether the release's status
-// contains a new failure, or a new answer of a hook, that can cause a rollback of the release.
+// contains a new failure, or a new answer from a hook, that can cause a rollback of the release.
 func decidedOrFailed(before, now client.Object) bool {
 	old, release := before.(*v1alpha1.VersionedMicroservice), now.(*v1alpha1.VersionedMicroservice)
 	failed := func(v *v1alpha1.VersionedMicroservice) bool {
@@ -166,7 +166,7 @@ func (r *Reconciler) forPeers(ctx context.Context, o client.Object) []reconcile.
 	return requests
 }
 
-// stateChanged passes changes to Microservices that other Microservices may wait for.
+// stateChanged admits changes to Microservices that other Microservices may wait for.
 func stateChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*v1alpha1.Microservice), e.ObjectNew.(*v1alpha1.Microservice)
@@ -174,7 +174,7 @@ func stateChanged() predicate.Predicate {
 	}}
 }
 
-// configMapChanged passes creations and deletions of ConfigMaps, changes to their content, and changes to the
+// configMapChanged admits creations and deletions of ConfigMaps, changes to their content, and changes to the
 // owners of copies.
 func configMapChanged() predicate.Predicate {
 	return predicate.Funcs{

@@ -61,7 +61,7 @@ type observed struct {
 	unwritten bool
 	// policies are the NetworkPolicies that route to the Microservice.
 	policies []v1alpha1.NetworkPolicy
-	// deployment is the Deployment from which the Microservice takes over, or nil.
+	// deployment is the Deployment from which the Microservice takes over; nil if there is none.
 	deployment *appsv1.Deployment
 	// adopting reports whether the takeover is incomplete.
 	adopting bool
@@ -248,7 +248,7 @@ func levelOf(label string, pullRequest int64) string {
 
 // observeSource reads the offered and the withdrawn versions. A missing referenced object, or a
 // template without a container for the image, is a problem and not an error: existing releases
-// continue unless they are withdrawn, which does not depend on the template.
+// continue unless they are withdrawn. Withdrawals do not depend on the template.
 func (r *Reconciler) observeSource(ctx context.Context, o *observed) error {
 	o.facts.SourceStale = true
 	var policy v1alpha1.ImagePolicy
@@ -389,5 +389,5 @@ func (r *Reconciler) policiesOf(ctx context.Context, ms *v1alpha1.Microservice) 
 
 // unreported reports whether a NetworkPolicy's routes are still missing from its status. This is the case if
 // the NetworkPolicy was just created, its status was lost, its routes cannot be read, or the status only
-// reserves its next writes. Each complete status has a provider.
+// contains references that are about to be written (traffic.Reserve). Each complete status has a provider.
 func unreported(s *v1alpha1.NetworkPolicyStatus) bool { return s.Provider == "" }

@@ -101,8 +101,8 @@ func (o *observed) unconfirmed(g release.Group) bool {
 	})
 }
 
-// inLine returns the planner's input while the Microservice waits in line: as if its ImagePolicy did not offer the new versions
-// yet. Targets do not change. It is pure.
+// inLine returns the planner's input for a Microservice that waits in line. In this input, the ImagePolicy does not offer the new
+// versions yet. The versions that are already targets of groups remain. inLine is pure.
 func inLine(o *observed) release.Observed {
 	facts := o.facts
 	facts.SourceStale = true

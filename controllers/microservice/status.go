@@ -65,8 +65,8 @@ const silence = 10 * time.Second
 const silenceInLine = 50 * time.Second
 
 // silent returns how much longer the first status may be delayed, or 0. The status need not be written while a
-// Microservice is new and has no problem, and no decision is made because its ImagePolicy is being
-// scanned.
+// Microservice is new and has no problem, and no decision is made because the scan of its ImagePolicy
+// is not complete.
 func silent(w *pass, problem *status.Error, now time.Time) time.Duration {
 	if problem != nil || w.plan.Changed || len(w.facts.State.Groups) > 0 || w.facts.State.Sequence > 0 || w.adopting ||
 		meta.IsStatusConditionTrue(w.ms.Status.Conditions, v1alpha1.ConditionReady) || meta.IsStatusConditionTrue(w.ms.Status.Conditions, v1alpha1.ConditionStalled) {

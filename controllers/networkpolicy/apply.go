@@ -151,7 +151,7 @@ func (w *writing) routes(ctx context.Context) error {
 	return nil
 }
 
-// route writes the objects of a route. It returns the error for the first rejected object, or nil.
+// route writes the objects of a route. It returns the error for the first object that is rejected; nil if none is.
 func (w *writing) route(ctx context.Context, name string, objects []resources.Object) *status.Error {
 	key := traffic.RouteName(name)
 	for _, want := range objects {

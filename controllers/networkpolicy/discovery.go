@@ -201,7 +201,7 @@ func (k *kinds) find(kind providers.Kind) (*seenKind, error) {
 	return &seenKind{kind.Kind, gvk, written, how}, nil
 }
 
-// problem returns the problem with the first kind that cannot be read, or nil.
+// problem returns the problem with the first kind that cannot be read. It returns nil if all kinds can be read.
 func (k *kinds) problem(rests []providers.Kind) *providers.Problem {
 	k.mu.Lock()
 	defer k.mu.Unlock()

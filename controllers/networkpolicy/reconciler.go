@@ -32,15 +32,15 @@ type Reconciler struct {
 	Live client.Reader
 	// Writer writes Services and routes.
 	Writer Writer
-	// Events records the events of policies.
+	// Events records the events for policies.
 	Events status.Recorder
 	// Now is the clock.
 	Now func() time.Time
 
 	// namespaces are the namespaces that the manager watches; empty means all.
 	namespaces []string
-	// started reports whether the first reconcile has begun, which means that all watches have
-	// started.
+	// started reports whether the first reconcile has begun. All watches have started before the first
+	// reconcile begins.
 	started atomic.Bool
 	// list reads the list of domains; nil if the manager uses no list.
 	list *domainList

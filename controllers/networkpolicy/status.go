@@ -13,8 +13,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// blind returns the status of a policy whose objects cannot be read, which means that no decision
-// is possible. The last report about the policy's traffic remains valid.
+// blind returns the status of a policy whose objects cannot be read. Without these objects, no
+// decision is possible. The last report about the policy's traffic remains valid.
 func blind(policy *v1alpha1.NetworkPolicy, cause *providers.Problem) v1alpha1.NetworkPolicyStatus {
 	now := *policy.Status.DeepCopy()
 	now.ObservedGeneration = policy.Generation

@@ -15,7 +15,7 @@ const (
 	// freeWrites is the number of times that the same content is written to a route without a delay: the
 	// first write, and one write after each of the first two reverts by another client.
 	freeWrites = 3
-	// firstDelay is the delay before the next write. Each subsequent delay is twice as long, up to
+	// firstDelay is the delay before the first write after freeWrites writes. Each subsequent delay is twice as long, up to
 	// maxDelay.
 	firstDelay = time.Second
 	maxDelay   = time.Minute

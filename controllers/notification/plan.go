@@ -251,7 +251,7 @@ func (o *observed) superseded(key notify.Key) bool {
 	})
 }
 
-// of returns the last report about a release to a receiver, or nil, and the fact that is due, or nil.
+// of returns the last report about a release to a receiver, and the fact that is due. Each is nil if there is none.
 func (t target) of(r *v1alpha1.NotificationReceiver, records records, since time.Time) (known *v1alpha1.NotificationDelivery, due *notify.Fact) {
 	known = records.get(r.Name, t.key)
 	facts := t.facts

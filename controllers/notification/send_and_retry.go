@@ -150,7 +150,7 @@ func (t *tasks) keep(policy types.NamespacedName, spec *v1alpha1.NotificationPol
 
 // renew forgets the failures of changed receivers, and the wait after these failures, because both belong to
 // the previous specification. While a task of a changed receiver is running, renew forgets nothing about this
-// receiver. When the task ends, it calls enqueue, so that renew is called again.
+// receiver. When the task ends, it calls enqueue, and renew is called again.
 func (t *tasks) renew(policy types.NamespacedName, spec *v1alpha1.NotificationPolicySpec) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -21,8 +21,8 @@ import (
 // succession cause only one reconcile.
 const settleDelay = 300 * time.Millisecond
 
-// maxSettleDelay is the maximum of that time. The time is longer for policies that select many services, because each reconcile evaluates
-// all of them.
+// maxSettleDelay is the maximum time between a change and a policy's reconcile. The time increases with the number of services that the
+// policy selects, because each reconcile evaluates all of them.
 const maxSettleDelay = 10 * time.Second
 
 // settle returns the time between a change and a policy's reconcile. It is long enough that, during rollouts of many services, the policy's

@@ -69,7 +69,7 @@ func analysisNote(a *v1alpha1.ReleaseAnalysis) string {
 	return fmt.Sprintf("step %d: %s", a.Step, a.Message)
 }
 
-// recordEvents records the events of a transition after the status was written.
+// recordEvents records the events for a transition after the status was written.
 func recordEvents(events status.Recorder, release *v1alpha1.VersionedMicroservice, before, now v1alpha1.VersionedMicroserviceStatus) {
 	was, is := meta.IsStatusConditionTrue(before.Conditions, v1alpha1.ConditionAvailable), meta.IsStatusConditionTrue(now.Conditions, v1alpha1.ConditionAvailable)
 	switch {

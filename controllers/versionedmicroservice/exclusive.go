@@ -139,7 +139,7 @@ func mayHavePods(d *appsv1.Deployment) bool {
 	return d.Spec.Replicas == nil || *d.Spec.Replicas > 0 || d.Status.ObservedGeneration < d.Generation || d.Status.Replicas > 0
 }
 
-// firstOther returns the pod that should end first among the pods of other releases, or nil. Pods of hooks, and pods whose containers
+// firstOther returns the pod that should end first among the pods of other releases; nil if there is none. Pods of hooks, and pods whose containers
 // have all ended, such as evicted pods, do not count.
 func firstOther(pods []corev1.Pod, release string) *predecessor {
 	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool {

@@ -47,7 +47,7 @@ var indexes = []index.Index{
 	{Object: &batchv1.Job{}, Field: indexRelease, Values: releaseOf},
 }
 
-// quotaValue returns the values of indexQuota for the reason of a failure.
+// quotaValue returns the values of indexQuota for a failure reason.
 func quotaValue(reason string) []string {
 	if reason == v1alpha1.FailureQuotaExceeded {
 		return []string{rejectedByQuota}

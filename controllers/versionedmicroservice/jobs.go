@@ -144,7 +144,7 @@ func (o *observed) awaitsResult(job hookJob, now time.Time) bool {
 const maxJobPods = 11
 
 // jobLog returns the termination message of the Job's pod that ended last. It reads from the API server,
-// because the cache does not contain these pods. container is the release's container. Without the message,
+// because the cache does not contain the pods of Jobs. container is the release's container. Without the message,
 // the result is less specific.
 func (r *reconciler) jobLog(ctx context.Context, job hookJob, container string) string {
 	var pods corev1.PodList

@@ -136,7 +136,7 @@ func replicaFailure(deployment *appsv1.Deployment) failure {
 	return failure{}
 }
 
-// denied matches the decision of an admission webhook or policy. The rest of the message is free text.
+// denied matches the words with which an admission webhook or policy denies a request. The rest of the message is free text.
 var denied = regexp.MustCompile(`(?i)\bdenied (the )?request\b`)
 
 // undecided matches errors from a server that could not decide whether to admit the pod, because a webhook
@@ -146,7 +146,7 @@ var undecided = regexp.MustCompile(`(?i)(^Internal error occurred: |\bfailed cal
 	`\bcurrently unable to handle the request\b|\bno endpoints available for service\b|\bconnection refused\b|\bno such host\b|\bi/o timeout\b|` +
 	`\bcontext deadline exceeded\b|^etcdserver: |\bToo many requests\b)`)
 
-// classifyRefusal classifies the server's error for the creation of a pod. The text before
+// classifyRefusal classifies an error with which the server rejected the creation of a pod. The text before
 // "is forbidden" is omitted, because it contains the name of the rejected pod, which differs
 // each time.
 func classifyRefusal(message string) failure {
@@ -291,11 +291,11 @@ func notRunning(c corev1.ContainerStatus, kind string) failure {
 	return crash(c, who)
 }
 
-// overloaded matches the errors of a node that is overloaded, has a full disk, or has lost a layer of an image.
+// overloaded matches the errors from a node that is overloaded, has a full disk, or has lost a layer of an image.
 var overloaded = regexp.MustCompile(`(?i)(context deadline exceeded|failed to reserve container name|is reserved for|failed to sync (configmap|secret) cache|` +
 	`error unpacking image|no space left on device)`)
 
-// creationFailure classifies the error of a node that could not create or start a container. Problems of the node are not failures
+// creationFailure classifies the error from a node that could not create or start a container. Problems with the node are not failures
 // of the release. Their message contains only the matched text, because the rest differs with each pod and attempt.
 func creationFailure(who, reason, message string) failure {
 	if cause := overloaded.FindString(message); cause != "" {

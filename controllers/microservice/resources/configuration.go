@@ -98,7 +98,7 @@ func rename(spec *corev1.PodSpec, release string, contents Contents) {
 	})
 }
 
-// References calls the function found once for each reference of a pod to a ConfigMap or Secret: in env, envFrom, volumes,
+// References calls the function found once for each of a pod's references to a ConfigMap or Secret: in env, envFrom, volumes,
 // and projected volumes. If found changes a name, the name changes in the pod.
 func References(spec *corev1.PodSpec, found func(s Source, name *string)) {
 	visit(spec, func(s Source, name *string, _ bool) { found(s, name) })

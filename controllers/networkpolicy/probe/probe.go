@@ -63,9 +63,9 @@ type Result string
 
 // The results of requests.
 const (
-	// Served is the response of the route as it was written.
+	// Served is the response from the route as it was written.
 	Served Result = "Served"
-	// Earlier is the response of an earlier version of the route.
+	// Earlier is the response from an earlier version of the route.
 	Earlier Result = "Earlier"
 	// Elsewhere is a response that is not from the route.
 	Elsewhere Result = "Elsewhere"
@@ -344,7 +344,7 @@ func failure(err error) string {
 	return "its response is not HTTP, or its header is too large"
 }
 
-// judge returns the result of a response, and describes what is wrong with an incorrect response.
+// judge returns the Result for a response, and describes what is wrong with an incorrect response.
 func judge(probe providers.Probe, response *http.Response) (Result, string) {
 	to, err := url.Parse(response.Header.Get("Location"))
 	switch _, domain, _ := strings.Cut(probe.Answer, "."); {

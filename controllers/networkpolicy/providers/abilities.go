@@ -71,16 +71,16 @@ type Limited interface {
 // Configurable is a View of a provider with settings that have no effect on some routes.
 type Configurable interface {
 	// Unapplied returns a problem that names a setting of the specification that has no effect on
-	// these routes, or nil. The routes are written without the setting.
+	// these routes, and nil if there is no such setting. The routes are written without the setting.
 	Unapplied([]Route) *Problem
 }
 
-// Dependent is a View whose routes depend on objects of other owners.
+// Dependent is a View whose routes depend on objects that have other owners.
 type Dependent interface {
-	// Referent returns the problem with an object to which the policy refers, or nil.
+	// Referent returns the problem with an object to which the policy refers; nil if there is none.
 	Referent() *Problem
 	// Health returns the problem with an object that serves no traffic even though it has accepted
-	// all routes, or nil.
+	// all routes; nil if there is no such object.
 	Health() *Problem
 }
 
@@ -170,7 +170,7 @@ func Apart(v View) bool {
 	return ok && l.Apart()
 }
 
-// Unapplied returns a problem if a setting has no effect on these routes, or nil. Views that
+// Unapplied returns a problem if a setting has no effect on these routes, and nil otherwise. Views that
 // are not Configurable apply all settings.
 func Unapplied(v View, routes []Route) *Problem {
 	if c, ok := v.(Configurable); ok {
@@ -179,7 +179,7 @@ func Unapplied(v View, routes []Route) *Problem {
 	return nil
 }
 
-// Referent returns the problem with an object to which the policy refers, or nil. Only Dependent
+// Referent returns the problem with an object to which the policy refers; nil if there is none. Only Dependent
 // views have such objects.
 func Referent(v View) *Problem {
 	if d, ok := v.(Dependent); ok {
@@ -188,8 +188,8 @@ func Referent(v View) *Problem {
 	return nil
 }
 
-// Health returns the problem with an object that serves no traffic, or nil. Only Dependent views have
-// such objects.
+// Health returns the problem with an object that serves no traffic; nil if there is none. Only Dependent
+// views have such objects.
 func Health(v View) *Problem {
 	if d, ok := v.(Dependent); ok {
 		return d.Health()

@@ -26,7 +26,7 @@ func (p problem) stalls() bool {
 	return !slices.Contains(PassingReasons(), p.reason) && !slices.Contains(retriedReasons, p.reason)
 }
 
-// retriedReasons are the reasons of failed writes that are retried.
+// retriedReasons are the reasons for failed writes that are retried.
 var retriedReasons = []string{status.ReasonFailed, status.ReasonTerminating, status.ReasonConflict}
 
 // PassingReasons returns the condition reasons that can disappear without a change by a user.
@@ -34,7 +34,7 @@ func PassingReasons() []string {
 	return []string{ReasonPending, reasonNoReadyEndpoints, reasonNoActiveRelease, reasonGatewayUnprogrammed, reasonFrozen, ReasonCertificateNotReady, ReasonListenerNotReady}
 }
 
-// The reasons of domains, listeners and routes that set the Accepted condition (specReasons) or the
+// The reasons in the status of domains, listeners and routes that set the Accepted condition (specReasons) or the
 // ResolvedRefs condition (refReasons) to False.
 var (
 	specReasons = []string{reasonInvalidDomain, reasonDomainConflict, ReasonDomainNotAllowed, ReasonDomainsUnreadable, reasonNotRoutable, ReasonNotSupported, providers.ReasonRuleConflict, reasonTooManyDomains, ReasonGatewayAPIMissing, providers.ReasonProviderAPIMissing, status.ReasonInvalid, status.ReasonForbidden}
@@ -153,7 +153,7 @@ func domainProblem(now *v1alpha1.NetworkPolicyStatus, reasons []string) *problem
 	return nil
 }
 
-// trafficProblem returns the reason why traffic is not routed as required, or nil. A group without
+// trafficProblem returns the reason why traffic is not routed as required, and nil if it is. A group without
 // an active release is not a problem while another group is serving, because versions and previews
 // can start and fail without a change to this policy.
 func (r *reporter) trafficProblem(now *v1alpha1.NetworkPolicyStatus) *problem {

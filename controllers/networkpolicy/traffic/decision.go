@@ -31,7 +31,7 @@ type adoption struct {
 	Reason, message string
 }
 
-// RestsOnFailed returns the error that prevents a route from being written as planned, or nil. Either
+// RestsOnFailed returns the error that prevents a route from being written as planned; nil if there is none. Either
 // a Service of the route does not exist and could not be created, or the write of one of its
 // Services, or of another object on which the route depends, failed temporarily. missing reports
 // whether a Service of the route does not exist. In this case, no object may refer to that Service. A
@@ -274,7 +274,7 @@ type Row struct {
 	// shared reports whether the row can move between groups.
 	shared bool
 	// newest reports whether the row routes to the newest group. newer is the group to which the row
-	// is moving in steps, or nil.
+	// is moving in steps; nil if it is not moving.
 	newest bool
 	newer  *v1alpha1.ReleaseGroup
 	// reason and message explain why a row is not routed or has an error.

@@ -259,7 +259,7 @@ func (d *planner) referenced() map[string]bool {
 }
 
 // LiveObject returns the object, among those of a live route, that has the same kind and name as
-// want, or nil.
+// want; nil if there is none.
 func LiveObject(live *providers.Live, want resources.Object) resources.Object {
 	if live == nil {
 		return nil

@@ -260,7 +260,7 @@ func Behind(m *v1alpha1.Microservice, f *Observed) bool {
 }
 
 // incomingUntested returns a group that is newer than base and has a release to which canary
-// domains can route, or nil. PreRollout hooks test this release before domains of the newest group
+// domains can route; nil if there is none. PreRollout hooks test this release before domains of the newest group
 // start moving to the newer group. The newer group has no active release with a ready endpoint.
 func (d *planner) incomingUntested(base *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 	if Orphans(d.Policy) || activeOf(base) == nil || base.Level == v1alpha1.LevelPreview {

@@ -101,7 +101,7 @@ func (f *Observed) ready(release string) bool {
 	return len(f.Endpoints[f.ReleaseService(release)].Ready) > 0
 }
 
-// service returns a live Service of the policy, or the Service that the policy adopts, or nil.
+// service returns a live Service of the policy or the Service that the policy adopts; nil if neither has the name.
 func (f *Observed) service(name string) *corev1.Service {
 	if f.Adopted != nil && f.Adopted.Name == name {
 		return f.Adopted
@@ -123,7 +123,7 @@ func OfRelease(s *corev1.Service) bool {
 	return s.Labels[v1alpha1.LabelRelease] != ""
 }
 
-// report returns the report of a group in the policy's current status. The report is empty if the
+// report returns the report about a group in the policy's current status. The report is empty if the
 // status does not contain the group.
 func (f *Observed) report(slug string) v1alpha1.GroupTraffic {
 	i := slices.IndexFunc(f.Policy.Status.Groups, func(g v1alpha1.GroupTraffic) bool { return g.Slug == slug })
@@ -292,7 +292,7 @@ func Older(a, b *v1alpha1.NetworkPolicy) bool {
 type Ownership struct {
 	// Hosts are the hosts that the list allows for the namespace.
 	Hosts allowedhosts.Hosts
-	// Unread is the error that prevents the list from being applied, or nil.
+	// Unread is the error that prevents the list from being applied; nil if there is none.
 	Unread error
 	// Until is the time at which the labels of the namespace, on which allowed hosts depend, must be
 	// read again; zero if the list uses no labels.

@@ -83,7 +83,7 @@ func (r *reporter) before(row *Row) *v1alpha1.DomainStatus {
 // knownBackends returns the backends to which a gateway routes the requests of a row, if known. If
 // a gateway accepted the current content of the live route, these are the backends of that route,
 // even if the Gateway has since been deleted. Otherwise, these are the backends in the last report
-// of the row. If the last report does not contain the row although the route of the row exists, the
+// about the row. If the last report does not contain the row although the route of the row exists, the
 // row was edited. In this case, these are the backends of all reported rows that no longer exist.
 func (r *reporter) knownBackends(route *RouteDecision, of *Row) []v1alpha1.DomainBackend {
 	if live := r.Live[route.Name]; live != nil && live.Acknowledged && !live.User {
@@ -211,7 +211,7 @@ func (f *Observed) probesOf(route *RouteDecision) []providers.Probe {
 	return providers.Probes(f.View, route.Route, route.Objects)
 }
 
-// probedSince returns the time since which the unresponsive addresses have been probed, or zero.
+// probedSince returns the time since which the unresponsive addresses have been probed; zero if there are none.
 // For an address that has never been probed, this is the current time, so that a manager that has
 // just started does not report the address as unresponsive.
 func (r *reporter) probedSince(route *RouteDecision) time.Time {

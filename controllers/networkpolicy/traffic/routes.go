@@ -103,7 +103,8 @@ func excludes(a, b *Row) bool {
 		(a.port.Protocol == v1alpha1.ProtocolGRPC || b.port.Protocol == v1alpha1.ProtocolGRPC)
 }
 
-// heldBy returns a row that keeps a host in its live route because the row cannot be routed, or nil.
+// heldBy returns a row that keeps a host in its live route because the row cannot be routed; nil
+// if there is none.
 func (d *planner) heldBy(out *Decision, host, path string) *Row {
 	if i := slices.IndexFunc(out.rows, func(r *Row) bool { return r.host == host && d.keepsLive(r, out.rows, path) }); i >= 0 {
 		return out.rows[i]
@@ -174,7 +175,7 @@ func (t target) key() string {
 // splitBuckets moves rows to other buckets if their targets differ from the target of their bucket.
 // Equal domains can have different targets because a host keeps its live target in some cases. The
 // target of a bucket is that of the first row whose host is in a live route of the bucket, so that
-// another host does not change it.
+// other hosts do not change the target.
 func (d *planner) splitBuckets(buckets map[RouteKey][]*Row) {
 	for _, key := range slices.Collect(maps.Keys(buckets)) {
 		rows := buckets[key]
@@ -369,7 +370,7 @@ func (d *planner) carriesSame(old *providers.Live, now providers.Route) bool {
 	return maps.Equal(old.Weights, weights) && sameSet(old.Services, r.services())
 }
 
-// readable reports whether gateways can read the individual requests of a protocol.
+// readable reports whether gateways can read individual requests that use a protocol.
 func readable(p v1alpha1.PortProtocol) bool {
 	return p != v1alpha1.ProtocolTLS && p != v1alpha1.ProtocolTCP && p != v1alpha1.ProtocolUDP
 }

@@ -94,8 +94,8 @@ func (d *planner) following(g *v1alpha1.ReleaseGroup) string {
 }
 
 // follow adds a Service that routes to a group's active release. The Service moves only to a release
-// that has a ready endpoint, and does not change until there is one, unless the release that it
-// selects no longer has a row, was rejected, or belongs to a closing group.
+// that has a ready endpoint. Until there is such a release, the Service does not change, unless the release
+// that it selects no longer has a row, was rejected, or belongs to a closing group.
 func (d *planner) follow(services []resources.Service, name string, g *v1alpha1.ReleaseGroup, label string) []resources.Service {
 	selected := d.Selected(name)
 	of := d.rollout.groupOf[selected]

@@ -12,7 +12,7 @@ import (
 )
 
 // domainReports returns the status of the domains. While no group is known, because the rollout
-// state was lost, no domain moves, and the reports of domains that had routes stay: a gateway that is
+// state was lost, no domain moves, and the reports about domains that had routes stay: a gateway that is
 // not reachable may still serve these domains.
 func (r *reporter) domainReports(prev []v1alpha1.DomainStatus) []v1alpha1.DomainStatus {
 	var out []v1alpha1.DomainStatus
@@ -218,8 +218,8 @@ func (r *reporter) routed(row *Row, out v1alpha1.DomainStatus, unserved *provide
 	return out
 }
 
-// unroutedBackends returns the backends of a row without a route if a live route for the row's host stays
-// until another route replaces it, or because the row cannot be routed. Until the gateway has accepted the
+// unroutedBackends returns the backends of a row without a route if a live route for the row's host stays,
+// either until another route replaces it or because the row cannot be routed. Until the gateway has accepted the
 // last change to the live route, these are the backends in the last report.
 func (r *reporter) unroutedBackends(row *Row, prev *v1alpha1.DomainStatus) []v1alpha1.DomainBackend {
 	if row.host == "" {
@@ -265,7 +265,8 @@ func countDomains(domains []v1alpha1.DomainStatus) (summary, url string) {
 
 // primary returns the domain whose URL is status.url: the first programmed domain that routes to a
 // group with an active release, so that the URL does not change to a group that is being tested. If
-// there is no such domain, primary returns the first programmed domain, or nil.
+// there is no such domain, primary returns the first programmed domain, and nil if no domain
+// is programmed.
 func (r *reporter) primary(domains []v1alpha1.DomainStatus) (out *v1alpha1.DomainStatus) {
 	for i := range domains {
 		if !domains[i].Programmed || domains[i].URL == "" {

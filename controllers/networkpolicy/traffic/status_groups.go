@@ -108,7 +108,7 @@ func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {
 }
 
 // serves reports whether the rollout state gives traffic to all releases to which a group's objects
-// now refer but that prev does not contain. If so, the report of these releases can wait for the
+// now refer but that prev does not contain. If so, the report about these releases can wait for the
 // confirmation: none of them is removed before a later revision that does not contain them is confirmed.
 func serves(g *v1alpha1.ReleaseGroup, now, prev v1alpha1.GroupTraffic) bool {
 	unserved := func(name string) bool {

@@ -157,7 +157,7 @@ func (d *planner) address(r providers.Route, host string) (url string, problem *
 	return url, problem
 }
 
-// unready returns the reason why a host is not served with TLS, or nil.
+// unready returns the reason why a host is not served with TLS; nil if there is none.
 func (d *planner) unready(r providers.Route, host string) *providers.Problem {
 	if _, asked := r.TLS[host]; !asked {
 		return nil

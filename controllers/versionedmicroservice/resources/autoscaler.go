@@ -13,7 +13,7 @@ func Autoscaled(release *v1alpha1.VersionedMicroservice) bool {
 	return release.Spec.Availability.Autoscaling != nil && release.Spec.Replicas > 0
 }
 
-// Autoscaler returns a release's HorizontalPodAutoscaler, or nil. Its minimum is the release's spec.replicas.
+// Autoscaler returns a release's HorizontalPodAutoscaler; nil if the release has none. Its minimum is the release's spec.replicas.
 // During a rollout, this minimum can be higher than the user's minimum, both for the new release and for the
 // release that it replaces (protocol rule 6). If the replaced release has more replicas than the user's
 // maximum, this minimum is also higher than the user's maximum.

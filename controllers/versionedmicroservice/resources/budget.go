@@ -7,7 +7,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Budget returns a release's PodDisruptionBudget, or nil. Pods that are not ready may always be evicted,
+// Budget returns a release's PodDisruptionBudget; nil if the release has none. Pods that are not ready may always be evicted,
 // because they serve no traffic and must not block node drains.
 func Budget(release *v1alpha1.VersionedMicroservice) *policyv1.PodDisruptionBudget {
 	want := release.Spec.Availability.DisruptionBudget

@@ -73,12 +73,12 @@ func Deployment(release *v1alpha1.VersionedMicroservice) *appsv1.Deployment {
 }
 
 // annotationRevision is the annotation with the revision number of a Deployment's current template. The
-// Deployment controller sets it in a separate write, which causes its next status write to fail and to be
-// retried. A new Deployment therefore gets the number that the Deployment controller would set.
+// Deployment controller sets it in a separate write. This write causes the controller's next status write to
+// fail and to be retried. A new Deployment therefore gets the number that the Deployment controller would set.
 const annotationRevision = "deployment.kubernetes.io/revision"
 
 // Amend returns a copy of live with the desired labels, strategy, and minReadySeconds. It changes neither the
-// pod template nor the replicas, so a new version of Heighliner does not restart pods. The copy shares these with live.
+// pod template nor the replicas, so a new version of Heighliner does not restart pods. The copy shares the pod template with live.
 func Amend(live *appsv1.Deployment, release *v1alpha1.VersionedMicroservice) *appsv1.Deployment {
 	d := new(*live)
 	d.Labels = maps.Clone(live.Labels)
@@ -100,7 +100,7 @@ func setOwned(d *appsv1.Deployment, release *v1alpha1.VersionedMicroservice) {
 	}
 	maps.Copy(d.Labels, Labels(release))
 	// The attempt is copied to the Deployment. Starting the release again therefore changes the
-	// resourceVersion, so that a scale-down by an older leader conflicts (protocol rule 2).
+	// resourceVersion, and a scale-down by an older leader results in a conflict (protocol rule 2).
 	if attempt := release.Annotations[v1alpha1.AnnotationAttempt]; attempt != "" {
 		Annotate(d, v1alpha1.AnnotationAttempt, attempt)
 	}

@@ -175,7 +175,8 @@ func (v *view) Unsupported(r providers.Route) *providers.Problem {
 	return nil
 }
 
-// Unapplied returns a problem that names a setting that has no effect on these routes, or nil.
+// Unapplied returns a problem that names a setting that has no effect on these routes, and nil if there is no
+// such setting.
 func (v *view) Unapplied(routes []providers.Route) *providers.Problem {
 	if len(routes) == 0 {
 		return nil

@@ -63,12 +63,12 @@ type Rule struct {
 
 // Match selects requests that meet all of its conditions.
 type Match struct {
-	// Hosts are the hosts of matching requests. One of them must match.
+	// Hosts lists hosts. A matching request has one of them.
 	Hosts []string `json:"hosts,omitempty"`
-	// Paths are the paths of matching requests. One of them must match. "*" at the end matches any
+	// Paths lists paths. A matching request has one of them. "*" at the end of a path matches any
 	// suffix.
 	Paths []string `json:"paths"`
-	// Methods are the methods of matching requests. One of them must match.
+	// Methods lists HTTP methods. A matching request has one of them.
 	Methods []string `json:"methods,omitempty"`
 	// Exprs are additional conditions. All of them must be true.
 	Exprs []Expr `json:"exprs,omitempty"`

@@ -222,8 +222,8 @@ func (v *view) setProblem(a attachment) *providers.Problem {
 		a.Field, key(v.Policy.Namespace, a.ParentReference), a.set, c.Reason, strings.TrimSuffix(c.Message, "."), fix)}
 }
 
-// setServes returns the problem that prevents the listener of a ListenerSet from serving its host,
-// or nil.
+// setServes returns the problem that prevents the listener of a ListenerSet from serving its host;
+// nil if there is none.
 func (v *view) setServes(name string) *providers.Problem {
 	s := v.set(name)
 	if s == nil {
@@ -245,7 +245,7 @@ func (v *view) setServes(name string) *providers.Problem {
 		"the Gateway has not reported that the listener of ListenerSet %q is programmed: check that its controller implements ListenerSets", name)}
 }
 
-// listenerProblem returns the problem that a listener's conditions show for a generation, or nil.
+// listenerProblem returns the problem that a listener's conditions show for a generation; nil if they show none.
 func listenerProblem(conditions []metav1.Condition, generation int64, what string) *providers.Problem {
 	for _, kind := range []gatewayv1.ListenerConditionType{
 		gatewayv1.ListenerConditionConflicted, gatewayv1.ListenerConditionAccepted, gatewayv1.ListenerConditionResolvedRefs, gatewayv1.ListenerConditionProgrammed,

@@ -15,8 +15,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// brokenListener returns the problem with a Gateway listener that should serve a host of the route,
-// or nil.
+// brokenListener returns the problem with a Gateway listener that should serve a host of the route;
+// nil if there is no problem.
 func (v *view) brokenListener(r providers.Route) *providers.Problem {
 	for _, host := range r.Hostnames {
 		if t, ok := r.TLS[host]; ok && t.Mode == v1alpha1.TLSListenerSet {
@@ -214,7 +214,7 @@ type served struct {
 }
 
 // listener returns the best listener for a host among the listeners of a route's parents that accept
-// the route, or nil. Listeners without a problem take precedence. If several listeners remain, the order of the
+// the route; nil if there is none. Listeners without a problem take precedence. If several listeners remain, the order of the
 // protocols in wanted decides. known is false if a Gateway that could have such a listener does not
 // exist.
 func (v *view) listener(r providers.Route, host string, wanted []gatewayv1.ProtocolType) (best *served, known bool) {

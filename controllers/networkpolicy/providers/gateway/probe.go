@@ -63,7 +63,7 @@ func (v *view) probedPath(r providers.Route) string {
 
 // answerOf returns a redirect host that no earlier content of the route used. Restored content has
 // the same digest as before, so the host also contains the number of changes. For the same live
-// route and content, answerOf returns the same host, so that no write is needed.
+// route and content, answerOf returns the same host, so no write is needed.
 func (v *view) answerOf(r providers.Route, done *gatewayv1.HTTPRoute) string {
 	content := digest(done.Spec.Hostnames, done.Spec.Rules, r.Stamp)
 	changes := 1

@@ -109,7 +109,7 @@ type userView struct {
 	name string
 	// held contains the names of the rules that the policy manages or should manage, by rule index.
 	held map[int]string
-	// problem is the problem with the route or with one of its rules, or nil.
+	// problem is the problem with the route or with one of its rules; nil if there is none.
 	problem *providers.Problem
 }
 
@@ -247,8 +247,8 @@ func (v *userView) Missing(v1alpha1.PortProtocol) *providers.Problem {
 	return nil
 }
 
-// Unsupported returns the problem that prevents the policy from managing any rule of the route, or
-// nil.
+// Unsupported returns the problem that prevents the policy from managing any rule of the route;
+// nil if there is none.
 func (v *userView) Unsupported(providers.Route) *providers.Problem {
 	if len(v.held) > 0 || v.problem == nil {
 		return nil
@@ -256,8 +256,8 @@ func (v *userView) Unsupported(providers.Route) *providers.Problem {
 	return &providers.Problem{Reason: v.problem.Reason, Message: strings.TrimPrefix(v.problem.Message, "spec.provider.routeRef.")}
 }
 
-// Unapplied returns a problem that names a setting that has no effect on a user-managed route, or
-// nil.
+// Unapplied returns a problem that names a setting that has no effect on a user-managed route,
+// and nil if there is no such setting.
 func (v *userView) Unapplied(routes []providers.Route) *providers.Problem {
 	text := ""
 	switch spec := v.Policy.Spec; {
@@ -452,8 +452,8 @@ func (v *userView) Serves(r providers.Route, host string) (string, *providers.Pr
 	return url, problem
 }
 
-// path returns the path in the first match of the first rule that the policy manages, or "", which
-// stands for any path. Matches whose path is a regular expression are skipped.
+// path returns the path in the first match of the first rule that the policy manages. The result
+// "" stands for any path. Matches whose path is a regular expression are skipped.
 func (v *userView) path(u *unstructured.Unstructured) string {
 	rules := rulesOf(u)
 	held := slices.Sorted(maps.Keys(v.held))
@@ -471,7 +471,7 @@ func (v *userView) path(u *unstructured.Unstructured) string {
 	return ""
 }
 
-// Referent returns the problem with the route or with one of its rules, or nil.
+// Referent returns the problem with the route or with one of its rules; nil if there is none.
 func (v *userView) Referent() *providers.Problem {
 	if missing := v.Missing(""); missing != nil {
 		return missing

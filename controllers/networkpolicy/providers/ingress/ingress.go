@@ -259,7 +259,7 @@ var (
 	plainValue = regexp.MustCompile(`^[A-Za-z0-9._~/-]+$`)
 )
 
-// Unsupported returns a problem if the annotations cannot express the matches, or nil. The
+// Unsupported returns a problem if the annotations cannot express the matches, and nil otherwise. The
 // annotations allow one header and one cookie for each host and path. The header or the cookie
 // selects the canary.
 func (v *view) Unsupported(r providers.Route) *providers.Problem {
@@ -297,7 +297,8 @@ func (v *view) Unsupported(r providers.Route) *providers.Problem {
 	return nil
 }
 
-// Unapplied returns a problem that names a setting that has no effect on Ingresses, or nil.
+// Unapplied returns a problem that names a setting that has no effect on Ingresses, and nil if there is no such
+// setting.
 func (v *view) Unapplied(routes []providers.Route) *providers.Problem {
 	if len(routes) == 0 {
 		return nil

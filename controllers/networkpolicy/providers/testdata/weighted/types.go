@@ -47,7 +47,7 @@ type Backend struct {
 	Weight  int32  `json:"weight"`
 }
 
-// Status contains the report of the controller that serves the route.
+// Status contains the report from the controller that serves the route.
 type Status struct {
 	ObservedGeneration int64 `json:"observedGeneration"`
 	// Error explains why the route is not served; empty if it is served.
