@@ -117,7 +117,7 @@ func hashOf(obj client.Object) string {
 // forbidden returns the error for missing permission to read Secrets.
 func forbidden(namespace string, err error) *status.Error {
 	problem := status.NewTerminal(reasonSecretsForbidden,
-		fmt.Errorf("spec.configuration.track: All requires the permissions of config/components/secrets in namespace %q: %w", namespace, err))
+		fmt.Errorf("spec.configuration.track: All requires the permissions that the kustomize component config/components/secrets grants in namespace %q: %w", namespace, err))
 	problem.After = requeueSecrets
 	return problem
 }

@@ -840,7 +840,7 @@ func TestSecretsForbidden(t *testing.T) {
 				t.Errorf("reconcile without permissions = %v, %v", result, err)
 			}
 			got := condition(s.ms(), "Stalled")
-			if !strings.HasPrefix(got, "True SecretsForbidden: ") || !strings.Contains(got, fmt.Sprintf("spec.configuration.track: All requires the permissions of config/components/secrets in namespace %q", s.namespace)) {
+			if !strings.HasPrefix(got, "True SecretsForbidden: ") || !strings.Contains(got, fmt.Sprintf("spec.configuration.track: All requires the permissions that the kustomize component config/components/secrets grants in namespace %q", s.namespace)) {
 				t.Errorf("Stalled is %q", got)
 			}
 			same(t, "releases", len(s.objects()), 0)
