@@ -128,8 +128,8 @@ func (seen *firstSeen) withoutMoved(tag string) *firstSeen {
 	return &c
 }
 
-// observeTags returns a copy of before that also records a list of tags. Both a scan and the reconcile that reads the results of the
-// scan call observeTags for the list.
+// observeTags returns a copy of the previous records, with the records of a list of tags added. Both a scan and the reconcile that reads the
+// results of the scan call observeTags for the list.
 //
 // Tags in the very first list count as old enough. Otherwise, no version could start until minAge has passed.
 // An empty list from GitHub does not count, because it may be from before GitHub was polled for the names.
