@@ -27,7 +27,7 @@ type firstSeen struct {
 	withoutImage map[string]bool
 	// moved contains the tags whose image is not, or was not, the offered image.
 	moved map[string]firstSeenImage
-	// base is a time by which all other tags existed; zero before the first scan.
+	// base is a time by which all tags without a recorded time existed; zero before the first scan.
 	base time.Time
 }
 

@@ -41,7 +41,7 @@ func ofPullRequests(p *v1alpha1.ImagePolicy) bool {
 // previewCount counts a Microservice's previews by state.
 type previewCount struct {
 	// groups is the number of previews in all phases, live is the number of previews with a slot, and
-	// available is the number of previews that serve.
+	// available is the number of previews that are available.
 	groups, live, available int
 	// starting is the number of previews that are starting, and queued is the number of previews that
 	// are waiting until fewer previews are starting.

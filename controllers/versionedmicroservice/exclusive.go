@@ -76,7 +76,7 @@ func (o *observed) startsExclusive() bool {
 	return o.deployment == nil || o.own() != nil && o.deployment.Spec.Replicas != nil && *o.deployment.Spec.Replicas == 0
 }
 
-// awaitExclusive sets o.predecessor to the release whose pods must end before a release of an exclusive group
+// awaitExclusive sets o.predecessor to the release whose pods must terminate before a release of an exclusive group
 // gets its first pods. The caller must call the returned function after it has requested the pods. The error
 // is a conflict if the release changed in the meantime, because it may no longer be the release that should
 // have pods.

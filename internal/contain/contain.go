@@ -16,7 +16,7 @@ import (
 )
 
 // ErrPanic is the error for a function that panicked. It does not contain the cause, which may quote a response.
-var ErrPanic = errors.New("internal error: please report this, with the stack in the log of the manager")
+var ErrPanic = errors.New("internal error: please report this, and include the stack trace from the manager's log")
 
 // Panics calls do and returns its error. If do panics, Panics logs the cause with the stack, and returns ErrPanic. do must release its locks
 // and slots with defer.

@@ -285,7 +285,7 @@ type Object struct {
 	ActiveJobs bool
 	// GateJobs reports whether any gate Job, such as a migration, has not ended.
 	GateJobs bool
-	// UncreatedJob is the name of a hook whose Job runs after a failure and is rejected by the API server. It
+	// UncreatedJob is the name of a hook whose Job should run after a failure, but was rejected by the API server. It
 	// is empty if there is no such hook.
 	UncreatedJob string
 }

@@ -93,7 +93,7 @@ func (r *rollout) find() State {
 	if r.beforeTraffic() {
 		s.Word = WordStarting
 		if r.available() {
-			s.Detail = "available, and has no traffic yet"
+			s.Detail = "available, but without traffic so far"
 		}
 	}
 	s.Detail = cmp.Or(r.overdueSince(r.pauseEnd(), "its pause ended"), s.Detail)

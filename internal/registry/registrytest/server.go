@@ -79,7 +79,7 @@ type setup struct {
 	tls       *tls.Config
 }
 
-// WithReferrers makes the registry support the referrers API. Without it, clients must maintain an index under the tag of the subject's digest.
+// WithReferrers makes the registry support the referrers API. Without it, clients must maintain an index under the referrers tag of the subject.
 func WithReferrers() Option { return func(s *setup) { s.referrers = true } }
 
 // WithTLS makes the registry accept only HTTPS.
