@@ -461,13 +461,14 @@ func TestReadinessFailing(t *testing.T) {
 	}
 	release := create(t, newRelease(ns, 1))
 	play(t, release, 1, func(pod *corev1.Pod) {
-		event := &corev1.Event{
-			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "unready"}, Type: corev1.EventTypeWarning, Reason: "Unhealthy",
-			InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: ns, Name: pod.Name, UID: pod.UID, FieldPath: "spec.containers{shop}"},
-			Message:        "Readiness probe failed: HTTP probe failed with statuscode: 503",
-		}
-		if err := world.Create(t.Context(), event); client.IgnoreAlreadyExists(err) != nil {
-			t.Error(err)
+		for name, message := range map[string]string{"unready": "Readiness probe failed: HTTP probe failed with statuscode: 503", "unstarted": "Startup probe failed: refused"} {
+			event := &corev1.Event{
+				ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Type: corev1.EventTypeWarning, Reason: "Unhealthy", Message: message,
+				InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: ns, Name: pod.Name, UID: pod.UID, FieldPath: "spec.containers{shop}"},
+			}
+			if err := world.Create(t.Context(), event); client.IgnoreAlreadyExists(err) != nil {
+				t.Error(err)
+			}
 		}
 		readyPod(pod)
 		pod.Status.Conditions[0].Status = corev1.ConditionFalse

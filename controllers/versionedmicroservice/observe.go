@@ -34,7 +34,7 @@ type observed struct {
 	autoscaler    *autoscalingv2.HorizontalPodAutoscaler // nil if it does not exist
 	microservice  *v1alpha1.Microservice                 // nil if it does not exist
 	pods          []corev1.Pod                           // read only while they may explain a failure
-	probeMessages map[string]string                      // messages of failing probes, by container
+	probeMessages map[failingProbe]string                // answers of failing probes, by container and probe
 	rollout       *rollout                               // nil if the rollout state does not list the release
 	jobs          []hookJob                              // hook Jobs, with and without results in the status
 	lostJobs      map[string]bool                        // names of deleted Jobs whose results are not in the status
@@ -98,7 +98,7 @@ func (r *reconciler) observe(ctx context.Context, key client.ObjectKey) (*observ
 		return nil, err
 	}
 	if f := diagnose(o, state, r.clock.Now()); f.reason == v1alpha1.FailureReadinessFailing && (release.Status.Failure != f.reason || release.Status.Message != status.Line(f.message)) {
-		o.probeMessages = r.probeMessages(ctx, o)
+		r.observeProbes(ctx, o, state, f)
 	}
 	return o, nil
 }
@@ -160,29 +160,34 @@ func hasReplicas(release *v1alpha1.VersionedMicroservice, d *appsv1.Deployment) 
 	return *d.Spec.Replicas == release.Spec.Replicas
 }
 
-// probeMessages returns why the probes of containers fail. Only the kubelet's events report these reasons.
-// probeMessages reads the events from the API server, once per message, because a cache would contain the
-// events of all pods. Without the events, the message of the failure is less specific.
-func (r *reconciler) probeMessages(ctx context.Context, o *observed) map[string]string {
-	found := map[string]string{}
-	for i := range o.pods {
+// failingProbe is a probe of a container: "startup", "readiness" or "liveness".
+type failingProbe struct{ container, probe string }
+
+// maxEventPods is the maximum number of pods of a release whose events are read.
+const maxEventPods = 10
+
+// observeProbes reads why a probe fails, for a failure without this answer. Only the kubelet's events contain the answers. observeProbes
+// reads them from the API server until the status contains the message, because a cache would contain the events of all pods. Without the
+// events, the message of the failure is less specific.
+func (r *reconciler) observeProbes(ctx context.Context, o *observed, state rolloutState, unanswered failure) {
+	o.probeMessages = map[failingProbe]string{}
+	for i := range o.pods[:min(len(o.pods), maxEventPods)] {
 		var list eventsv1.EventList
 		if err := r.live.List(ctx, &list, client.InNamespace(o.release.Namespace), client.Limit(100),
 			client.MatchingFields{"regarding.uid": string(o.pods[i].UID), "reason": "Unhealthy"}); err != nil {
 			ctrl.LoggerFrom(ctx).V(1).Info("cannot read the events of a failing probe", "error", err.Error())
-			return found
+			return
 		}
 		for _, e := range list.Items {
 			container, ok := strings.CutPrefix(strings.Replace(e.Regarding.FieldPath, "spec.initContainers{", "spec.containers{", 1), "spec.containers{")
-			if _, answer, cut := strings.Cut(e.Note, " probe failed: "); ok && cut {
-				found[strings.TrimSuffix(container, "}")] = answer
+			if probe, answer, cut := strings.Cut(e.Note, " probe failed: "); ok && cut {
+				o.probeMessages[failingProbe{strings.TrimSuffix(container, "}"), strings.ToLower(probe)}] = answer
 			}
 		}
-		if len(found) > 0 {
-			return found
+		if diagnose(o, state, r.clock.Now()).message != unanswered.message {
+			return
 		}
 	}
-	return found
 }
 
 // get reads an object. It returns nil if the object does not exist.

@@ -433,7 +433,7 @@ func notReady(o *observed, state rolloutState, c corev1.ContainerStatus, whole, 
 		f.message = old.Message
 		return f
 	}
-	f.message = join(f.message, o.probeMessages[c.Name])
+	f.message = join(f.message, o.probeMessages[failingProbe{c.Name, probe}])
 	return f
 }
 

@@ -90,7 +90,7 @@ func TestDiagnose(t *testing.T) {
 		"rolled back shortly after the start":          {pods: []corev1.Pod{pod(running(10 * time.Second))}, seen: rolledBack("ProgressDeadlineExceeded"), want: failure{reason: v1alpha1.FailureReadinessFailing, message: `container "shop" is running, but its readiness probe fails`}},
 		"aborted shortly after the start":              {pods: []corev1.Pod{pod(running(10 * time.Second))}, seen: rolledBack("Aborted"), want: failure{requeueAt: noon.Add(5 * time.Second)}},
 		"probe message from events": {pods: []corev1.Pod{pod(running(time.Minute))}, seen: func(o *observed) {
-			o.probeMessages = map[string]string{"shop": "HTTP probe failed with statuscode: 503", "proxy": "no"}
+			o.probeMessages = map[failingProbe]string{{"shop", "readiness"}: "HTTP probe failed with statuscode: 503", {"shop", "startup"}: "refused", {"proxy", "readiness"}: "no"}
 		},
 			want: failure{reason: v1alpha1.FailureReadinessFailing, message: `container "shop" is running, but its readiness probe fails: HTTP probe failed with statuscode: 503`}},
 		"first recorded probe message": {pods: []corev1.Pod{pod(running(time.Minute))}, seen: func(o *observed) {
