@@ -23,8 +23,8 @@ const (
 type Configuration struct {
 	// track defines which kinds are part of a release. ConfigMaps means that ConfigMaps are part of a
 	// release, and Secrets are not. All means that ConfigMaps and Secrets are part of a release; it
-	// requires the permissions that the kustomize component config/components/secrets grants. None means that neither
-	// ConfigMaps nor Secrets are part of a release. When pods start, they read the current content of
+	// requires the permissions that the kustomize component config/components/secrets grants in the
+	// namespace. None means that neither ConfigMaps nor Secrets are part of a release. When pods start, they read the current content of
 	// objects that are not part of a release. Defaults to ConfigMaps.
 	// +optional
 	// +kubebuilder:default=ConfigMaps

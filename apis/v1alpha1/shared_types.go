@@ -137,7 +137,8 @@ const (
 	// LabelFollow is the name of the Microservice whose active release a CronJob follows. Users set
 	// this label on the CronJob.
 	LabelFollow = "hlnr.io/follow"
-	// LabelPullRequest is set on the releases and pods of previews. Its value is the number of the pull request.
+	// LabelPullRequest is set on the releases of previews, and on the objects and pods of these
+	// releases. Its value is the number of the pull request.
 	LabelPullRequest = "hlnr.io/pull-request"
 )
 

@@ -145,7 +145,7 @@ func (l *scanRecord) continueFrom(before *scanRecord) *scanRecord {
 	}
 	l.previousChecksum, l.times = before.checksum, withoutErrors(before.times)
 	if l.immediate || before.access.keys.ID() != l.access.keys.ID() {
-		return l // the scan is immediate, or the head commits of the previous scan were verified with other keys
+		return l // the scan ignores earlier answers, or the head commits of the previous scan were verified with other keys
 	}
 	l.heads = maps.Clone(before.heads)
 	if before.query == l.query {

@@ -68,7 +68,7 @@ func (l *Limit) Admit(object reconcile.Request) (now bool, again time.Duration) 
 	return false, l.Age * time.Duration(1+slices.Index(l.line, object)/l.Max)
 }
 
-// Leave removes an object from the line if it no longer needs to wait. It does not end an admission.
+// Leave removes from the line an object that no longer needs to wait. It does not end an admission.
 func (l *Limit) Leave(object reconcile.Request) {
 	if l == nil || l.Max == 0 {
 		return

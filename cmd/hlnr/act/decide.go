@@ -225,7 +225,7 @@ func (d *decision) report(ctx context.Context, s *scope, t target, done *Done, a
 		if err := done.print(s.Out, d.output); err != nil {
 			return err
 		}
-		return cli.TimedOut(fmt.Errorf("the manager did not handle the decision within %s; the decision is recorded, and the manager handles it when it is running: to check the manager, run %q", d.timeout, s.Command(s.namespace, "doctor")))
+		return cli.TimedOut(fmt.Errorf("the manager did not handle the decision within %s; the decision remains recorded, and the manager will handle it: to check the manager, run %q", d.timeout, s.Command(s.namespace, "doctor")))
 	case handled == nil:
 		done.text = about + ": recorded"
 		return done.print(s.Out, d.output)

@@ -326,8 +326,8 @@ func (d *planner) keepUnresolved(rows []*Row) {
 	}
 }
 
-// keepTarget gives a row the target of the live route that serves the row. If there is none, because the
-// row's path was edited too, the row gets the target of a live route that has the host and that no other
+// keepTarget gives a row the target of the live route that serves the row. If there is none, for example
+// because the row's path was edited too, the row gets the target of a live route that has the host and that no other
 // row requests.
 func (d *planner) keepTarget(r *Row, rows []*Row) {
 	for _, name := range SortedKeys(d.Live) {

@@ -78,7 +78,8 @@ func Deployment(release *v1alpha1.VersionedMicroservice) *appsv1.Deployment {
 const annotationRevision = "deployment.kubernetes.io/revision"
 
 // Amend returns a copy of live with the desired labels, strategy, and minReadySeconds. It changes neither the
-// pod template nor the replicas, so a new version of Heighliner does not restart pods. The copy shares the pod template with live.
+// pod template nor the replicas, so a new version of Heighliner does not restart pods. The copy shares all other
+// fields with live, such as the pod template and the replicas: do not change them in place.
 func Amend(live *appsv1.Deployment, release *v1alpha1.VersionedMicroservice) *appsv1.Deployment {
 	d := new(*live)
 	d.Labels = maps.Clone(live.Labels)
