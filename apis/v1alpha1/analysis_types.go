@@ -92,7 +92,7 @@ type MetricsSource string
 const (
 	// SourceTraefik is Traefik as a Gateway, with service labels enabled.
 	SourceTraefik MetricsSource = "Traefik"
-	// SourceApplication is the pods' own http_requests_total and
+	// SourceApplication is the pods themselves, which report http_requests_total and
 	// http_request_duration_seconds.
 	SourceApplication MetricsSource = "Application"
 	// SourceEnvoyGateway is Envoy Gateway.
@@ -202,8 +202,8 @@ type AnalysisMetric struct {
 	Baseline BaselineMode `json:"baseline,omitempty"`
 
 	// samples compares several values of each release: the comparison defined by baseline uses the
-	// medians, and a result outside thresholdRange counts only if a Mann-Whitney U test finds that the
-	// values differ. By default one value of each release is compared.
+	// medians, and a result outside thresholdRange nevertheless passes unless a Mann-Whitney U test
+	// finds that the values differ significantly. By default one value of each release is compared.
 	// +optional
 	Samples *MetricSamples `json:"samples,omitempty"`
 
@@ -221,9 +221,9 @@ type MetricSamples struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s') && duration(self) <= duration('1h')",message="metrics[].samples.interval must be between 5s and 1h"
 	Interval Duration `json:"interval"`
 
-	// count is the maximum number of values for each release. Each round measures the preceding period
-	// of count times interval. If the current step is shorter than this period, only the time since
-	// the start of the step is measured. Defaults to 20.
+	// count is the maximum number of values for each release. Each round measures the preceding period,
+	// which is count times interval long. If the current step is shorter than this period, only the
+	// time since the start of the step is measured. Defaults to 20.
 	// +optional
 	// +kubebuilder:validation:Minimum=8
 	// +kubebuilder:validation:Maximum=100
@@ -531,7 +531,7 @@ type ReleaseAnalysis struct {
 	// +optional
 	Errors int32 `json:"errors,omitempty"`
 
-	// lastTime is the time of the last round.
+	// lastTime is the time of the latest round.
 	// +optional
 	LastTime *metav1.MicroTime `json:"lastTime,omitempty"`
 
@@ -539,20 +539,20 @@ type ReleaseAnalysis struct {
 	// +optional
 	NextTime *metav1.MicroTime `json:"nextTime,omitempty"`
 
-	// metrics with their last measurements, in the same order as in the specification.
+	// metrics with their latest measurements, in the same order as in the specification.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	Metrics []MetricStatus `json:"metrics,omitempty"`
 }
 
-// MetricStatus contains the last measurements of a metric.
+// MetricStatus contains the latest measurements of a metric.
 type MetricStatus struct {
 	// name of the metric.
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// result of the last measurement: Passed, Failed, Inconclusive, NoTraffic, Skipped or Error, as
+	// result of the latest measurement: Passed, Failed, Inconclusive, NoTraffic, Skipped or Error, as
 	// explained in measurements[].result.
 	Result MeasurementResult `json:"result"`
 

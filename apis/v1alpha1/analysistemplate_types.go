@@ -131,8 +131,8 @@ type AnalysisTemplateList struct {
 
 // ClusterAnalysisTemplateSpec is an analysis that is offered to namespaces.
 type ClusterAnalysisTemplateSpec struct {
-	// namespaces whose Microservices may use the template. The list must contain at least one
-	// namespace. Defaults to all namespaces.
+	// namespaces whose Microservices may use the template. If it is set, the list must contain
+	// at least one namespace. Defaults to all namespaces.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1

@@ -5,7 +5,7 @@
 //	Microservice (msvc)              which releases run, and the state of their rollouts
 //	VersionedMicroservice (vsvc)     one release, and whether it is available
 //	NetworkPolicy (hnp)              which traffic is routed to which release
-//	Freeze (frz)                     when no release of a namespace starts or gets more traffic
+//	Freeze (frz)                     periods in which no release of a namespace starts or gets more traffic
 //	ClusterFreeze (cfrz)             the same for the cluster
 //	NotificationPolicy (ntfp)        which transitions of releases are reported, and to which receivers
 //	AnalysisTemplate (atpl)          an analysis that Microservices of a namespace share

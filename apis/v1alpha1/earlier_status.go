@@ -60,7 +60,7 @@ type DeprecatedRun struct {
 // Convert moves the values of deprecated fields, written by an earlier version, to the current
 // fields. It does not change a status written by this version. Every reader of a Microservice calls
 // Convert before it reads releaseGroups. The next write of the rollout state stores the result. All
-// groups are written together, so that no group has both deprecated and current fields.
+// groups are written together, so no group has both deprecated and current fields.
 func (s *MicroserviceStatus) Convert() {
 	for i := range s.ReleaseGroups {
 		s.ReleaseGroups[i].convert()

@@ -1,6 +1,6 @@
 package v1alpha1
 
-// The values of a VersionedMicroservice's status.failure, which is the reason why a release is not
+// The values of a VersionedMicroservice's status.failure, which show why a release is not
 // available. They are part of the API. AdmissionUnavailable, ContainerCreating, ImagePullBackOff,
 // NameConflict, OtherReleaseRunning, QuotaExceeded and Unschedulable are problems outside the
 // release; the release itself causes all other failures.
@@ -36,7 +36,7 @@ const (
 	// FailureUnschedulable means that no node is suitable for a pod, or that no scheduler has handled
 	// the pod.
 	FailureUnschedulable = "Unschedulable"
-	// FailureContainerCreating means that a node has not set up the network, the volumes or a
+	// FailureContainerCreating means that a node has not yet set up the network, the volumes or a
 	// container of a pod.
 	FailureContainerCreating = "ContainerCreating"
 	// FailureOtherReleaseRunning means that the release is exclusive, and pods of another release

@@ -119,8 +119,8 @@ type ClusterFreezeException struct {
 	Reason string `json:"reason"`
 }
 
-// FreezeStatus reports whether a freeze applies now. Microservices follow the specification and do
-// not depend on this status.
+// FreezeStatus reports whether a freeze applies now. The effect of the freeze on
+// Microservices depends only on the specification, not on this status.
 type FreezeStatus struct {
 	// conditions are Ready, and Stalled if a selector is invalid.
 	// +optional

@@ -32,15 +32,16 @@ type GitHubRepositorySpec struct {
 	BaseURL string `json:"baseURL,omitempty"`
 
 	// credentialsSecretRef refers to a Secret in this namespace with either the key token (a
-	// fine-grained personal access token), or the keys appID and privateKey (PEM) of a GitHub App,
-	// and optionally installationID. Without credentials, GitHub allows 60 requests per hour, which is
+	// fine-grained personal access token), or the keys appID, privateKey (PEM) and, optionally,
+	// installationID of a GitHub App. Without credentials, GitHub allows 60 requests per hour, which is
 	// enough only for trying out a public repository.
 	// +optional
 	CredentialsSecretRef *Reference `json:"credentialsSecretRef,omitempty"`
 
-	// webhookSecretRef refers to a Secret in this namespace whose key "secret" is used to sign webhook
-	// deliveries. If webhookSecretRef is set, the manager accepts deliveries at status.webhookPath. A
-	// delivery brings the next poll forward; the content of the delivery is not used.
+	// webhookSecretRef refers to a Secret in this namespace whose key "secret" contains the secret with
+	// which GitHub signs webhook deliveries. If webhookSecretRef is set, the manager accepts deliveries
+	// at status.webhookPath. A delivery brings the next poll forward; the content of the delivery is
+	// not used.
 	// +optional
 	WebhookSecretRef *Reference `json:"webhookSecretRef,omitempty"`
 
@@ -52,7 +53,8 @@ type GitHubRepositorySpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s') && duration(self) <= duration('24h')",message="spec.interval must be between 5s and 24h"
 	Interval Duration `json:"interval,omitempty"`
 
-	// suspend stops reading from and writing to GitHub. The status remains.
+	// suspend stops reading from and writing to GitHub. The state that was read
+	// before remains in status.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
@@ -154,14 +156,15 @@ type PullRequest struct {
 	// +kubebuilder:validation:MaxLength=64
 	HeadSHA string `json:"headSHA"`
 
-	// mergeSHA is the test merge commit that GitHub creates for the pull request: the last test
-	// merge commit that has the head commit as a parent.
+	// mergeSHA is the test merge commit that GitHub creates for the pull request: the latest
+	// test merge commit that has the head commit as a parent.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	MergeSHA string `json:"mergeSHA,omitempty"`
 
-	// headTime is a time before which no image of the head commit can have been built: the time of
-	// the commit, or of the last poll that found another head commit.
+	// headTime is a time before which no image of the head commit can have been built. It is the
+	// time of the commit or, if that is later, the time of the last poll that found the previous head
+	// commit.
 	// +optional
 	HeadTime *metav1.Time `json:"headTime,omitempty"`
 
@@ -222,10 +225,10 @@ type PullRequestLabel struct {
 	// +kubebuilder:validation:MaxLength=50
 	Name string `json:"name"`
 
-	// sha is the commit that was the head when the label was first observed. It is empty if this commit is unknown,
-	// because the label appeared together with a new head commit. On a pull request from a fork, it
-	// is also empty if the label appeared when the pull request was new or had been reopened, after
-	// a gap in polling, or when the labels list was already full.
+	// sha is the commit that was the head when the label was first observed. It is empty if
+	// this commit is unknown because the label appeared together with a new head commit. On a pull
+	// request from a fork, it is also empty if the label appeared when the pull request was new or had
+	// been reopened, after a gap in polling, or when the list of labels was already full.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	SHA string `json:"sha,omitempty"`
@@ -273,7 +276,8 @@ const (
 
 // FeedbackRecord records the Deployment that was written to GitHub for one environment.
 type FeedbackRecord struct {
-	// repository that was written to, "owner/name". It is empty before the first poll.
+	// repository in which the Deployment was created, "owner/name". It is empty if the Deployment was
+	// recorded before the first poll.
 	// +optional
 	// +kubebuilder:validation:MaxLength=140
 	Repository string `json:"repository,omitempty"`
@@ -306,7 +310,8 @@ type FeedbackRecord struct {
 
 // CommentRecord records the comment on a pull request.
 type CommentRecord struct {
-	// repository that was written to, "owner/name". It is empty before the first poll.
+	// repository in which the comment was created, "owner/name". It is empty if the comment was
+	// recorded before the first poll.
 	// +optional
 	// +kubebuilder:validation:MaxLength=140
 	Repository string `json:"repository,omitempty"`
@@ -343,7 +348,7 @@ type GitHubRepositoryStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// lastHandledRequest is the last value of the annotation hlnr.io/requestedAt that triggered a
+	// lastHandledRequest is the latest value of the annotation hlnr.io/requestedAt that triggered a
 	// poll.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
@@ -372,7 +377,7 @@ type GitHubRepositoryStatus struct {
 	OpenPullRequests *int32 `json:"openPullRequests,omitempty"`
 
 	// pullRequests are the open pull requests, and the closed pull requests that an ImagePolicy
-	// still offers or that were closed in the last 24 hours, in descending order of their number.
+	// still offers or that were closed in the last 24 hours, sorted by number in descending order.
 	// +optional
 	// +listType=map
 	// +listMapKey=number
@@ -385,8 +390,8 @@ type GitHubRepositoryStatus struct {
 	// +kubebuilder:validation:MaxItems=100
 	Releases []GitHubRelease `json:"releases,omitempty"`
 
-	// tags of the repository, if an ImagePolicy uses them, or if the commits of releases are needed: for a
-	// label with {{.SHA}}, or for feedback.deployments.releases.
+	// tags of the repository, if an ImagePolicy uses them, or if the commits of releases are needed: for an
+	// ImagePolicy whose spec.match.labels contain {{.SHA}}, or for feedback.deployments.releases.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=500

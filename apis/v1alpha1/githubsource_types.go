@@ -68,13 +68,13 @@ type GitHubPullRequests struct {
 	// +optional
 	Labels *PullRequestLabels `json:"labels,omitempty"`
 
-	// base is a regular expression (RE2) that the whole base branch must match.
+	// base is a regular expression (RE2) that the whole name of the base branch must match.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	Base string `json:"base,omitempty"`
 
-	// head is a regular expression (RE2) that the whole head branch must match.
+	// head is a regular expression (RE2) that the whole name of the head branch must match.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
@@ -183,8 +183,8 @@ type Match struct {
 	// {{.Branch}}. A tag that does not contain the commit can move. Therefore, the revision label of
 	// an image with such a tag must be the head commit or the merge commit. An image without this
 	// label is accepted if it is newer than the head commit and the pull request is not from a fork.
-	// With forks.policy Approved, only candidates with {{.SHA}} apply to forks. Defaults to
-	// "pr-{{.Number}}-{{.SHA7}}", "sha-{{.SHA7}}", "{{.SHA}}", "pr-{{.Number}}".
+	// With forks.policy Approved, only candidates with {{.SHA}} apply to pull requests from forks.
+	// Defaults to "pr-{{.Number}}-{{.SHA7}}", "sha-{{.SHA7}}", "{{.SHA}}", "pr-{{.Number}}".
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
@@ -265,8 +265,8 @@ type Verify struct {
 // CosignVerify verifies signatures made with a cosign key pair.
 // +kubebuilder:validation:XValidation:rule="has(self.keySecretRef)",message="spec.verify.cosign: keyless signatures are not supported: sign with a key pair, and name the Secret with its public key in keySecretRef"
 type CosignVerify struct {
-	// keySecretRef refers to a Secret in this namespace with public keys in PEM format, under keys
-	// that end in ".pub". A signature that was made with any of these keys is accepted.
+	// keySecretRef refers to a Secret in this namespace with public keys in PEM format, in entries
+	// whose names end in ".pub". A signature is accepted if any of these public keys verifies it.
 	// keySecretRef is required, because keyless signatures are not supported.
 	// +optional
 	KeySecretRef Reference `json:"keySecretRef,omitzero"`

@@ -78,7 +78,7 @@ type Hook struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+([/?][^#[:space:]]*)?$') && isURL(self)",message="url must be an absolute http or https URL without a user name, password or fragment, such as https://tests.example.com/smoke; sign calls with secretRef"
 	URL string `json:"url,omitempty"`
 
-	// job runs instead of a call.
+	// job defines the Job that runs instead of an HTTP call.
 	// +optional
 	Job *HookJob `json:"job,omitempty"`
 
@@ -101,8 +101,8 @@ type Hook struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="interval must be between 1s and 1h"
 	Interval Duration `json:"interval,omitempty"`
 
-	// secretRef refers to a Secret in this namespace whose key "key" is used to sign the calls
-	// (HMAC with SHA-256). By default calls are not signed.
+	// secretRef refers to a Secret in this namespace whose key "key" contains the secret with
+	// which the calls are signed (HMAC with SHA-256). By default calls are not signed.
 	// +optional
 	SecretRef *Reference `json:"secretRef,omitempty"`
 
@@ -245,13 +245,13 @@ type HookJobResources struct {
 // +kubebuilder:validation:MaxLength=256
 type HookMetadataValue string
 
-// HookPhase is the result of the last call of a hook.
+// HookPhase is the state of the latest call of a hook.
 // +kubebuilder:validation:Enum=Waiting;Open;Delivered;Failed
 type HookPhase string
 
 const (
 	// HookWaiting means that the hook is being called, or will be called again because it responded
-	// no, or did not respond.
+	// "no" or did not respond.
 	HookWaiting HookPhase = "Waiting"
 	// HookOpen means that a gate responded "yes", that a PreRollout hook passed, or that a
 	// Rollback hook requested a rollback.
@@ -311,13 +311,13 @@ type HookStatus struct {
 	// +kubebuilder:validation:MaxLength=256
 	Message string `json:"message,omitempty"`
 
-	// job is the name of the Job that ran last for the hook.
+	// job is the name of the hook's latest Job.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Job string `json:"job,omitempty"`
 
-	// log is the termination message of the Job, or the last lines of its log if the Job failed. It
-	// is empty for Jobs that run code from forks.
+	// log is the termination message of the Job's container, or the last lines of its log if the Job
+	// failed. It is empty for Jobs that run code from forks.
 	// +optional
 	// +kubebuilder:validation:MaxLength=2048
 	Log string `json:"log,omitempty"`

@@ -91,8 +91,8 @@ type ImagePolicySpec struct {
 
 	// untagged defines what happens to an offered version whose tag is deleted while its image
 	// remains. Keep means that the version is still offered, and that the Ready condition reports the
-	// missing tag. Withdraw means that the version is withdrawn with reason Gone, after two scans.
-	// Defaults to Keep.
+	// missing tag. Withdraw means that the version is withdrawn with reason Gone after two scans
+	// have not found the tag. Defaults to Keep.
 	// +optional
 	// +kubebuilder:validation:Enum=Keep;Withdraw
 	Untagged UntaggedPolicy `json:"untagged,omitempty"`
@@ -459,8 +459,8 @@ type ImagePolicyStatus struct {
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
-	// lastHandledRequest is the last value of the annotation hlnr.io/requestedAt
-	// that caused a scan.
+	// lastHandledRequest is the latest value of the annotation hlnr.io/requestedAt
+	// that triggered a scan.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	LastHandledRequest string `json:"lastHandledRequest,omitempty"`
@@ -491,7 +491,7 @@ type ImagePolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=1024
 	Withdrawn []Withdrawal `json:"withdrawn,omitempty"`
 
-	// candidates are the twenty newest rejected tags.
+	// candidates lists the newest rejected tags, up to twenty.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=20

@@ -148,9 +148,10 @@ type Availability struct {
 
 	// standbyReplicas is the number of pods of a retained release, which was previously active and
 	// remains for rollback: a number, or Full, which means autoscaling.minReplicas if it is set, and
-	// availability.replicas otherwise. Defaults to 1. Retained releases have no pods if work is split
-	// by pods (canary.traffic Pods), if exclusive is true, if they never had traffic, and while a
-	// rollout has been waiting for capacity for at least half of progressDeadlineSeconds.
+	// availability.replicas otherwise. Defaults to 1. Retained releases have no pods if the
+	// group's pods are divided between releases (canary.traffic Pods), if exclusive is true, if no
+	// route ever targeted the retained release, and while a rollout has been waiting for capacity for
+	// at least half of progressDeadlineSeconds.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 1000 : self == 'Full'",message="spec.availability.standbyReplicas must be a number from 0 to 1000 or Full"
 	StandbyReplicas *intstr.IntOrString `json:"standbyReplicas,omitempty"`
@@ -226,9 +227,9 @@ type UpdateStrategy struct {
 	// +kubebuilder:validation:Maximum=86400
 	ProgressDeadlineSeconds int32 `json:"progressDeadlineSeconds,omitempty"`
 
-	// drainDelay is the time between the removal of a release from the last route and the termination
-	// of its pods. It is at least the value of the manager's --min-drain-delay flag (5s by default). Defaults to
-	// 30s.
+	// drainDelay is the time between the removal of a release from the last route that targets it
+	// and the termination of its pods. It is at least the value of the manager's --min-drain-delay flag
+	// (5s by default). Defaults to 30s.
 	// +optional
 	// +kubebuilder:default="30s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="spec.updateStrategy.drainDelay must be at most 24h"
@@ -244,7 +245,7 @@ type UpdateStrategy struct {
 // LatestUpdateStrategy has no settings.
 type LatestUpdateStrategy struct{}
 
-// PinConfiguration is the template with which a pinned version runs.
+// PinConfiguration defines the template with which a pinned version runs.
 // +kubebuilder:validation:Enum=Retained;Current
 type PinConfiguration string
 
@@ -262,7 +263,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="has(self.semVer) || has(self.release) || (has(self.groups) && size(self.groups) > 0)",message="spec.updateStrategy.manual: set at least one of semVer, release and groups"
 // +kubebuilder:validation:XValidation:rule="!has(self.release) || !has(self.semVer) && !has(self.configuration)",message="spec.updateStrategy.manual.release cannot be combined with semVer or configuration: a release already has a version and a configuration"
 type ManualUpdateStrategy struct {
-	// semVer pins the group that has this version.
+	// semVer pins the group that has this version to this version.
 	// +optional
 	SemVer *SemVer `json:"semVer,omitempty"`
 
@@ -461,7 +462,7 @@ type CanaryStep struct {
 	Match bool `json:"match,omitempty"`
 
 	// mirrorPercent is the percentage of the group's requests that are also sent to the canary;
-	// its responses are discarded. Defaults to 0.
+	// the canary's responses to these requests are discarded. Defaults to 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
@@ -553,9 +554,10 @@ type MicroserviceList struct {
 	Items           []Microservice `json:"items"`
 }
 
-// TogetherStrategy makes the canaries of several Microservices in a namespace advance together, if
-// they have the same together.name and the same version. A canary begins its next step, or becomes
-// active, only when all of these canaries have completed the current step.
+// TogetherStrategy makes the canaries of several Microservices in a namespace advance together if
+// the Microservices have the same together.name and the canaries have the same version. A canary
+// begins its next step, or becomes active, only when all of these canaries have completed the
+// current step.
 type TogetherStrategy struct {
 	// name that the Microservices share.
 	// +required

@@ -18,11 +18,11 @@ const (
 	GroupLive GroupPhase = "Live"
 	// GroupClosing means that the group is being drained and removed.
 	GroupClosing GroupPhase = "Closing"
-	// GroupExpired means that the group is a preview whose releases are drained and removed. There are
-	// three possible causes: (1) The last push is older than spec.previews.maxAge. A new push starts
-	// the preview again. (2) All spec.previews.maxGroups slots are taken. The preview starts when a
-	// slot becomes free. (3) The preview has no version to start, for example because its version is
-	// denied or its pin prevents it from starting.
+	// GroupExpired means that the group is a preview whose releases are being drained and removed, or have
+	// been removed. There are three possible causes: (1) The last push is older than
+	// spec.previews.maxAge. A new push starts the preview again. (2) All spec.previews.maxGroups slots
+	// are taken. The preview starts when a slot becomes free. (3) The preview has no version to start,
+	// for example because its version is denied or its pin prevents it from starting.
 	GroupExpired GroupPhase = "Expired"
 )
 
@@ -57,9 +57,9 @@ type Rollout struct {
 	// +optional
 	Step int32 `json:"step,omitempty"`
 
-	// startedTime is the start of the rollout or of the current step, or the time at which the release
-	// regained routes after it had lost all of them. The progress deadline is measured from this time,
-	// and is extended by the time that the step has waited.
+	// startedTime is when the rollout or its current step started, or when the release regained routes
+	// after it had lost all of them. The progress deadline is measured from this time, and is extended
+	// by the time that the step has waited.
 	StartedTime metav1.MicroTime `json:"startedTime"`
 
 	// waitingSince is when the current wait of a healthy or blocked rollout began, for example when the
@@ -72,8 +72,9 @@ type Rollout struct {
 	// +optional
 	Interrupted bool `json:"interrupted,omitempty"`
 
-	// continued is the number (counted from 1) of the step that is complete: a user approved it or ended
-	// its pause, or it is waiting only for the pods of the next step.
+	// continued is the number of the current step, counted from 1, if this step is complete: a user
+	// approved it or ended its pause, or the rollout is waiting only for the pods of the next step. It
+	// is 0 if the step is not complete.
 	// +optional
 	Continued int32 `json:"continued,omitempty"`
 
@@ -85,7 +86,7 @@ type Rollout struct {
 	Approvals []StepApproval `json:"approvals,omitempty"`
 
 	// sequence is the sequence number of the write of the rollout state that started this rollout. It
-	// identifies the rollout: measurements and responses for another rollout do not count.
+	// identifies the rollout: measurements and responses for another rollout are ignored.
 	// +optional
 	Sequence int64 `json:"sequence,omitempty"`
 
@@ -103,9 +104,9 @@ type Rollout struct {
 	// +optional
 	GateTime *metav1.MicroTime `json:"gateTime,omitempty"`
 
-	// from is the slug of the group whose traffic moves to this release through the domains that
-	// route to the newest group; the release is the first of its group. By default the release
-	// takes over the traffic of the group that it belongs to.
+	// from is set only for the first release of a group: it is the slug of the other group whose
+	// traffic moves to this release through the domains that route to the newest group. If from is not
+	// set, the release takes over the traffic of its own group.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	From string `json:"from,omitempty"`
@@ -178,7 +179,7 @@ type HandledDecision struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	By string `json:"by,omitempty"`
-	// outcome is Applied, or DecisionNotApplicable with the cause.
+	// outcome is Applied, or DecisionNotApplicable followed by the cause.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Outcome string `json:"outcome,omitempty"`
@@ -186,7 +187,7 @@ type HandledDecision struct {
 
 // ZeroMark records when a release stopped being a target of routes.
 type ZeroMark struct {
-	// revision is the traffic revision that removes the release from the routes.
+	// revision is the traffic revision that removed the release from the routes.
 	Revision int64 `json:"revision"`
 	// time at which the rollout state was written.
 	Time metav1.MicroTime `json:"time"`
@@ -338,15 +339,16 @@ type ReleaseGroup struct {
 
 	// phase of the group. Live means that the group has an active release, or is about to have one.
 	// Closing means that the group is being drained and removed. Expired means that the group is a
-	// preview without pods: its last push is older than spec.previews.maxAge, it is waiting for one of
-	// the spec.previews.maxGroups slots, or it has no version to start.
+	// preview whose releases are being drained and removed, or have been removed: its last push is
+	// older than spec.previews.maxAge, it is waiting for one of the spec.previews.maxGroups slots, or
+	// it has no version to start.
 	Phase GroupPhase `json:"phase"`
 
 	// pullRequest is the number of the pull request, if this group is a preview.
 	// +optional
 	PullRequest int64 `json:"pullRequest,omitempty"`
 
-	// head is the last offered commit of the pull request.
+	// head is the latest offered commit of the pull request.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Head string `json:"head,omitempty"`
@@ -377,7 +379,7 @@ type ReleaseGroup struct {
 	// +optional
 	Rollout *Rollout `json:"rollout,omitempty"`
 
-	// end is set when a preview is ending and its pods are gone, if there are hooks of type
+	// end is set once the pods of an ending preview have terminated, if there are hooks of type
 	// PostPreview.
 	// +optional
 	End *PreviewEnd `json:"end,omitempty"`
@@ -415,7 +417,7 @@ type ReleaseGroup struct {
 
 // PreviewEnd describes a preview that is waiting for its hooks of type PostPreview.
 type PreviewEnd struct {
-	// release is the name of the VersionedMicroservice of the release that calls the hooks.
+	// release is the name of the VersionedMicroservice for which the hooks are called.
 	// +required
 	// +kubebuilder:validation:MaxLength=63
 	Release string `json:"release"`
@@ -442,8 +444,8 @@ type ReleaseGroupInternal struct {
 	// +optional
 	Superseded int32 `json:"superseded,omitempty"`
 
-	// lastSuperseded is the name of the last release since the last promotion that was removed from
-	// releases by the write that marked it as superseded.
+	// lastSuperseded is the name of the last release since the last promotion that was superseded and
+	// removed from releases in the same write.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	LastSuperseded string `json:"lastSuperseded,omitempty"`
@@ -569,13 +571,13 @@ const (
 )
 
 // EndsGroup reports whether spec.endedGroups contains the name, the slug or the pull request number
-// of a group.
+// of the given group.
 func (ms *Microservice) EndsGroup(name, slug string, pullRequest int64) bool {
 	return ms.EndedGroup(name, slug, pullRequest) != ""
 }
 
 // EndedGroup returns the first entry of spec.endedGroups that is the name, the slug or the pull
-// request number of a group. If there is no such entry, it returns "".
+// request number of the given group. If there is no such entry, it returns "".
 func (ms *Microservice) EndedGroup(name, slug string, pullRequest int64) string {
 	i := slices.IndexFunc(ms.Spec.EndedGroups, func(n string) bool {
 		return n == name || n == slug || pullRequest > 0 && n == strconv.FormatInt(pullRequest, 10)
@@ -586,9 +588,10 @@ func (ms *Microservice) EndedGroup(name, slug string, pullRequest int64) string 
 	return ms.Spec.EndedGroups[i]
 }
 
-// NextOffered returns the newest version, other than a preview, that an ImagePolicy offers in a
-// group that spec.endedGroups does not name. If spec.endedGroups names all groups, NextOffered
-// returns the newest version and true. If nothing is offered, it returns nil.
+// NextOffered returns the newest version that an ImagePolicy offers in a group that spec.endedGroups
+// does not name. It skips previews and held versions. If spec.endedGroups names the groups of all
+// remaining versions, NextOffered returns the newest of these versions, and ended is true. If there
+// is no such version, it returns nil and false.
 func (ms *Microservice) NextOffered(p *ImagePolicy) (next *OfferedRelease, ended bool) {
 	if p == nil {
 		return nil, false
@@ -618,9 +621,9 @@ func (ms *Microservice) StartDelayed() bool {
 	return ready != nil && ready.Reason == ReasonStartDelayed
 }
 
-// LastStart returns the latest time, not after now, at which a rollout that is in progress started,
-// or at which a release first became active. It returns the zero time if there is no such time. Later
-// times are ignored, because they are from a manager whose clock was ahead.
+// LastStart returns the latest time at which a rollout in progress, or its current step, started, or
+// at which a release first became active. It returns the zero time if there is no such time. Times
+// after now are ignored, because they are from a manager whose clock was ahead.
 func (ms *Microservice) LastStart(now time.Time) (last time.Time) {
 	for _, g := range ms.Status.ReleaseGroups {
 		if g.Rollout != nil && g.Rollout.StartedTime.After(last) && !g.Rollout.StartedTime.After(now) {
@@ -635,8 +638,8 @@ func (ms *Microservice) LastStart(now time.Time) (last time.Time) {
 	return last
 }
 
-// Successor returns the release that is being rolled out in an exclusive group, if the active
-// release's pods were stopped for it. It returns nil if the active release keeps its pods.
+// Successor returns the release that is being rolled out in a group of an exclusive Microservice, if
+// the active release's pods were stopped for it. It returns nil if the active release keeps its pods.
 func (ms *Microservice) Successor(g *ReleaseGroup) *Release {
 	if !ms.Spec.Availability.Exclusive || g.Rollout == nil || g.Rollout.Gate == GateConfirmRollout {
 		return nil

@@ -402,12 +402,12 @@ type RouteTimeouts struct {
 // SessionAffinity keeps routing a client to the same release or pod. Exactly one member must be set.
 // +kubebuilder:validation:XValidation:rule="has(self.cookie) != has(self.clientIP)",message="spec.sessionAffinity: set exactly one of cookie and clientIP"
 type SessionAffinity struct {
-	// cookie enables affinity by a cookie that the gateway sets. It requires the experimental
+	// cookie enables affinity based on a cookie that the gateway sets. It requires the experimental
 	// channel of the Gateway API, and a gateway that implements sessionPersistence.
 	// +optional
 	Cookie *AffinityCookie `json:"cookie,omitempty"`
 
-	// clientIP enables affinity by the client's address, at the Services. It has no effect on
+	// clientIP enables affinity based on the client's address, in the Services. It has no effect on
 	// requests through gateways, which select pods themselves.
 	// +optional
 	ClientIP *AffinityClientIP `json:"clientIP,omitempty"`
@@ -422,14 +422,14 @@ type AffinityCookie struct {
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z0-9!#$%&'*+.^_|~-]+$")`,message="the name of a cookie must consist of letters, digits and !#$%&'*+.^_|~-, without spaces, such as SESSION"
 	Name string `json:"name,omitempty"`
 
-	// lifetime of the cookie. By default it is a session cookie.
+	// lifetime of the cookie. By default the cookie is a session cookie.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s|ms)){1,4}$`
 	// +kubebuilder:validation:MaxLength=32
 	Lifetime string `json:"lifetime,omitempty"`
 }
 
-// AffinityClientIP is affinity by a client's address.
+// AffinityClientIP is affinity based on a client's address.
 type AffinityClientIP struct {
 	// timeoutSeconds is how long the affinity lasts after the last connection. Defaults to 10800.
 	// +optional
@@ -567,8 +567,8 @@ type CanaryMatch struct {
 	// +kubebuilder:validation:Enum=GET;HEAD;POST;PUT;DELETE;CONNECT;OPTIONS;TRACE;PATCH
 	Method string `json:"method,omitempty"`
 
-	// grpc is the method that a request must call, on a port with protocol GRPC. queryParams, path and
-	// method are not allowed for such a port.
+	// grpc is the gRPC service or method that a request must call, on a port with protocol GRPC.
+	// queryParams, path and method are not allowed for such a port.
 	// +optional
 	GRPC *MatchGRPC `json:"grpc,omitempty"`
 }
@@ -705,8 +705,8 @@ type DomainGroups struct {
 // +kubebuilder:validation:XValidation:rule="has(self.version) != has(self.status)",message="release: set exactly one of version and status"
 // +kubebuilder:validation:XValidation:rule="!has(self.whenAbsent) || has(self.status)",message="release.whenAbsent requires release.status: with release.version, there is no route while the version has no release"
 type DomainRelease struct {
-	// version that the domain routes to. The domain routes to a release of this version that is
-	// active, retained or a canary. Setting this field does not deploy the version.
+	// version that the domain routes to. The domain routes to an active, retained or canary release of
+	// this version. Setting this field does not deploy the version.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
@@ -785,7 +785,7 @@ type DomainBackend struct {
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version"`
 	// weight of the release in the written route, in percent. A release with weight 0 receives only
-	// the requests that canaryMatches select, or mirrored copies of requests.
+	// requests that canaryMatches select, and mirrored copies of requests.
 	Weight int32 `json:"weight"`
 }
 
@@ -931,8 +931,7 @@ type GroupTraffic struct {
 	// of the traffic of these domains and listeners that the canary's weight defines.
 	// +optional
 	Newest bool `json:"newest,omitempty"`
-	// canaryDomains is true when domains or listeners with release.status canary apply to the
-	// canary of this group.
+	// canaryDomains is true when this group has domains or listeners with release.status canary.
 	// +optional
 	CanaryDomains bool `json:"canaryDomains,omitempty"`
 	// canary is the release of this group that is the target of all domains and listeners with

@@ -33,7 +33,7 @@ const (
 	NotifyDeprecated NotificationEvent = "Deprecated"
 )
 
-// ReceiverType is the kind of service that receives messages, and their format.
+// ReceiverType is the kind of service that receives messages, and the format of these messages.
 // +kubebuilder:validation:Enum=Webhook;CloudEvents;Slack;Teams;Discord;GitHubStatus
 type ReceiverType string
 
@@ -123,7 +123,7 @@ type NotificationReceiver struct {
 	RepositoryRef *Reference `json:"repositoryRef,omitempty"`
 
 	// context is the first part of the commit status context, CONTEXT/NAMESPACE/MICROSERVICE. GitHub
-	// shows the last status of each context. Set this field if several clusters report to the same
+	// shows the latest status of each context. Set this field if several clusters report to the same
 	// repository. Defaults to heighliner.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -207,7 +207,7 @@ type ReceiverStatus struct {
 	LastDeliveryTime *metav1.MicroTime `json:"lastDeliveryTime,omitempty"`
 
 	// failure is the reason why the last message was not accepted. It is not set if the message was
-	// accepted. It is written when failures begin, and at most every ten minutes after that.
+	// accepted. It is written when failures begin, and is updated at most once every ten minutes.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Failure string `json:"failure,omitempty"`
@@ -253,8 +253,8 @@ type NotificationDelivery struct {
 	// +optional
 	Step int32 `json:"step,omitempty"`
 
-	// waits lists the reported states in which the last reported rollout was waiting for a user in its
-	// current step.
+	// waits lists the states in which the rollout waited for a user during this step, as far as they were
+	// reported.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
@@ -268,8 +268,8 @@ type NotificationDelivery struct {
 	// +kubebuilder:validation:MaxLength=64
 	ID string `json:"id"`
 
-	// message is the receiver's identifier of the message, if the message can be edited. For commit
-	// statuses, it is the commit.
+	// message is the identifier that the receiver assigned to the message, if the message can be edited.
+	// For commit statuses, it is the commit.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Message string `json:"message,omitempty"`

@@ -19,9 +19,9 @@ func (p *ImagePolicy) GitHubRepositoryKey() (types.NamespacedName, bool) {
 	return types.NamespacedName{Namespace: cmp.Or(ref.Namespace, p.Namespace), Name: ref.Name}, true
 }
 
-// NeedsNamespaceLabels reports whether AllowsNamespace depends on the labels of a namespace. This
-// is the case if the repository is in another namespace, and spec.allowedNamespaces selects by
-// labels.
+// NeedsNamespaceLabels reports whether AllowsNamespace depends on the labels of the namespace. This
+// is the case if the repository is in another namespace, and spec.allowedNamespaces selects
+// namespaces by label.
 func (r *GitHubRepository) NeedsNamespaceLabels(namespace string) bool {
 	a := r.Spec.AllowedNamespaces
 	return namespace != r.Namespace && a != nil && a.From == NamespacesSelector

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Duration is a duration in the format of GEP-2257: one to four whole numbers with the
-// units h, m, s or ms, such as "1h30m" or "500ms".
+// Duration is a duration in the format of GEP-2257: one to four whole numbers, each
+// with one of the units h, m, s and ms, such as "1h30m" or "500ms".
 //
 // Fields that users set never have the type metav1.Duration, because a value that cannot be parsed
 // breaks the informer of the kind (CVE-2022-39272).
@@ -39,8 +39,8 @@ func DurationOf(d time.Duration) Duration {
 
 // SemVer identifies a version, and optionally its release group.
 type SemVer struct {
-	// name is the name of the release group, such as "1.x", "1.2.x" or "release". In a pin, it
-	// defaults to any group with this version.
+	// name is the name of the release group, such as "1.x", "1.2.x" or "release". A pin
+	// without a name selects any group that has this version.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
@@ -86,7 +86,7 @@ const (
 
 // ReleaseImage is an image of a release, by tag and digest.
 type ReleaseImage struct {
-	// image is the reference in pods: repository, tag and digest.
+	// image is the image reference that pods use: repository, tag and digest.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
@@ -98,8 +98,8 @@ type ReleaseImage struct {
 	// +kubebuilder:validation:MaxLength=160
 	Digest string `json:"digest"`
 
-	// containerName is the container, or init container, that runs the image. Defaults to
-	// containerName of the Microservice.
+	// containerName is the name of the container, or init container, that runs the image. Defaults
+	// to containerName of the Microservice.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	ContainerName string `json:"containerName,omitempty"`
@@ -116,9 +116,9 @@ type Reference struct {
 
 // Conditions that all kinds share, in the form that kstatus expects.
 const (
-	// ConditionReady reports whether this generation is accepted and in effect.
+	// ConditionReady reports whether the current generation of the object is accepted and in effect.
 	ConditionReady = "Ready"
-	// ConditionReconciling is present, and True, while this generation is being
+	// ConditionReconciling is present, and True, while the current generation of the object is being
 	// reconciled.
 	ConditionReconciling = "Reconciling"
 	// ConditionStalled is present, and True, if a user must change the specification or an object
@@ -127,7 +127,7 @@ const (
 )
 
 // Labels that controllers set on child objects and pods. They are part of the API, because users
-// read them with selectors and the downward API.
+// use them in selectors, and read them through the downward API.
 const (
 	LabelMicroservice = "hlnr.io/microservice"
 	LabelGroup        = "hlnr.io/group"
@@ -165,8 +165,8 @@ const (
 	// state is lost, a release with this annotation does not count as previously active. The
 	// annotation is removed when the release becomes active.
 	AnnotationNeverActive = "hlnr.io/never-active"
-	// AnnotationIdentity on a VersionedMicroservice is the version of the hash algorithm, and the
-	// hash of the values that the user set, such as "v1.0f3a…".
+	// AnnotationIdentity on a VersionedMicroservice consists of the version of the hash algorithm and
+	// the hash of the values that the user set, such as "v1.0f3a…".
 	AnnotationIdentity = "hlnr.io/identity"
 	// AnnotationDecidedBy on a VersionedMicroservice, a Freeze or a ClusterFreeze is the name of the
 	// user who wrote spec.decision, or who created the freeze or last changed its spec. The admission
@@ -186,10 +186,10 @@ const (
 	// waiting for. The controller sets it.
 	AnnotationFollowMessage = "hlnr.io/follow-message"
 	// AnnotationFollowState on a CronJob with LabelFollow contains, as JSON, the containers whose
-	// images were set, and the original names of ConfigMaps and Secrets, which were replaced by the
-	// names of copies. The controller sets and reads it.
+	// images were set, and the original names of the ConfigMaps and Secrets of which the CronJob
+	// uses copies. The controller sets and reads it.
 	AnnotationFollowState = "hlnr.io/follow-state"
-	// AnnotationRevision on a route is the traffic revision of each group in the route, such as
+	// AnnotationRevision on a route contains the traffic revision of each group in the route, such as
 	// "1-x=7".
 	AnnotationRevision = "hlnr.io/traffic-revision"
 )

@@ -124,8 +124,8 @@ type Decision struct {
 	// +required
 	Action DecisionAction `json:"action"`
 
-	// id identifies this decision. A decision with the same id as the last handled decision on the
-	// release is not handled again.
+	// id identifies this decision. A decision with the same id as the last handled decision about
+	// the release is not handled again.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
@@ -176,11 +176,11 @@ type VersionedMicroserviceStatus struct {
 	Release ReleaseStatus `json:"release,omitempty"`
 
 	// replicas is the number of existing replicas, up to the desired number, which autoscaling might
-	// have raised. While replicas start, it is usually updated only when all of them are available.
+	// have raised. While replicas are starting, it is usually updated only when all of them are available.
 	// +optional
 	Replicas int32 `json:"replicas,omitempty"`
 
-	// available is the number of available replicas. While replicas start, it is usually updated
+	// available is the number of available replicas. While replicas are starting, it is usually updated
 	// only when all of them are available.
 	// +optional
 	Available int32 `json:"available,omitempty"`
@@ -199,8 +199,8 @@ type VersionedMicroserviceStatus struct {
 	// +optional
 	Image string `json:"image,omitempty"`
 
-	// templateHash is the hash of the Deployment's pod template as the API server stored it. A
-	// different hash means that the Deployment was edited.
+	// templateHash is the hash of the Deployment's pod template as the API server stored it. If
+	// the current pod template has a different hash, the Deployment was edited.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	TemplateHash string `json:"templateHash,omitempty"`
@@ -244,8 +244,8 @@ type VersionedMicroserviceStatus struct {
 
 // Conditions of a VersionedMicroservice.
 const (
-	// ConditionAvailable reports whether the desired number of replicas is available, at this
-	// generation.
+	// ConditionAvailable reports whether the desired number of replicas is available for the current
+	// generation of the object.
 	ConditionAvailable = "Available"
 )
 

@@ -59,7 +59,7 @@ and exits non-zero.`,
 		},
 	}
 	cmd.Flags().StringVar(&o.leaderNamespace, "leader-election-namespace", "", "namespace of the Lease; defaults to the namespace of the pod")
-	cmd.Flags().IntVar(&o.shards, "shards", 0, "number of shards, the same as for the managers; the Lease of each shard must be renewed")
+	cmd.Flags().IntVar(&o.shards, "shards", 0, "number of shards, as in --shards of the managers; the Lease of each shard must be renewed")
 	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait for the kinds and the Lease")
 	return cmd
 }
@@ -77,8 +77,8 @@ func leaseNames(shards int) []string {
 }
 
 // check returns nil when the API server serves all kinds and each Lease has been renewed since check first read it. check
-// does not compare times, so the clocks do not need to be synchronized. If ctx ends first, check returns an error that
-// describes what is missing.
+// does not compare renewal times with its own clock, so the clocks do not need to be synchronized. If ctx ends first, check
+// returns an error that describes what is missing.
 func check(ctx context.Context, config *rest.Config, namespace string, leases []string, out io.Writer) error {
 	clients, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -121,8 +121,8 @@ func waitRenewed(ctx context.Context, clients kubernetes.Interface, namespace, l
 	return holder, nil
 }
 
-// renewed returns the time of the last renewal of a Lease, as text, and the manager that holds the Lease. renewed returns an error
-// if the API server does not serve all kinds.
+// renewed returns holder, the manager that holds a Lease, and at, which contains the holder and the time of the last renewal. It returns
+// an error if the API server does not serve all kinds.
 func renewed(ctx context.Context, clients kubernetes.Interface, namespace, name string) (at, holder string, _ error) {
 	if err := servedKinds(clients); err != nil {
 		return "", "", err

@@ -225,7 +225,7 @@ func run(ctx context.Context, o options, logger logr.Logger) error {
 		return fmt.Errorf("set up the return of idle memory: %w", err)
 	}
 	if o.ownNamespace() == "" {
-		logger.Info("the list of domains that each namespace may use is not read, so every namespace may use every host; set --leader-election-namespace to the namespace of the list")
+		logger.Info("the ConfigMap that defines which namespaces may use which hosts is not read, so every namespace may use every host; set --leader-election-namespace to the namespace of the ConfigMap")
 	}
 	logger.Info("starting", "version", version, "go", goVersion())
 	if err := mgr.Start(ctx); err != nil {
@@ -314,7 +314,7 @@ func cacheOptions(o options) cache.Options {
 	return opts
 }
 
-// newShards returns the shards that the manager runs, or nil without --shards.
+// newShards adds the shards to the manager and returns them. It returns nil if --shards is not set.
 func newShards(mgr ctrl.Manager, o options) (*shard.Shards, error) {
 	if o.shards == 0 {
 		return nil, nil

@@ -16,7 +16,7 @@ import (
 var cgroupLimits = []string{"sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes"}
 
 const (
-	// gcPercent is how much the heap grows, as a percentage of the objects in use, before the garbage collector runs.
+	// gcPercent is how much the heap grows, as a percentage of the live heap, before the garbage collector runs.
 	// With Go's default, the manager would use less processor time during rollouts, but more memory all the time,
 	// because most of its memory is its cache. docs/explanation/scale.md contains measurements for several
 	// percentages.
@@ -29,8 +29,8 @@ const (
 )
 
 // limitMemory sets gcPercent, and a soft memory limit below the memory limit of the container, so that the garbage collector runs
-// more often when the memory usage is near the limit. Otherwise, garbage from many large responses, for example, could exceed
-// the container's limit. GOMEMLIMIT, and a GOGC other than 100, take precedence.
+// more often when the memory usage is near the limit. Otherwise, garbage from many large responses, for example, could push the
+// memory usage above the container's limit. GOMEMLIMIT, and a GOGC other than 100, take precedence.
 func limitMemory() {
 	if set := debug.SetGCPercent(gcPercent); set != goDefault {
 		debug.SetGCPercent(set)
@@ -59,10 +59,10 @@ const (
 	// idleInterval is the interval over which allocations are counted.
 	idleInterval = 20 * time.Second
 	// idleBytes is the maximum number of bytes that an idle manager allocates in an idleInterval. The rollout of one service, or a request
-	// for metrics with 500 services, allocates less, and the rollouts of many services allocate more.
+	// for the metrics of 500 services, allocates less, and the rollouts of many services allocate more.
 	idleBytes = 16 << 20
-	// releaseIntervals is the minimum number of idleIntervals between two releases of memory, because each such release collects all
-	// garbage.
+	// releaseIntervals is the minimum number of idleIntervals between two releases of memory, because each of them runs a full
+	// garbage collection.
 	releaseIntervals = 30
 	// releaseBytes is the minimum number of bytes that are allocated between two releases of memory.
 	releaseBytes = 64 << 20
@@ -70,7 +70,7 @@ const (
 
 // idleMemory returns the memory of collected garbage to the operating system when the manager is idle, for example after a rollout of many services,
 // and at most once every ten minutes. Go's runtime would keep this memory, which is more than a quarter of the heap, for the next allocations.
-// idleMemory runs in every replica, and does nothing if GOGC sets a percentage other than gcPercent.
+// idleMemory runs in every replica, and does nothing if GOGC sets a percentage other than gcPercent or goDefault.
 type idleMemory struct {
 	ticks     <-chan time.Time
 	allocated func() uint64 // the number of bytes that were allocated since the start
@@ -103,7 +103,7 @@ func (m idleMemory) Start(ctx context.Context) error {
 	}
 }
 
-// freeMemory collects garbage and returns memory to the operating system, unless GOGC sets a percentage other than gcPercent and goDefault.
+// freeMemory collects garbage and returns memory to the operating system, unless GOGC sets a percentage other than gcPercent or goDefault.
 func freeMemory() {
 	if read("/gc/gogc:percent") == gcPercent {
 		debug.FreeOSMemory()

@@ -33,7 +33,7 @@ type permissions struct {
 }
 
 // lacking returns the kinds that the manager watches but is not allowed to list and watch. The keys of the result are the namespaces in
-// which kinds are missing. They include deleted namespaces, because the roles in these namespaces are gone.
+// which there are such kinds. They include deleted namespaces, because the Roles in these namespaces are gone.
 func (r permissions) lacking(ctx context.Context, namespaces []string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, name := range namespaces {
@@ -54,7 +54,7 @@ func (r permissions) lacking(ctx context.Context, namespaces []string) (map[stri
 }
 
 // missing returns the kinds that the rules do not allow the manager to list and watch. If the authorizer cannot list all rules,
-// missing asks the API server about each kind.
+// missing asks the API server about each of these kinds.
 func (r permissions) missing(ctx context.Context, namespace string, rules authorizationv1.SubjectRulesReviewStatus) ([]string, error) {
 	var out []string
 	for group, resources := range watches.Kinds() {
@@ -79,7 +79,7 @@ func (r permissions) missing(ctx context.Context, namespace string, rules author
 	return out, nil
 }
 
-// ask reports whether the manager may use all of the verbs with a resource.
+// ask reports whether the manager may use all of the verbs on a resource.
 func (r permissions) ask(ctx context.Context, namespace, group, resource string, verbs ...string) (bool, error) {
 	for _, verb := range verbs {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
@@ -96,7 +96,7 @@ func (r permissions) ask(ctx context.Context, namespace, group, resource string,
 	return true, nil
 }
 
-// allows reports whether any rule without resource names allows a verb for a resource.
+// allows reports whether any rule without resource names allows a verb on a resource.
 func allows(rules authorizationv1.SubjectRulesReviewStatus, group, resource, verb string) bool {
 	has := func(list []string, value string) bool {
 		return slices.Contains(list, value) || slices.Contains(list, "*")
@@ -106,8 +106,8 @@ func allows(rules authorizationv1.SubjectRulesReviewStatus, group, resource, ver
 	})
 }
 
-// watchable returns the namespaces that can be watched, and the missing kinds in the other namespaces. If the manager watched a
-// namespace in which it lacks permissions, such as a deleted namespace, no controller would start.
+// watchable returns the namespaces that can be watched and, for each of the others, the kinds that the manager is not allowed to list
+// and watch. If the manager watched a namespace in which it lacks permissions, such as a deleted namespace, no controller would start.
 func (r permissions) watchable(ctx context.Context, namespaces []string, log logr.Logger) ([]string, map[string]string, error) {
 	lacking, err := r.lacking(ctx, namespaces)
 	if err != nil || len(lacking) == 0 {
@@ -116,7 +116,7 @@ func (r permissions) watchable(ctx context.Context, namespaces []string, log log
 	var out []string
 	for _, name := range namespaces {
 		if missing, lacks := lacking[name]; lacks {
-			log.Error(nil, "a namespace is not watched, because the manager lacks permissions there: upgrade the Helm release, which has a Role and a RoleBinding in each namespace, or remove the namespace from the list of namespaces",
+			log.Error(nil, "a namespace is not watched, because the manager lacks permissions there: upgrade the Helm release, which creates a Role and a RoleBinding in each namespace, or remove the namespace from the list of namespaces",
 				"namespace", name, "cannotList", missing)
 			continue
 		}
@@ -147,10 +147,10 @@ func (o *options) omitUnwatchable(ctx context.Context, config *rest.Config, log 
 	return restart{permissions: r, lacks: lacking, every: permissionsPoll, after: time.Now().Add(minRun)}, nil
 }
 
-// restart is a Runnable that stops the manager when it has the permissions to watch another namespace, because a running cache cannot add namespaces.
+// restart is a Runnable that stops the manager when it has the permissions to watch another namespace, because namespaces cannot be added to a running cache.
 type restart struct {
 	permissions
-	lacks map[string]string // The keys are namespaces, and the values list their missing kinds.
+	lacks map[string]string // The keys are namespaces, and the values list the kinds that the manager is not allowed to list and watch.
 	every time.Duration
 	after time.Time
 }

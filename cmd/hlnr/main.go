@@ -1,5 +1,5 @@
-// Command hlnr shows, explains and controls the releases of the hlnr.io API group from a terminal. When it is named
-// kubectl-hlnr, it is also a kubectl plugin.
+// Command hlnr is a terminal program that shows, explains and controls the releases that Heighliner manages. When it is
+// named kubectl-hlnr, it is also a kubectl plugin.
 //
 // The common parts of the commands, such as exit codes, are in cmd/hlnr/cli.
 package main

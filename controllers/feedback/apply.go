@@ -48,8 +48,8 @@ type applied struct {
 	err error
 }
 
-// access returns the access to a repository. If the Secret was deleted together with the GitHubRepository,
-// it returns last, which is the access that was used before.
+// access returns the access to a repository. If the GitHubRepository is being deleted and its Secret no longer
+// exists, it returns last, which is the previous access, or an error if last is nil.
 func (r *Reconciler) access(ctx context.Context, ghr *v1alpha1.GitHubRepository, repo github.Repo, last *access) (*access, error) {
 	switch {
 	case ghr.DeletionTimestamp.IsZero():

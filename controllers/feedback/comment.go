@@ -57,7 +57,7 @@ func (s *service) slugOf(pr *v1alpha1.PullRequest) string {
 	return preview.Slug(pr.HeadRef, pr.Number)
 }
 
-// checksum returns a short hash of the parts of a string.
+// checksum returns a short hash of the given strings.
 func checksum(parts ...string) string {
 	h := sha256.New()
 	for _, part := range parts {

@@ -62,7 +62,7 @@ type Options struct {
 	Pool *github.Pool
 	// Workers is the number of concurrent reconciles. Defaults to 8.
 	Workers int
-	// Tasks is the number of repositories that are written to concurrently. One host gets at most
+	// Tasks is the maximum number of repositories that are written to concurrently. One host gets at most
 	// half of these tasks, and one namespace a quarter. Defaults to 16.
 	Tasks int
 	// Clock is the source of all timestamps. Defaults to the real clock.

@@ -41,7 +41,7 @@ func (r *Reconciler) skipsCleanup(ctx context.Context, ghr *v1alpha1.GitHubRepos
 	return apply.NamespaceGoes(ctx, r.live, ghr.Namespace)
 }
 
-// removeFinalizer removes the finalizer of a deleted repository.
+// removeFinalizer removes the finalizer of a GitHubRepository that is being deleted, unless err is set.
 func (r *Reconciler) removeFinalizer(ctx context.Context, ghr *v1alpha1.GitHubRepository, err error) (ctrl.Result, error) {
 	if err == nil {
 		r.tasks.forget(client.ObjectKeyFromObject(ghr))

@@ -41,7 +41,8 @@ func (s githubRepository) same(other githubRepository) bool {
 	return strings.EqualFold(s.name, other.name)
 }
 
-// resolve returns s with the name and ID of the current repository (today) if s is the current repository.
+// resolve returns s with the name and ID of the current repository (today) if s is the current repository. Otherwise,
+// it returns s unchanged.
 func (s githubRepository) resolve(today githubRepository) githubRepository {
 	if !s.same(today) {
 		return s

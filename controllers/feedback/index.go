@@ -20,7 +20,7 @@ import (
 // indexes are the cache indexes that this controller reads.
 var indexes = []index.Index{index.ImagePoliciesByRepository, index.MicroservicesByImagePolicy, index.NetworkPoliciesByMicroservice}
 
-// forPolicy enqueues the GitHubRepository that an ImagePolicy reads.
+// forPolicy enqueues the GitHubRepository that an ImagePolicy refers to.
 func forPolicy(_ context.Context, o client.Object) []reconcile.Request {
 	if key, ok := o.(*v1alpha1.ImagePolicy).GitHubRepositoryKey(); ok {
 		return []reconcile.Request{{NamespacedName: key}}
@@ -28,7 +28,7 @@ func forPolicy(_ context.Context, o client.Object) []reconcile.Request {
 	return nil
 }
 
-// forMicroservice enqueues the GitHubRepository that a Microservice's ImagePolicy reads.
+// forMicroservice enqueues the GitHubRepository that a Microservice's ImagePolicy refers to.
 func (r *Reconciler) forMicroservice(ctx context.Context, o client.Object) []reconcile.Request {
 	var policy v1alpha1.ImagePolicy
 	key := client.ObjectKey{Namespace: o.GetNamespace(), Name: o.(*v1alpha1.Microservice).Spec.ImagePolicyRef.Name}
@@ -75,7 +75,7 @@ func changed[T client.Object](f func(T) any) builder.Predicates {
 			return true
 		}
 		was, is := f(before), f(now)
-		return !reflect.DeepEqual(was, is) && !equality.Semantic.DeepEqual(was, is) // The semantic comparison costs much more.
+		return !reflect.DeepEqual(was, is) && !equality.Semantic.DeepEqual(was, is) // The semantic comparison is much slower.
 	}})
 }
 

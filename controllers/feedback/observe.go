@@ -141,7 +141,7 @@ const causePollInterval = 15 * time.Second
 func (r *Reconciler) allows(ctx context.Context, ghr *v1alpha1.GitHubRepository, namespace string) (bool, error) {
 	var ns corev1.Namespace
 	if ghr.NeedsNamespaceLabels(namespace) {
-		// Namespaces are not watched. They are read only for selectors.
+		// Namespaces are not watched. A Namespace is read from the API server, and only if a selector requires its labels.
 		if err := r.live.Get(ctx, client.ObjectKey{Name: namespace}, &ns); client.IgnoreNotFound(err) != nil {
 			return false, fmt.Errorf("get Namespace %q: %w", namespace, err)
 		}

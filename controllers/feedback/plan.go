@@ -24,13 +24,13 @@ type observed struct {
 	// repository is the current repository. Feedback in another repository is removed
 	// from that repository.
 	repository githubRepository
-	// abandoned contains the keys of those writes to other repositories that are no longer tried.
+	// abandoned contains the keys of those writes to other repositories that are no longer attempted.
 	abandoned map[string]bool
 	// locked contains the keys of comments that cannot be written because their conversation is
 	// locked.
 	locked map[string]bool
-	// pullRequestsComplete reports whether all open pull requests are known. If it is true, a missing pull
-	// request was deleted.
+	// pullRequestsComplete reports whether all open pull requests are known. If it is true, a pull request
+	// that is not known is closed.
 	pullRequestsComplete bool
 	pullRequests         []v1alpha1.PullRequest
 	tags                 []v1alpha1.GitHubTag
@@ -231,8 +231,8 @@ func (p *planner) planReleases() {
 	}
 }
 
-// commitOf returns the commit that an active release was created from. If its object does not contain a commit, commitOf returns
-// the revision that its ImagePolicy offers, or the commit of the tag for the version. If the tag has moved, this is the
+// commitOf returns the commit that an active release was created from. If the release's object does not contain a commit, commitOf
+// returns the revision that the ImagePolicy offers, or the commit of the tag for the version. If the tag has moved, this is the
 // commit of the next release of the version. commitOf returns "" if no commit is known.
 func (p *planner) commitOf(s *service, slug string, row *v1alpha1.Release) string {
 	if sha := s.commits[row.VersionedMicroservice]; isCommit(sha) {
@@ -296,7 +296,7 @@ func (p *planner) planDeployments() {
 	p.boundRecords()
 }
 
-// keepRecord keeps a record, and adds the write that the record requires. It drops an inactive record if
+// keepRecord keeps a record, and adds the write that the record requires, if any. It drops an inactive record if
 // feedback is not configured, or if the record is for another repository.
 func (p *planner) keepRecord(r v1alpha1.FeedbackRecord, v releaseState) {
 	sum := checksum(string(v.state), v.description, v.url)
@@ -314,7 +314,7 @@ func (p *planner) keepRecord(r v1alpha1.FeedbackRecord, v releaseState) {
 }
 
 // abandons reports whether the cleanup of another repository is abandoned. If it is, abandons adds the
-// repository to the plan.
+// name of the repository to the plan.
 func (p *planner) abandons(from, key, name string) bool {
 	if from == "" || !p.abandoned[key] {
 		return false
@@ -378,8 +378,8 @@ func (p *planner) previous(r *v1alpha1.FeedbackRecord) (releaseState, bool) {
 	return inactive(replaced)
 }
 
-// hasReplaced reports whether the active release may have replaced a release from a commit: its group still contains a release from
-// this commit, or a release whose commit is not known. The records do not show to which Microservice a commit belongs.
+// hasReplaced reports whether the active release may have replaced a release of a commit: its group still contains a release of
+// this commit, or another release whose commit is not known. The records do not show to which Microservice a commit belongs.
 func (m member) hasReplaced(commit string) bool {
 	return slices.ContainsFunc(m.group.Releases, func(row v1alpha1.Release) bool {
 		of := m.service.commits[row.VersionedMicroservice]

@@ -31,7 +31,7 @@ type releaseState struct {
 	state v1alpha1.DeploymentState
 	// description is a short text that changes only with the state.
 	description string
-	// url is a URL at which the release serves; empty if there is none. It is not a web URL if the release has only domains for TLS.
+	// url is a URL at which the release is available; empty if there is none. It is not a web URL if the release has only domains for TLS.
 	url string
 	// active reports whether the release is the active release of its group.
 	active bool
@@ -67,8 +67,8 @@ func (v releaseState) merge(other releaseState) releaseState {
 const stabilizationPeriod = time.Minute
 
 // stableState returns the state of a version; recorded is its last recorded state. It suppresses state
-// changes of releases whose pods come and go: a success remains until a cause is known or the pods
-// have been unavailable for a while, and a failure remains until the pods have been available for a
+// changes of releases whose pods come and go: a success remains until the cause of a failure is known or the
+// pods have been unavailable for a while, and a failure remains until the pods have been available for a
 // while.
 func (s *service) stableState(g *v1alpha1.ReleaseGroup, version string, recorded v1alpha1.DeploymentState) releaseState {
 	v := s.stateOf(g, version)
@@ -96,8 +96,8 @@ func (s *service) groupOf(number int64) *v1alpha1.ReleaseGroup {
 }
 
 // releaseOf returns the release of a version, or nil. A version may have several releases,
-// one for each configuration. The active release comes first, then the newest release that is
-// not deprecated.
+// one for each configuration. releaseOf prefers the active release, and then the newest release that
+// is not deprecated.
 func releaseOf(g *v1alpha1.ReleaseGroup, version string) *v1alpha1.Release {
 	var found *v1alpha1.Release
 	for i := range g.Releases {
@@ -213,7 +213,8 @@ func isWebURL(url string) bool {
 	return strings.HasPrefix(url, "https://") || strings.HasPrefix(url, "http://")
 }
 
-// preferredURL returns the first of two URLs, or the second if only the second is a web URL. Both may be empty.
+// preferredURL returns the first of two URLs, or the second if the first is empty or only the second is a web URL. Both may be
+// empty.
 func preferredURL(first, second string) string {
 	if first == "" || !isWebURL(first) && isWebURL(second) {
 		return second
@@ -288,8 +289,9 @@ func (s *service) chooser() *preview.Chooser {
 }
 
 // previewCommit returns the commit that the preview of a pull request runs, or "" if the pull request gets no
-// preview. The image of the commit need not exist. The commit is the head commit or, if the fork received a push
-// after the approval, the approved commit for as long as it is offered.
+// preview. The image of the commit need not exist. The commit is the head commit or, if the pull request is from a
+// fork and received a push after its approval, the approved commit for as long as it is offered. If the filters are
+// invalid, the commit is the one that is already offered.
 func (s *service) previewCommit(chooser *preview.Chooser, pr *v1alpha1.PullRequest) string {
 	if pr.State != v1alpha1.PullRequestOpen {
 		return ""

@@ -85,7 +85,7 @@ func recordComment(ghr *v1alpha1.GitHubRepository, res *result) {
 	}
 }
 
-// hasNoComment reports whether there is no comment to edit: none was found, or the search for it is rejected. In the
+// hasNoComment reports whether there is no comment to edit: none was found, or the search for it was rejected. In the
 // latter case, a comment was probably never written. The record of a comment that was deleted twice remains, so that the
 // comment is not written again.
 func (r *result) hasNoComment() bool {
@@ -99,8 +99,8 @@ func (r *result) hasNoComment() bool {
 	return r.err == nil
 }
 
-// setCondition sets FeedbackReady: False until each failed write has been retried successfully, and True
-// once everything is written.
+// setCondition sets FeedbackReady to False while a write is failing or the limits are exceeded, and to True once
+// everything is written. It removes the condition after the cleanup.
 func setCondition(ghr *v1alpha1.GitHubRepository, p *plan, known *repositoryEntry, search bool) {
 	set := func(value metav1.ConditionStatus, reason, message string) {
 		status.Set(&ghr.Status.Conditions, ghr.Generation, v1alpha1.ConditionFeedbackReady, value, reason, message)
@@ -111,7 +111,7 @@ func setCondition(ghr *v1alpha1.GitHubRepository, p *plan, known *repositoryEntr
 	case failed != nil:
 		message := failed.Error()
 		if count > 1 {
-			message += fmt.Sprintf(" (and %d more)", count-1)
+			message += fmt.Sprintf(" (%d failed writes in total)", count)
 		}
 		set(metav1.ConditionFalse, reasonOf(failed), message)
 	case search || len(p.writes) > len(locked):

@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// defaultTasks is the number of repositories that are written to concurrently.
+	// defaultTasks is the default maximum number of repositories that are written to concurrently.
 	defaultTasks = 16
 	// maxBatch is the maximum number of Deployments and comments that one task writes. After each
 	// task, the writes are planned again.
@@ -24,14 +24,14 @@ const (
 	// maxTask is the timeout of one task.
 	maxTask = time.Minute
 	// minBackoff and maxBackoff bound the wait after a failure. invalidBackoff is the wait after
-	// GitHub rejected a value, or rejected a comment because the conversation is locked.
+	// GitHub rejects a value, or rejects a comment because the conversation is locked.
 	minBackoff     = 2 * time.Second
 	maxBackoff     = 5 * time.Minute
 	invalidBackoff = time.Hour
 	// deletedAfter is how long a Deployment must be missing on GitHub before it counts as deleted.
 	deletedAfter = time.Minute
-	// maxAbandonTries is the maximum number of attempts to clean up another repository while GitHub reports
-	// that the repository does not exist, or denies access.
+	// maxAbandonTries is the number of attempts after which a write to another repository is abandoned if GitHub
+	// rejects it, for example because the repository does not exist or access is denied.
 	maxAbandonTries = 10
 )
 
@@ -57,7 +57,8 @@ type repositoryEntry struct {
 	// access is the access that was last used.
 	access   *access
 	failures map[string]failure
-	// generation is the last generation of the GitHubRepository, and request is the last request to retry all writes.
+	// generation is the last observed generation of the GitHubRepository, and request is the last observed request to
+	// retry all writes.
 	generation int64
 	request    string
 }
@@ -89,8 +90,8 @@ func newTaskQueue(c clock.PassiveClock, tasks int) *taskQueue {
 	}
 }
 
-// run enables tasks until ctx is done. It calls requeue for each repository whose task is done,
-// from any goroutine; requeue must not block. Call it before start.
+// run enables tasks until ctx is done. The queue calls requeue, from any goroutine, for each repository whose task
+// is done; requeue must not block. Call run before start.
 func (q *taskQueue) run(ctx context.Context, requeue func(types.NamespacedName)) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -123,9 +124,9 @@ func (q *taskQueue) drop(repository types.NamespacedName) {
 }
 
 // retryAll makes all failed writes due again if a user or a webhook delivery has requested a retry, or if the
-// specification has changed. It forgets the failures only in the latter case. Otherwise, frequent deliveries could
-// keep resetting the attempts and times that determine when a repository is abandoned, or when a Deployment counts
-// as deleted.
+// specification has changed. It forgets the failures only in the latter case, because frequent deliveries
+// could otherwise keep resetting the numbers of attempts and the times that determine when a repository is abandoned,
+// or when a Deployment counts as deleted.
 func (q *taskQueue) retryAll(repository types.NamespacedName, generation int64, request string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -212,7 +213,7 @@ func (q *taskQueue) finish(t *task, result applied) bool {
 	return true
 }
 
-// noteFailure records a failure, or forgets it if err is nil.
+// noteFailure records a failure, or forgets the previous failure if err is nil.
 func (e *repositoryEntry) noteFailure(key, sum string, err error, now time.Time) {
 	if err == nil {
 		delete(e.failures, key)

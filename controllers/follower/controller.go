@@ -62,7 +62,7 @@ type reconciler struct {
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 // CacheByObject configures a manager's cache for this controller. The cache contains only CronJobs with the
-// label, without their status.
+// label hlnr.io/follow, without their status.
 func CacheByObject() map[client.Object]cache.ByObject {
 	follows, err := labels.NewRequirement(v1alpha1.LabelFollow, selection.Exists, nil)
 	if err != nil {
@@ -93,8 +93,8 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		Named("follower").
 		For(&batchv1.CronJob{}, builder.WithPredicates(edited())).
 		Watches(&v1alpha1.Microservice{}, handler.EnqueueRequestsFromMapFunc(r.ofMicroservice), builder.WithPredicates(activeChanged())).
-		// The cache may show that a release is active before it contains the release. Deleting a release also
-		// deletes its copies.
+		// This watch is necessary because the cache may show that a release is active before it contains the release,
+		// and because deleting a release also deletes its copies of ConfigMaps and Secrets.
 		Watches(&v1alpha1.VersionedMicroservice{}, handler.EnqueueRequestsFromMapFunc(r.ofRelease), builder.WithPredicates(createdOrDeleted())).
 		WatchesRawSource(gate).
 		WithOptions(controller.Options{MaxConcurrentReconciles: max(1, o.Workers), RateLimiter: status.RateLimiter(), NewQueue: queue.New}).
@@ -107,8 +107,8 @@ func edited() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
 }
 
-// activeChanged passes creations and deletions of Microservices, changes to their groups, and changes to
-// the active releases of the groups.
+// activeChanged passes creations and deletions of Microservices, and updates that add or remove a group, or change
+// the active release of a group.
 func activeChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, ok := e.ObjectOld.(*v1alpha1.Microservice)
@@ -172,7 +172,7 @@ func (r *reconciler) resume(ctx context.Context, key client.ObjectKey) error {
 		return client.IgnoreNotFound(err)
 	}
 	if job.Labels[v1alpha1.LabelFollow] != "" || job.Annotations[v1alpha1.AnnotationFollowMessage] == "" {
-		return nil // The CronJob will be in the cache soon, or never followed a release.
+		return nil // The CronJob will be in the cache soon, or it never followed a release.
 	}
 	intent, err := intentOf(job, plan{restore: true, message: "it does not follow a Microservice, because it has no label " + v1alpha1.LabelFollow})
 	if err != nil {
@@ -227,7 +227,7 @@ func (r *reconciler) reject(ctx context.Context, job *batchv1.CronJob, p plan, w
 	if class := status.Classify(client.IgnoreNotFound(err)); class != nil && class.Class != status.Terminal {
 		return fmt.Errorf("report the rejected change to CronJob %q: %w", job.Name, err)
 	}
-	return nil // If the API server rejects the message too, the event shows it.
+	return nil // If the API server also rejects the annotation, the message is only in the event.
 }
 
 // report records an event when a CronJob starts to follow another release, or must wait.

@@ -23,7 +23,7 @@ type observed struct {
 	groups []v1alpha1.ReleaseGroup
 	// followedExists reports whether the release that the CronJob follows exists.
 	followedExists bool
-	// releases contains the active releases that exist. The keys are their names.
+	// releases contains the groups' active releases whose objects exist. The keys are the names of the releases.
 	releases map[string]*v1alpha1.VersionedMicroservice
 }
 

@@ -36,12 +36,12 @@ type plan struct {
 	container string
 	// suspend reports whether the CronJob must be suspended. Otherwise, the user decides whether to suspend it.
 	suspend bool
-	// restore reports whether references are reset to the ConfigMaps and Secrets of the manifest if
-	// there is no release, because the copies are or will be deleted.
+	// restore reports whether, if release is nil, references are reset to the ConfigMaps and Secrets of the
+	// manifest, because the copies that belong to the followed release have been or will be deleted.
 	restore bool
 }
 
-// decide returns which release a CronJob follows. It is pure.
+// decide returns the plan for a CronJob. It is pure.
 //
 // A CronJob that has never followed a release has the image of its manifest, and is suspended until it
 // follows a release. A CronJob that has followed a release keeps following that release while an object to
@@ -119,7 +119,7 @@ func activeOf(group *v1alpha1.ReleaseGroup) string {
 // containerOf returns the name of the CronJob's container that runs a release's image: the container that
 // the annotation names, or the container with the name of the release's container or of the Microservice,
 // or the only container. It returns "" if no such container exists. Containers that only this controller
-// owns do not count, because a user renamed or removed them.
+// owns are ignored, because a user has renamed or removed them.
 func containerOf(o *observed, release *v1alpha1.VersionedMicroservice) string {
 	users := othersOf(o.cronJob)
 	containers := slices.DeleteFunc(slices.Clone(podSpec(o.cronJob).Containers), func(c corev1.Container) bool { return !users.have("containers", c.Name) })

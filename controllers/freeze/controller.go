@@ -91,7 +91,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	return nil
 }
 
-// labelsChanged passes creations, deletions, and changes to labels.
+// labelsChanged admits creations, deletions, and changes to labels.
 func labelsChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels())

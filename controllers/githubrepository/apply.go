@@ -22,7 +22,8 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observed, known cacheEn
 		late = applyPoll(o, known, r.clock.Now())
 	}
 	if !o.query.wanted.pulls {
-		// status.pullRequests remains for approvals and feedback. Without the number, a new ImagePolicy waits for the next list.
+		// status.pullRequests is kept for approvals and feedback. Because status.openPullRequests is removed, a new
+		// ImagePolicy waits for the next list.
 		st.OpenPullRequests = nil
 	}
 	answered := known.settled(o.query)

@@ -155,7 +155,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 
 // setupWebhooks adds the webhook server to a manager.
 func (r *Reconciler) setupWebhooks(mgr ctrl.Manager, o Options) error {
-	// Controllers start informers only on the leader.
+	// Controllers start informers only on the leader, but the webhook server needs this informer on every replica.
 	if _, err := mgr.GetCache().GetInformer(context.Background(), &v1alpha1.GitHubRepository{}, cache.BlockUntilSynced(false)); err != nil {
 		return fmt.Errorf("watch GitHubRepositories: %w", err)
 	}

@@ -70,7 +70,7 @@ func (l *poll) findMissing() {
 	}
 }
 
-// isBehind reports whether a poll of the same repository got answers that are older than
+// isBehind reports whether a poll of the same repository got answers that are older than the
 // deliveries.
 func (l *poll) isBehind(q query) bool {
 	return l != nil && l.query.repo == q.repo && len(l.missing) > 0

@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// requestChanged admits changes to the specification and to requests for a poll. It ignores changes to the status.
+// requestChanged admits changes to the specification, and new requests for a poll. It ignores changes to the status.
 func requestChanged() builder.ForOption {
 	return builder.WithPredicates(predicate.Or(
 		predicate.GenerationChangedPredicate{},
@@ -23,7 +23,7 @@ func requestChanged() builder.ForOption {
 	))
 }
 
-// sourceChanged admits changes to the source of ImagePolicies.
+// sourceChanged admits changes to spec.source and spec.match of ImagePolicies.
 func sourceChanged() builder.WatchesOption {
 	return builder.WithPredicates(predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {

@@ -14,7 +14,7 @@ import (
 //
 //	heighliner_github_reads_total{operation,result}
 //	    requests to GitHub; operation is Repository, PullRequests, PullRequest,
-//	    Commit, Releases or Tags, result is Ok or the kind of the error
+//	    Commit, Releases or Tags; result is Ok or the kind of error
 //	heighliner_github_poll_duration_seconds
 //	    duration of one poll, excluding the time in the queue
 //	heighliner_github_polls{state}

@@ -28,7 +28,7 @@ type observed struct {
 	problem *status.Error
 	// secretsRead reports whether the Secrets were read. They are read only before a poll.
 	secretsRead bool
-	// webhook is the problem with the webhook's Secret.
+	// webhook is the problem with the webhook's Secret, or nil.
 	webhook *status.Error
 	// client is the client with the credentials of the repository.
 	client *github.Client

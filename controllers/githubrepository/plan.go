@@ -24,14 +24,14 @@ func (m cacheEntry) settled(q query) bool {
 // firstReportDelay is the time after which a new repository reports that its first poll is not complete.
 const firstReportDelay = 10 * time.Second
 
-// reportable reports whether the status must be updated because of results of a poll, a problem
+// reportable reports whether the status must be updated because of the results of a poll, a problem
 // that a user must fix, or a slow first poll.
 func reportable(o *observed, known cacheEntry, now time.Time) bool {
 	if o.paused() || known.unreported(o.query) {
 		return true
 	}
 	if known.settled(o.query) && o.repository.Status.ObservedGeneration != o.repository.Generation {
-		return true // a change that does not affect the query
+		return true // the specification has changed, but the change does not affect the query
 	}
 	return neverReported(o) && known.task != nil && now.Sub(known.task.since) >= firstReportDelay
 }

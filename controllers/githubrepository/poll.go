@@ -105,7 +105,7 @@ const credentialCheckInterval = 10 * time.Minute
 func newPoll(q query, known cacheEntry, immediate bool, now time.Time) *poll {
 	l := &poll{query: q, startedAt: now, immediate: immediate, postponed: map[string]time.Time{}, after: now}
 	if !immediate {
-		l.after = now.Add(-(q.interval - q.interval/8)) // a poll may start up to 10% early
+		l.after = now.Add(-(q.interval - q.interval/8)) // a poll may start early, by up to 10% of the interval
 	}
 	if known.poll != nil && known.poll.query.repo == q.repo {
 		maps.Copy(l.postponed, known.poll.postponed)
@@ -130,7 +130,8 @@ func (l *poll) answers(q query, now time.Time) bool {
 	return l != nil && l.query == q && now.Before(l.due)
 }
 
-// maxReads is the maximum number of requests for individual pull requests or commits in a poll.
+// maxReads is the maximum number of requests of each kind in a poll: for individual pull requests, for the dates
+// of head commits, and for the parents of test merges.
 const maxReads = 20
 
 // unsettledDelay is the delay before a request that GitHub did not answer conclusively is repeated.
@@ -146,7 +147,8 @@ type poller struct {
 	ctx        context.Context
 }
 
-// runContained completes the poll. A poll that panics discards its answers, which may be incomplete, and fails.
+// runContained runs the poll, and recovers from panics. A poll that panics fails, and discards its answers, which
+// may be incomplete.
 func (a *poller) runContained(known *v1alpha1.GitHubRepositoryStatus) {
 	err := contain.Panics(func() error {
 		a.run(known)
@@ -204,14 +206,15 @@ func (a *poller) resolveName(after time.Time) (github.Repository, error) {
 }
 
 // repositoryReplaced returns the error for a name that now resolves to a different repository than before.
-// Another user may have taken the name. A user must decide whether the change is intended.
+// Another GitHub user may have taken the name. Therefore, a user of the cluster must decide whether the change
+// is intended.
 func repositoryReplaced(known *v1alpha1.GitHubRepositoryStatus, now *github.Repository) error {
 	return status.NewTerminal("RepositoryReplaced", fmt.Errorf("spec.owner, spec.repo: %s is now another repository: its ID is %d, and was %d (%s); it is not read, and the status remains; "+
 		"correct the names if the repository was moved, or delete and recreate this GitHubRepository to use the new repository",
 		known.ResolvedFrom, now.ID, known.RepositoryID, known.Repository))
 }
 
-// isForeign reports whether a pull request belongs to another repository because another user took
+// isForeign reports whether a pull request belongs to another repository because another GitHub user took
 // the name during the poll. The poll then fails, and the next poll resolves the name again.
 func (a *poller) isForeign(pr *github.PullRequest) bool {
 	if pr.RepositoryID == a.repository.ID {
@@ -298,7 +301,8 @@ func (a *poller) readPullRequests(repo github.Repo, known []v1alpha1.PullRequest
 	})
 }
 
-// splitRead divides commits into those that an earlier poll has read, with the results, and the others.
+// splitRead returns the results for the commits that an earlier poll has read, and the commits that no earlier poll
+// has read.
 func splitRead[T any](commits []string, earlier map[string]T) (read map[string]T, unread []string) {
 	read = map[string]T{}
 	for _, sha := range commits {
@@ -334,7 +338,7 @@ func (a *poller) postpone(thing string, wait time.Duration) {
 	a.postponed[thing] = a.reconciler.clock.Now().Add(wait)
 }
 
-// forEach makes a request for each item, up to maxReads in one poll. If GitHub does not know an item, the
+// forEach makes a request for each item, up to maxReads requests. If GitHub does not know an item, the
 // answer is not conclusive, and forEach continues with the next item.
 func forEach[T any](a *poller, things []T, name func(T) string, request func(T) error) {
 	asked := 0

@@ -45,7 +45,8 @@ type cacheEntry struct {
 	// lastPoll and pushes have the same meaning as in mergeContext.
 	lastPoll time.Time
 	pushes   map[string]time.Time
-	// lastRead contains the last reported poll that read an open pull request. The keys are the numbers of pull requests.
+	// lastRead contains, for each open pull request, the last reported poll that read it. The keys are the numbers of the
+	// pull requests.
 	lastRead map[int64]lastRead
 }
 
@@ -118,8 +119,8 @@ func (m *cacheEntry) addHints(numbers map[int64]notice) {
 	}
 }
 
-// start queues a poll, and cancels an earlier poll. The new poll must contain the changes that the hints and
-// the earlier poll's notices announced.
+// start queues a poll, and cancels an earlier poll. The answers of the new poll must contain the changes that
+// the hints and the earlier poll's notices announced.
 func (ls *pollCache) start(key types.NamespacedName, l *poll, work func(context.Context, *poll)) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -173,7 +174,7 @@ func (ls *pollCache) markReported(key types.NamespacedName, l *poll, known map[s
 	if l.pulls != nil {
 		read, labels := map[int64]lastRead{}, labelSet(l.query.wanted.labels)
 		for n, r := range m.lastRead {
-			if l.pulls.time.Sub(r.time) <= l.query.interval+maxGap { // After a longer time, there is a gap.
+			if l.pulls.time.Sub(r.time) <= l.query.interval+maxGap { // After a longer time, there is a gap in polling.
 				read[n] = r
 			}
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// limited reports whether GitHub limits the request rate, or the remaining requests are reserved for writes.
+// limited reports whether GitHub limits the request rate, or whether the remaining requests are reserved for writes.
 func limited(err error) bool {
 	kind := github.KindOf(err)
 	return kind == github.RateLimited || kind == github.Reserved
@@ -24,7 +24,7 @@ func retryTime(err error) time.Time {
 	return time.Time{}
 }
 
-// transient reports whether a retry may succeed without a change.
+// transient reports whether a retry may succeed without a fix by a user.
 func transient(err error) bool {
 	var e *github.Error
 	return !errors.As(err, new(*status.Error)) && (!errors.As(err, &e) || e.Kind.Transient())
@@ -40,7 +40,7 @@ func failure(err error) (reason, message string) {
 	case errors.As(err, &s):
 		return s.Reason, s.Error()
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return "Unreachable", "poll GitHub: not complete within two minutes; the results are kept, and the rest is requested again"
+		return "Unreachable", "poll GitHub: not complete within two minutes; the results so far are kept, and the next poll requests the rest"
 	}
 	return "Failed", err.Error()
 }

@@ -24,8 +24,8 @@ const (
 	maxHeadRepo = 140
 	maxLabel    = 50
 	maxTitle    = 80
-	maxLabels   = 100 // labels to which ImagePolicies refer; GitHub allows the same number
-	someLabels  = 20  // labels in total, if ImagePolicies refer to fewer
+	maxLabels   = 100 // bounds the labels to which ImagePolicies refer; GitHub allows the same number per pull request
+	someLabels  = 20  // bounds all labels if ImagePolicies refer to fewer labels
 )
 
 // pullRequests contains the responses for pull requests in a poll.
@@ -153,8 +153,8 @@ func openPullRequest(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *
 }
 
 // mergeSHA returns the test merge of the head commit. In lists, GitHub may return the test merge of the
-// previous push. Therefore, only a commit that has the head commit as a parent counts. Until there is such a
-// commit, the last known test merge of the same head commit counts.
+// previous push. Therefore, only a commit that has the head commit as a parent is accepted. Until GitHub returns
+// such a commit, mergeSHA returns the last known test merge of the same head commit.
 func mergeSHA(g github.PullRequest, k v1alpha1.PullRequest, p *pullRequests) string {
 	switch {
 	case slices.Contains(p.parents[g.MergeCommitSHA], g.HeadSHA):
@@ -183,8 +183,8 @@ func unknownMerges(known []v1alpha1.PullRequest, p *pullRequests) []string {
 }
 
 // pushTime returns the time at which the head commit was first seen. The first known head commit of a
-// pull request counts as pushed when the pull request was opened, or at its committer date if that is
-// later. The result is never after the poll, because a committer date is not reliable.
+// pull request is assumed to have been pushed when the pull request was opened, or at the commit's committer
+// date if that is later. The result is never later than the poll, because a committer date is not reliable.
 func pushTime(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *pullRequests) *metav1.Time {
 	switch {
 	case was && k.HeadSHA != g.HeadSHA:
@@ -351,7 +351,7 @@ func (p *pullRequests) open() []github.PullRequest {
 }
 
 // knownFirst returns the open pull requests: first the known ones and then the others, both newest first. Therefore,
-// pull requests that do not fit into the status do not delay the known ones.
+// pull requests that do not fit into the status do not delay requests for the known ones.
 func (p *pullRequests) knownFirst(known []v1alpha1.PullRequest) []github.PullRequest {
 	numbers := map[int64]bool{}
 	for _, k := range known {

@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/internal/github"
 )
 
-// Schema bounds on the numbers of releases and tags, and bounds in bytes of JSON.
+// Bounds on releases and tags: the numbers that the schema allows, and the total sizes in bytes of JSON.
 const (
 	maxReleases     = 100
 	maxReleaseBytes = 30_000
@@ -41,7 +41,9 @@ func tagsOf(list *github.List[github.Tag], names string, releases []v1alpha1.Git
 	}
 	highest := func(a, b v1alpha1.GitHubTag) int { return natural(b.Name, a.Name) }
 	slices.SortFunc(all, highest)
-	turn := map[string]int{} // the first round in which a regular expression selects a tag
+	// Each regular expression selects one tag per round. turn contains the first round in which a tag is selected. The
+	// keys are the names of the tags.
+	turn := map[string]int{}
 	for _, text := range strings.Split(names, separator) {
 		pattern, err := regexp.Compile("^(?:" + text + ")$")
 		if err != nil {

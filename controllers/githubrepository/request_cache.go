@@ -131,7 +131,7 @@ func (s *requestCache) forget() {
 
 // size returns the approximate size of a complete answer in bytes.
 func (a *answer) size() int {
-	const item = 512 // the size of an item, including short texts
+	const item = 512 // the approximate size of an item, including short texts
 	switch value := a.value.(type) {
 	case github.PullRequests:
 		n := item

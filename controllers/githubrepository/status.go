@@ -83,8 +83,8 @@ func applyPoll(o *observed, known cacheEntry, now time.Time) map[string]time.Tim
 // minPullBytes is the minimum size that is reserved for pull requests in the status.
 const minPullBytes = 100_000
 
-// maxGap is how long after the end of the interval a poll may take place and still follow the previous
-// poll without a gap.
+// maxGap is the maximum time between the end of the interval and the next poll. After a longer time, there is a
+// gap between the two polls.
 const maxGap = 5 * time.Minute
 
 func applyPullRequests(o *observed, known cacheEntry, now time.Time, cut *truncation) map[string]time.Time {

@@ -43,7 +43,7 @@ const (
 	// are remembered. GitHub sends a delivery again only if a user requests it.
 	rememberedFor = 10 * time.Minute
 	maxRemembered = 4096
-	// maxSources is the maximum number of repositories whose rates are tracked.
+	// maxSources is the maximum number of repositories whose delivery rates are tracked.
 	maxSources = 1024
 	// coalesceDelay is how long deliveries are collected before they start a poll. A single
 	// user action, such as a push, causes several deliveries within a few hundred milliseconds.
@@ -192,7 +192,7 @@ func (h *webhookHandler) receive(r *http.Request) (code int, result, text string
 	var e *github.WebhookError
 	switch {
 	case errors.As(err, &e) && e.Status == http.StatusUnauthorized && !known:
-		return http.StatusUnauthorized, resultUnknown, e.Reason // the condition WebhookReady reports why
+		return http.StatusUnauthorized, resultUnknown, e.Reason // if the Secret is missing, the condition WebhookReady reports this
 	case errors.As(err, &e):
 		return rejected(e.Status, e.Reason)
 	case err != nil:
@@ -386,7 +386,7 @@ func (h *webhookHandler) reconciles(namespace string) bool {
 	}
 }
 
-// requestPoll requests a poll by the leader, as users do, for events since the given time.
+// requestPoll requests, with the same annotation as users, that the leader polls for events since the given time.
 func (h *webhookHandler) requestPoll(key types.NamespacedName, since time.Time) {
 	ctx, cancel := context.WithTimeout(context.Background(), coalesceDelay*10)
 	defer cancel()

@@ -60,7 +60,7 @@ func (a *recordReader) BuildTime(tag, platform string) (buildTime, error) {
 	}
 	a.timesLeft--
 	found, err := a.Resolve(0, tag)
-	if err == nil && found.Created.IsZero() { // the build time of an index is in the image for the platform
+	if err == nil && found.Created.IsZero() { // an index has no build time, but its image for the platform may have one
 		digest := found.Digest
 		found, err = a.Inspect(0, digest, platform)
 		found.Digest = digest
@@ -94,7 +94,7 @@ func (l *scanRecord) forgetTimes(tags []string) {
 
 // rankTimed ranks tags by the build times of their images. The offer does not change until all times are
 // known. Otherwise, a policy would first offer an old image, and then one newer image after another. A tag
-// that now refers to another image is another version, so rankTimed deletes its entry in before.
+// that now refers to another image is another version, so rankTimed removes the tag from the before map.
 func (s *selection) rankTimed(o *observed, a *recordReader, tags []string, before map[string]v1alpha1.OfferedRelease) *version.Ranking {
 	times := make(map[string]version.Timed, len(tags))
 	s.untimed = 0
@@ -123,7 +123,7 @@ func (s *selection) rankTimed(o *observed, a *recordReader, tags []string, befor
 		if times[tag].Version == rel.SemVer.Version {
 			continue
 		}
-		if isTime(rel.SemVer.Version) { // Otherwise, the scheme changed, and not the image.
+		if isTime(rel.SemVer.Version) { // Otherwise, the scheme has changed, not the image.
 			s.firstSeen = s.firstSeen.withMoved(tag, times[tag].Version, a.time)
 		}
 		delete(before, tag)
@@ -157,7 +157,7 @@ func (s *selection) buildTimeOf(o *observed, a *recordReader, tag string) versio
 		return version.Timed{Reason: noImage().Reason}
 	case is(err, registry.Malformed):
 		return version.Timed{Reason: err.Error()}
-	case is(err, registry.Unauthorized) && registry.IsOfOneImage(err): // A later request does not fix this error.
+	case is(err, registry.Unauthorized) && registry.IsOfOneImage(err): // A retry would not succeed.
 		s.noteImageError(err)
 		return version.Timed{Reason: fmt.Sprintf("the image cannot be read: %s", err)}
 	case err != nil:

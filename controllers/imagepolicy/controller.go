@@ -17,11 +17,11 @@
 //	metrics.go        metrics of scans
 //	scan_cache.go     runs scans in the background, and keeps their results
 //	scan_record.go    the results of one scan
-//	next_scan.go      the time of the next scan, even after a failure
+//	next_scan.go      the time of the next scan, including after a failure
 //	selection.go      selects releases from a scan
 //	pull_requests.go  selects pull requests
-//	image_checks.go   checks that images exist and have platforms, labels and signatures
-//	build_times.go    versions by build time
+//	image_checks.go   checks that images exist and have the required platforms, labels and signatures
+//	build_times.go    orders tags by the build times of their images
 //	first_seen.go     the times at which versions were first seen, for spec.minAge
 //	explain.go        explains a policy without a cluster, for hlnr
 package imagepolicy
@@ -240,7 +240,7 @@ func (r *Reconciler) ensureScan(ctx context.Context, o *observed) error {
 	if !o.paused() {
 		if known.task != nil && known.task.record.query.isSame(o.query) {
 			if urgent(o, known) {
-				r.scans.hurry(key) // If its answers are not sufficient, another scan follows.
+				r.scans.hurry(key) // If this scan's answers are not sufficient, another scan follows.
 			}
 			return nil
 		}
@@ -311,7 +311,7 @@ func (r *Reconciler) startScan(o *observed, l *scanRecord, known cacheEntry) {
 	})
 }
 
-// reader returns a reader for the last scan if the scan has the current origin.
+// reader returns a reader for the last scan, or for an empty record if the last scan does not have the current origin.
 func (m cacheEntry) reader(o *observed, c clock.PassiveClock) *recordReader {
 	if m.record == nil || m.record.query.origin != o.query.origin {
 		return &recordReader{scanRecord: newScanRecord(o.query, access{}, false), clock: c}

@@ -46,7 +46,7 @@ func (r *Reconciler) recordEvents(policy, before *v1alpha1.ImagePolicy) {
 	}
 }
 
-// movedTags returns the versions whose tag has another image in the same repository.
+// movedTags returns the versions whose tag now refers to another image in the same repository.
 func movedTags(was, is []v1alpha1.OfferedRelease) []string {
 	digests := map[[2]string]string{}
 	for _, rel := range was {

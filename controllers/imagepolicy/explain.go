@@ -90,8 +90,8 @@ func Explain(ctx context.Context, policy *v1alpha1.ImagePolicy, source Scanner, 
 	return explanation, err
 }
 
-// ExplainTags returns the decision on each tag in a list, without a registry. Each tag counts as an image for
-// all platforms. For a policy with an explicit list, a tag that is not in tags counts as missing.
+// ExplainTags returns the decision on each tag in tags, without a registry. Each tag is treated as an image that
+// supports all platforms. For a policy with an explicit list, a listed tag that is not in tags is treated as missing.
 func ExplainTags(policy *v1alpha1.ImagePolicy, tags []string) (Explanation, error) {
 	o := withoutStatus(policy, "")
 	if o.problem != nil {

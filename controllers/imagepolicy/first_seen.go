@@ -16,7 +16,7 @@ import (
 // times in images, because they can be forged.
 type firstSeen struct {
 	origin origin
-	// time is the time of the last list, sum is its hash, and list contains the hash of each of its tags.
+	// time is the time of the latest list, sum is the hash of that list, and list contains the hash of each of its tags.
 	time time.Time
 	sum  uint64
 	list seenTags
@@ -25,7 +25,7 @@ type firstSeen struct {
 	reported map[string]time.Time
 	// withoutImage contains the versions from GitHub that had no image in the last scan.
 	withoutImage map[string]bool
-	// moved contains the tags whose image is not, or was not, the offered image.
+	// moved contains the tags that moved to an image other than the one that was offered at that time.
 	moved map[string]firstSeenImage
 	// base is a time by which all tags without a recorded time existed; zero before the first scan.
 	base time.Time
@@ -38,8 +38,8 @@ type seenTag struct {
 	first int64
 }
 
-// seenTags are the tags of a list, sorted by hash. They contain hashes and not the tags, because seenTags are kept
-// after the list itself is removed, and a list can need 17 MB. A registry cannot choose tags with equal hashes,
+// seenTags are the tags of a list, sorted by hash. They contain hashes instead of the tags, because seenTags are kept
+// after the list itself is removed, and a list can take up 17 MB. A registry cannot choose tags with equal hashes,
 // because it does not know the seed.
 type seenTags []seenTag
 
@@ -117,7 +117,7 @@ func (seen *firstSeen) movedAgain(times map[string]version.Timed, at time.Time) 
 }
 
 // withoutMoved returns a copy without the record of a tag that moved. The tag refers to the offered image,
-// possibly again. If the other image returns later, it counts as new.
+// possibly again. If the tag moves to the other image again, that image counts as new.
 func (seen *firstSeen) withoutMoved(tag string) *firstSeen {
 	if _, moved := seen.moved[tag]; !moved {
 		return seen
@@ -128,15 +128,15 @@ func (seen *firstSeen) withoutMoved(tag string) *firstSeen {
 	return &c
 }
 
-// observeTags returns a copy of the previous records, with the records of a list of tags added. Both a scan and the reconcile that reads the
-// results of the scan call observeTags for the list.
+// observeTags returns a copy of the previous records, with the records of a list of tags added. Both a scan and
+// the reconcile that reads the results of the scan call observeTags for the list.
 //
-// Tags in the very first list count as old enough. Otherwise, no version could start until minAge has passed.
-// An empty list from GitHub does not count, because it may be from before GitHub was polled for the names.
-// After a restart, offered versions count as old enough, and versions that are too young according to the
-// status keep their time. For all other tags, the age starts at the last change to the list if the list is
-// still the same, and otherwise now. A restart may therefore delay a version, but never causes an early
-// offer.
+// Tags in the very first list count as old enough. Otherwise, no version could be offered until spec.minAge has
+// passed. An empty list from GitHub is not considered the first list, because it may be from before GitHub was
+// polled for the names. After a restart, offered versions count as old enough, and versions that are too young
+// according to the status keep the time in the status. For all other tags, the age is measured from the last
+// change to the list if the list is still the same, and otherwise from now. A restart may therefore delay a
+// version, but never causes an early offer.
 func (o *observed) observeTags(before *firstSeen, tags []string, checksum string, at time.Time) *firstSeen {
 	sum := hashTags(tags)
 	if before != nil && before.origin == o.query.origin && before.time.Equal(at) && before.sum == sum {
@@ -227,7 +227,7 @@ func (seen *firstSeen) withoutImageOf(rel version.Release) *firstSeen {
 	return &c
 }
 
-// retain returns a copy without the versions that are no longer listed.
+// retain returns a copy without the records of versions that are no longer listed.
 func (seen *firstSeen) retain(named version.Result) *firstSeen {
 	if seen == nil || len(seen.withoutImage) == 0 {
 		return seen
@@ -316,7 +316,7 @@ func (s *selection) isDelayed(o *observed, a *recordReader, rel version.Release,
 	return true
 }
 
-// offerAt records the time at which a version or image can be offered.
+// offerAt records that a version or image can be offered at a time. Only the earliest such time is kept.
 func (s *selection) offerAt(at time.Time) {
 	if s.offerableAt.IsZero() || at.Before(s.offerableAt) {
 		s.offerableAt = at

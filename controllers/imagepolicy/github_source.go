@@ -48,7 +48,7 @@ type github struct {
 	// known reports whether GitHub was polled at least once.
 	known bool
 	// current reports whether the last poll used the current specification and succeeded.
-	// Otherwise, filters do not withdraw pull requests.
+	// If it is false, filters do not withdraw pull requests.
 	current bool
 	// id is the ID of the repository that the pull requests are from, as in status.repositoryID. It is
 	// empty for other sources, and if the ID is not known.
@@ -231,7 +231,7 @@ func checksum(values ...any) string {
 }
 
 // originOf returns the origin of a policy's versions. The images of pull requests are requested individually.
-// Therefore, the origin for pull requests includes the requirements on images, so that a change to the
+// Therefore, the origin for pull requests includes the requirements for images, so that a change to the
 // requirements causes new requests for the images.
 func originOf(p *v1alpha1.ImagePolicy, o *observed) origin {
 	og := origin{repository: p.Spec.Image, insecure: p.Spec.Insecure, source: sourceOf(p), pinned: strings.Join(o.pinned, "\n")}
@@ -277,14 +277,14 @@ func checkLabels(p *v1alpha1.ImagePolicy) error {
 	return nil
 }
 
-// compile compiles the policy's rules. The error contains the name of the field.
+// compile compiles the policy's rules. The error contains the names of the invalid fields.
 func (o *observed) compile() error {
 	p := o.policy
 	var errs []error
 	src, wanted := p.Spec.Source, rules(&p.Spec)
 	pulls := src != nil && src.GitHub != nil && src.GitHub.PullRequests != nil
 	if pulls {
-		wanted.Limits = version.Limits{} // the limits on versions do not apply
+		wanted.Limits = version.Limits{} // limits on versions do not apply to pull requests
 	}
 	selector, err := version.Compile(wanted)
 	if err != nil {

@@ -24,8 +24,8 @@ func rejectf(v version.Verdict, format string, args ...any) *version.Refusal {
 	return &version.Refusal{Verdict: v, Reason: fmt.Sprintf(format, args...)}
 }
 
-// isFinal reports whether the content of an image is the reason for a rejection. If so, a change to
-// the policy withdraws the image.
+// isFinal reports whether the content of an image is the reason for a rejection. If an offered image is
+// rejected for such a reason after a change to the policy or the keys, it is withdrawn.
 func isFinal(r *version.Refusal) bool {
 	return r != nil && (r.Verdict == version.VerdictLabels || r.Verdict == version.VerdictVerify)
 }
@@ -92,7 +92,7 @@ func (s *selection) checkAllSigned(o *observed, a *recordReader, images []v1alph
 	return nil
 }
 
-// exists requests the image of a tag in one repository.
+// exists requests the image of a tag in one repository, and checks its platforms.
 func (s *selection) exists(o *observed, a *recordReader, i int, tag string) (registry.Image, *version.Refusal) {
 	of := ""
 	if i > 0 {
@@ -127,8 +127,8 @@ func (s *selection) exists(o *observed, a *recordReader, i int, tag string) (reg
 	return image, nil
 }
 
-// readsAnother reports whether the registry returns an image that is already offered. If it returns such an image,
-// neither the registry nor the credential is the cause of a tag's error.
+// readsAnother reports whether the registry returns the image of another offered tag. If it does, neither the
+// registry nor the credential is the cause of the error for the tag.
 func (a *recordReader) readsAnother(o *observed, than string) bool {
 	for i := range o.policy.Status.Releases {
 		if images := o.policy.Status.Releases[i].Images; len(images) > 0 && tagOf(images) != than {

@@ -36,7 +36,7 @@ var indexes = []index.Index{
 	}},
 }
 
-// pins returns the versions in the domains and listeners of a NetworkPolicy.
+// pins returns the versions to which the domains and listeners of a NetworkPolicy refer.
 func pins(p *v1alpha1.NetworkPolicy) []string {
 	var versions []string
 	add := func(r *v1alpha1.DomainRelease) {
@@ -91,7 +91,7 @@ func versionsInUse(ms *v1alpha1.Microservice) []version.Held {
 			held = append(held, version.Held{Version: m.SemVer.Version})
 		}
 		for _, g := range m.Groups {
-			if g.Version != "" { // the version of a pinned release is already in the list
+			if g.Version != "" { // if the group pins a release instead, the version of the release is already in the list
 				held = append(held, version.Held{Version: g.Version})
 			}
 		}
@@ -122,7 +122,7 @@ func (r *Reconciler) forNetworkPolicy(ctx context.Context, o client.Object) []re
 	key := client.ObjectKey{Namespace: o.GetNamespace(), Name: o.(*v1alpha1.NetworkPolicy).MicroserviceName()}
 	if err := r.Get(ctx, key, &ms); err != nil {
 		if client.IgnoreNotFound(err) != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "get Microservice of networkpolicies.hlnr.io", "microservice", key.Name)
+			ctrl.LoggerFrom(ctx).Error(err, "get the Microservice to which an object of networkpolicies.hlnr.io refers", "microservice", key.Name)
 		}
 		return nil
 	}

@@ -14,8 +14,8 @@ import (
 //
 //	heighliner_registry_lookups_total{operation,result}
 //	    requests to the scanner, which may return the results of requests for another policy;
-//	    operation is List, Resolve, Inspect, Verify or Gone, result is Ok, the kind of
-//	    the error, or, for Verify, NotSigned or Invalid
+//	    operation is List, Resolve, Inspect, Verify or Gone; result is Ok, the kind of
+//	    error, or, for Verify, NotSigned or Invalid
 //	heighliner_scan_duration_seconds
 //	    duration of one scan, excluding the time in the queue
 //	heighliner_registry_scans{state}

@@ -24,7 +24,7 @@ import (
 // observed contains one ImagePolicy and the related objects in the cluster.
 type observed struct {
 	policy *v1alpha1.ImagePolicy
-	// inUse contains the versions that Microservices use, and the versions in pins and domains.
+	// inUse contains the versions that Microservices use or pin, and the versions to which domains and listeners refer.
 	inUse []version.Held
 	// query is the query for the registry.
 	query query
@@ -149,7 +149,7 @@ func rules(spec *v1alpha1.ImagePolicySpec) version.Rules {
 }
 
 // observeHeld finds the versions that must remain offered: the versions of Microservices' releases and pins,
-// and the versions in domains (protocol rule 4).
+// and the versions to which domains and listeners refer (protocol rule 4).
 func (r *Reconciler) observeHeld(ctx context.Context, o *observed) error {
 	var users v1alpha1.MicroserviceList
 	if err := r.List(ctx, &users, client.InNamespace(o.policy.Namespace), client.MatchingFields{index.MicroservicesByImagePolicy.Field: o.policy.Name}, client.UnsafeDisableDeepCopy); err != nil {
@@ -212,8 +212,8 @@ func (r *Reconciler) observeAccess(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// secret reads the Secret to which a field refers. If the Secret does not exist, secret returns nil
-// and adds a problem.
+// secret reads the Secret to which a field refers. If the Secret does not exist, or access to it
+// is forbidden, secret returns nil and adds a problem.
 func (r *Reconciler) secret(ctx context.Context, o *observed, field, name string) (*corev1.Secret, error) {
 	var s corev1.Secret
 	err := r.Get(ctx, client.ObjectKey{Namespace: o.policy.Namespace, Name: name}, &s)

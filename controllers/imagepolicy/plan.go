@@ -35,7 +35,7 @@ type plan struct {
 	withdrawn  []v1alpha1.Withdrawal
 	rejected   []v1alpha1.RejectedCount
 	candidates []v1alpha1.RefusedCandidate
-	// otherRepository reports whether the status is about the images of another repository.
+	// otherRepository reports whether the releases in the previous status are from another repository.
 	otherRepository bool
 	// truncated reports whether some releases do not fit into the status.
 	truncated bool
@@ -118,7 +118,7 @@ func (o *observed) detailOf(rel version.Release) detail {
 	return detail{}
 }
 
-// fit truncates a list to n items and the given number of bytes of JSON.
+// fit truncates a list to at most n items and at most the given number of bytes of JSON.
 func fit[T any](items []T, n, bytes int) []T {
 	for i := range items {
 		raw, err := json.Marshal(items[i])
@@ -260,7 +260,7 @@ func neverReported(o *observed) bool {
 	return meta.FindStatusCondition(o.policy.Status.Conditions, v1alpha1.ConditionReady) == nil
 }
 
-// withdraws reports whether a release is no longer offered.
+// withdraws reports whether any release is no longer offered.
 func withdraws(before, now []v1alpha1.OfferedRelease) bool {
 	return slices.ContainsFunc(before, func(b v1alpha1.OfferedRelease) bool {
 		return !slices.ContainsFunc(now, func(n v1alpha1.OfferedRelease) bool { return n.Group == b.Group && n.SemVer == b.SemVer })

@@ -20,7 +20,7 @@ import (
 
 // Bounds on scans for pull requests.
 const (
-	// maxHeads is the maximum number of head commits that one scan requests. The next scan continues with other head commits.
+	// maxHeads is the maximum number of head commits whose images one scan requests. The next scan continues with other head commits.
 	maxHeads = 50
 	// defaultPulls is the default for spec.limits.groups.
 	defaultPulls = 256
@@ -37,10 +37,10 @@ type head struct {
 	// images are the images of the commit. If there are no images, refusal is the reason.
 	images  []v1alpha1.ReleaseImage
 	refusal *version.Refusal
-	// byAge reports whether the images count as built from the commit only because of their build time. Because they may be the late
-	// images of an earlier commit, their tag is requested again.
+	// byAge reports whether the images count as built from the commit only because of their build time. Such images may be
+	// from an earlier commit whose build finished late. Therefore, their tag is requested again.
 	byAge bool
-	// tries is the number of requests that found no image, or no other images, and next is the time of the next request.
+	// tries is the number of requests that found no image, or only the known images, and next is the time of the next request.
 	// Both are zero if the tag is not requested again.
 	tries int
 	next  time.Time
@@ -192,7 +192,7 @@ func (o *observed) pullStreams(p *pullRequests) []pullState {
 }
 
 // groupsInUse returns the slugs of groups in use, by pull request number. The slug of a group
-// does not change when a branch is renamed. Withdrawn groups do not count.
+// does not change when a branch is renamed. Withdrawn groups are omitted.
 func (o *observed) groupsInUse(p *pullRequests) map[int64]string {
 	taken := maps.Clone(p.otherRepository)
 	for _, w := range o.policy.Status.Withdrawn {
@@ -268,7 +268,7 @@ func (o *observed) offerPull(s *selection, a *recordReader, st pullState) (offer
 	return previous(), wants
 }
 
-// offersMovingTag reports whether the tag of an offered release contains no commit, and its image may therefore have to be replaced. Images
+// offersMovingTag reports whether the tag of an offered release does not contain a commit SHA, so that its image may have to be replaced. Images
 // from forks always have the revision of their commit.
 func (o *observed) offersMovingTag(st pullState) bool {
 	return !st.pr.Fork && slices.ContainsFunc(o.chooser.Tags(st.pr), func(t preview.Tag) bool { return t.Moves && t.Name == tagOf(st.offered.Images) })
@@ -293,7 +293,7 @@ func (s *selection) recheck(o *observed, a *recordReader, st pullState) bool {
 		refusal = s.checkSignatures(o, a, st.offered.Images)
 	}
 	if isFinal(refusal) {
-		if st.unknown || pr.HeadSHA != st.pr.HeadSHA { // otherwise the release is rejected as the head commit
+		if st.unknown || pr.HeadSHA != st.pr.HeadSHA { // otherwise, the rejection is recorded for the head commit
 			s.reject(&pr, refusal.Verdict, refusal.Reason)
 		}
 		return true
@@ -395,7 +395,7 @@ func (s *selection) findHead(o *observed, a *recordReader, st pullState) (head, 
 	return h.again(a), true
 }
 
-// again returns a copy that is requested again after a delay. The delay doubles each time, up to headMost if there is no image, but never
+// again returns a copy with the time of the next request. The delay doubles each time, up to headMost if there is no image, but never
 // extends past the next regular scan.
 func (h head) again(a *recordReader) head {
 	delay := min(headFirst<<min(h.tries, 20), a.pace.Fresh(a.query.interval))

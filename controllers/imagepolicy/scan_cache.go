@@ -36,7 +36,7 @@ type scanCache struct {
 	ctx      context.Context // nil before run
 	requeue  func(types.NamespacedName)
 	policies map[types.NamespacedName]*cacheEntry
-	listed   int         // bytes of all lists and build times; a list that several records share counts several times
+	listed   int         // bytes of all lists and build times; a list that several records share is counted once for each record
 	waiting  []*scanTask // urgent scans, followed by other scans, both in the order in which they were queued
 	running  map[slot]int
 	slotSets map[slotSetKey]*slotSet // the slot sets of queued and running scans
@@ -50,9 +50,9 @@ type cacheEntry struct {
 	record *scanRecord
 	// task is the queued or running scan; nil if there is none.
 	task *scanTask
-	// stale reports whether there may have been changes since the last scan started.
+	// stale reports whether the source may have changed since the last scan started.
 	stale bool
-	// absentSince contains the time of the first scan that proved that a tag is absent. Only
+	// absentSince contains, for each absent tag, the time of the first scan that proved its absence. Only
 	// reconciles of the policy, which are sequential, access it.
 	absentSince map[string]time.Time
 	// firstSeen records when tags were first seen; nil before the first list. It is immutable.
@@ -95,7 +95,7 @@ type slot struct {
 	namespace, registry string
 	login               bool // whether the slot is for one credential
 	auth                registry.Credential
-	// share limits the scans that may use the resource: 2 means half of all scans, 4 a quarter.
+	// share limits the scans that may use the resource at the same time: 2 means half of all scans, and 4 means a quarter.
 	share int
 }
 
@@ -178,7 +178,7 @@ func (ls *scanCache) setStale(policy types.NamespacedName, hinted bool) {
 	}
 }
 
-// start queues a scan, and cancels an earlier scan of the policy. The scan is also urgent if it replaces a queued scan that is urgent.
+// start queues a scan, and cancels an earlier scan of the policy. A scan that replaces an urgent queued scan is always urgent.
 func (ls *scanCache) start(policy types.NamespacedName, l *scanRecord, urgent bool, work func(context.Context, *scanRecord)) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -369,7 +369,7 @@ func (ls *scanCache) victim(keep types.NamespacedName, taken map[string]int) (fo
 }
 
 // goesBefore reports whether a record is shortened before another record of the namespace: records with a list
-// first, and then the oldest.
+// are shortened before records without a list, and otherwise older records are shortened first.
 func (l *scanRecord) goesBefore(other *scanRecord) bool {
 	if list := l.listBytes > 0; list != (other.listBytes > 0) {
 		return list

@@ -31,10 +31,10 @@ type query struct {
 	origin
 	// listed is a checksum of the items in the status of a GitHubRepository.
 	listed string
-	// timeout is the timeout of one request: for the list with all its pages, or for an image.
+	// timeout is the timeout of one request. The request for the list includes all pages of the list.
 	timeout time.Duration
 	maxTags int
-	// filter identifies the tags that count against maxTags; empty means all image tags.
+	// filter identifies the tags that count against maxTags; empty means that all image tags count.
 	filter string
 	// interval is the interval between two scans.
 	interval time.Duration
@@ -103,7 +103,7 @@ type scanRecord struct {
 	details  map[metadataRef]*answer[registry.Image]
 	verified map[ref]*answer[cosign.Result]
 	absences map[string]*answer[bool]
-	// heads are the results for head commits of pull requests, by number.
+	// heads are the results for head commits of pull requests, by pull request number.
 	heads map[int64]head
 	// times are the build times of images by tag, if the policy orders tags by build time. untimed
 	// reports whether more build times are unknown than one scan requests.
@@ -123,8 +123,8 @@ type metadataRef struct {
 	labels string
 }
 
-// answer is the result of a request. It never changes, because several records can share it. Maps contain pointers to answers, because a map reserves memory for
-// at least eight values.
+// answer is the result of a request. It never changes, because several records can share it. Maps contain pointers to answers,
+// because a map reserves memory for at least eight values.
 type answer[T any] struct {
 	value T
 	err   error
@@ -138,7 +138,7 @@ func newScanRecord(q query, by access, impatient bool) *scanRecord {
 	}
 }
 
-// continueFrom copies the pace of the previous scan, and its results for pull requests.
+// continueFrom copies the checksum, the build times, the results for pull requests, and the pace of the previous scan.
 func (l *scanRecord) continueFrom(before *scanRecord) *scanRecord {
 	if before == nil || before.query.origin != l.query.origin {
 		return l
@@ -164,7 +164,7 @@ func (l *scanRecord) list() []string {
 
 // measure sets listBytes and timeBytes.
 func (l *scanRecord) measure() {
-	const entry = 128 // overhead of a build time in addition to the text
+	const entry = 128 // memory overhead of a build time, in addition to its strings
 	l.listBytes, l.timeBytes = 0, 0
 	for _, tag := range l.list() {
 		l.listBytes += len(tag) + 16
@@ -333,7 +333,7 @@ func (a *recordReader) Inspect(image int, digest, platform string) (registry.Ima
 func (a *recordReader) Verify(image int, digest string) (cosign.Result, error) {
 	return cached(a, a.verified, ref{image, digest}, image, func(r registry.Request) (cosign.Result, error) {
 		if !a.immediate {
-			r.MaxAge = a.query.interval // old results are requested again only after the interval
+			r.MaxAge = a.query.interval // an earlier result is reused until the interval has passed
 		}
 		return a.verifier.Verify(a.ctx, r, digest, a.access.keys)
 	})

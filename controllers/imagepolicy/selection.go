@@ -15,7 +15,7 @@ import (
 
 // Bounds on one scan.
 const (
-	// maxRejections is the maximum number of requested tags that are rejected, for example because they
+	// maxRejections is the maximum number of requested tags that one scan rejects, for example because they
 	// do not exist or because their images do not support the platform.
 	maxRejections = 100
 	// maxFailures is the number of registry failures after which the scan ends.
@@ -115,7 +115,8 @@ func (s *registryErrors) noteUnreadable() {
 	}
 }
 
-// noteError keeps the registry's first error. Errors for individual tags do not count.
+// noteError counts a registry failure, and keeps the first error. For errors that may affect only one image, see
+// noteImageError.
 func (s *registryErrors) noteError(err error) {
 	s.failures++
 	if s.err == nil {
@@ -349,8 +350,8 @@ func (o *observed) vars(rel version.Release) preview.Vars {
 }
 
 // goneAfter is the minimum time between the two scans that prove the absence of a tag, even if a user
-// requests a scan earlier. After this time, a push of the same tag is complete, and the registry's replicas no longer lag
-// behind.
+// requests a scan earlier. After this time, a push of the same tag
+// should be complete, and the registry's replicas should no longer lag behind.
 const goneAfter = 30 * time.Second
 
 // proveGone checks whether tags that are no longer listed are gone. A tag is gone if, in two scans, the
@@ -369,7 +370,7 @@ func (s *selection) proveGone(o *observed, a *recordReader, absent map[string]ti
 		}
 		var gone bool
 		var err error
-		if digest := was.Images[0].Digest; digest != witness { // The image of the witness exists. If it is the same image, only the tag can be gone.
+		if digest := was.Images[0].Digest; digest != witness { // The witness is an existing image. If the tag refers to this image, only the tag can be gone.
 			gone, err = a.Gone(rel.Tag, digest, witness)
 		}
 		if err == nil && !gone {

@@ -71,7 +71,7 @@ func untaggedNote(s selection) string {
 	}
 	named := strings.Join(s.untagged[:min(most, len(s.untagged))], ", ")
 	if more := len(s.untagged) - most; more > 0 {
-		named += fmt.Sprintf(" and %d more", more)
+		named += fmt.Sprintf(" and %d more versions", more)
 	}
 	return fmt.Sprintf("; the tags of %s are deleted, but their images remain offered: add the versions to spec.deny, or set spec.untagged to Withdraw", named)
 }

@@ -82,9 +82,9 @@ func adopt(o *observed, now time.Time) *adoption {
 		a.requeue = now.Add(requeueDeployment)
 		return a
 	case d.Annotations[v1alpha1.AnnotationAdoptedReplicas] != "" && replicas(d) == 0:
-		return say(reasonAdopted, "Deployment %q is scaled to zero: its previous replicas (%s) are in annotation %s", name, d.Annotations[v1alpha1.AnnotationAdoptedReplicas], v1alpha1.AnnotationAdoptedReplicas)
+		return say(reasonAdopted, "Deployment %q is scaled to zero: its previous number of replicas (%s) is in annotation %s", name, d.Annotations[v1alpha1.AnnotationAdoptedReplicas], v1alpha1.AnnotationAdoptedReplicas)
 	case !servesSomewhere(o.ms):
-		return say(reasonNoActiveRelease, "Deployment %q serves until a release is active and available", name)
+		return say(reasonNoActiveRelease, "Deployment %q serves traffic until a release is active and available", name)
 	}
 	moved := time.Time{}
 	adopting := 0
@@ -95,14 +95,14 @@ func adopt(o *observed, now time.Time) *adoption {
 		}
 		adopting++
 		if p.Status.Adopted == nil || p.Status.Adopted.AdoptedTime == nil {
-			return say(reasonServiceNotAdopted, "Deployment %q serves until networkpolicies.hlnr.io %q routes Service %q to the active release", name, p.Name, p.Spec.AdoptFrom.ServiceName)
+			return say(reasonServiceNotAdopted, "Deployment %q serves traffic until networkpolicies.hlnr.io %q routes Service %q to the active release", name, p.Name, p.Spec.AdoptFrom.ServiceName)
 		}
 		if at := p.Status.Adopted.AdoptedTime.Time; at.After(moved) {
 			moved = at
 		}
 	}
 	if len(o.policies) > 0 && adopting == 0 {
-		return say(reasonServiceNotAdopted, "Deployment %q serves until a networkpolicies.hlnr.io object adopts its Service: set spec.adoptFrom.serviceName of that object", name)
+		return say(reasonServiceNotAdopted, "Deployment %q serves traffic until a networkpolicies.hlnr.io object adopts its Service: set spec.adoptFrom.serviceName of that object", name)
 	}
 	if end := moved.Add(o.facts.Spec.Drain); now.Before(end) {
 		a := say(reasonDraining, "Deployment %q has until %s to complete in-flight requests", name, end.UTC().Format(time.RFC3339))
@@ -117,7 +117,7 @@ func adopt(o *observed, now time.Time) *adoption {
 	}
 	a.replicas = replicas(d)
 	if n, ok := adoptedReplicas(d); ok {
-		a.replicas = max(a.replicas, n) // A user scaled the Deployment up again: the larger number counts.
+		a.replicas = max(a.replicas, n) // If a user scaled the Deployment up again, use the larger number.
 	}
 	a.scale.Annotations[v1alpha1.AnnotationAdoptedReplicas] = strconv.Itoa(int(a.replicas))
 	a.scale.Spec.Replicas = new(int32(0))

@@ -65,7 +65,7 @@ func (r *Reconciler) planAndCreate(ctx context.Context, w *pass) (refused, err e
 	return refused, nil
 }
 
-// limitStarts delays the start of a rollout while many others are starting. Until it is the turn of the Microservice, no new
+// limitStarts delays the start of a rollout while many others are starting. Until it is the Microservice's turn, no new
 // version starts. Everything else continues. During a scan or a freeze, a Microservice that is waiting in line stays in line.
 func (r *Reconciler) limitStarts(w *pass, now time.Time) {
 	self := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(w.ms)}
@@ -161,7 +161,7 @@ func conflict(object *v1alpha1.VersionedMicroservice, cause string) error {
 
 // create creates the object of a release, and reports whether it did. The name is derived from the
 // content. Therefore, an existing object with this name that the Microservice owns is the same release,
-// and is added to the release objects.
+// and is added to w.objects.
 func (r *Reconciler) create(ctx context.Context, w *pass, e release.Ensure) (made bool, err error) {
 	o := w.offered[e.Release]
 	if o == nil || w.policy == nil {
@@ -217,7 +217,7 @@ func (r *Reconciler) resize(ctx context.Context, w *pass, name string, replicas 
 	object := new(*before) // A shallow copy: the object is deep-copied only if it must be written.
 	object.Annotations = maps.Clone(before.Annotations)
 	object.Spec.Replicas = int32(replicas)
-	// The routes follow the rollout state with a delay. Until a release no longer receives traffic, it keeps
+	// The routes follow the rollout state with a delay. As long as a release receives traffic, it keeps
 	// its autoscaler and the pods that the autoscaler added.
 	serves := !slices.Contains(w.plan.Idle, name)
 	object.Spec.Availability.DisruptionBudget = resources.NextBudget(before.Spec.Availability.DisruptionBudget, resources.DisruptionBudget(w.ms, object.Spec.Replicas, serves))
@@ -230,7 +230,7 @@ func (r *Reconciler) resize(ctx context.Context, w *pass, name string, replicas 
 	if reflect.DeepEqual(before, object) {
 		return nil
 	}
-	if r.resizes.Behind(before) { // The API server would reject the write with the same error.
+	if r.resizes.Behind(before) { // The API server would also reject the write with a conflict.
 		return fmt.Errorf("resize release %q: %w", name, conflict(before, "the cache does not contain its last resize yet"))
 	}
 	object = object.DeepCopy() // Patch decodes the response into it.

@@ -122,7 +122,7 @@ func withoutReplicas(w *pass, row *v1alpha1.Release) bool {
 	return !slices.ContainsFunc(w.facts.Objects, func(c release.Object) bool { return c.Release == row.VersionedMicroservice && c.Replicas > 0 })
 }
 
-// serves reports whether each live group with an offered version serves. Previews have a separate
+// serves reports whether each live group has an active release that serves traffic. Previews have a separate
 // condition.
 func serves(w *pass) (ok bool, reason, message string) {
 	groups := streams(w.ms)
@@ -309,7 +309,7 @@ func failures(g v1alpha1.ReleaseGroup) []string {
 // waiting for a user takes precedence over waiting for a time.
 var progress = []string{"Idle", "Draining", "Canary", "Analysis", "Paused", "Window", "Frozen", "Group", "Together", "Gate", "Blocked", "TrafficLost", "Inconclusive", "Approval"}
 
-// waits contains, for each of a plan's reasons for waiting, the reason for the Progressing condition.
+// waits maps a plan's reasons for waiting to the corresponding reasons for the Progressing condition.
 var waits = map[release.Reason]string{
 	release.Unhealthy: "Canary", release.AnalysisRunning: "Analysis", release.AnalysisNoTraffic: "Analysis", release.Waiting: "Paused", release.Paused: "Paused", release.Frozen: "Frozen",
 	release.TrafficLost: "TrafficLost", release.Blocked: "Blocked", release.AwaitingGroup: "Group",

@@ -34,7 +34,7 @@ const (
 )
 
 // CacheByObject configures a manager's cache for this controller. The cache contains the hash of ConfigMaps
-// instead of their content. For all readers of the cache, it converts the status of Microservices to the
+// instead of their content. The cache also converts the status of Microservices, for all of its readers, to the
 // fields of this version, regardless of the version that wrote the status.
 func CacheByObject() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{

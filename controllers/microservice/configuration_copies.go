@@ -69,7 +69,7 @@ func (r *Reconciler) proveLost(ctx context.Context, o *observed) error {
 	for _, object := range o.objects {
 		for _, s := range o.lost(object) {
 			if s.Kind == resources.KindSecret {
-				continue // the API server listed the Secrets
+				continue // Secrets were listed from the API server, not from the cache
 			}
 			obj, err := r.source(ctx, o.ms.Namespace, s, true)
 			switch {
@@ -91,7 +91,7 @@ func kindsOfCopies(ms *v1alpha1.Microservice) []string {
 	return []string{resources.KindConfigMap}
 }
 
-// labelled lists ConfigMaps or Secrets from the API server. Some of these objects may be copies.
+// labelled lists ConfigMaps or Secrets with certain labels from the API server. Not all of them have to be copies.
 func (r *Reconciler) labelled(ctx context.Context, kind string, which ...client.ListOption) (found []client.Object, err error) {
 	var list client.ObjectList = &corev1.ConfigMapList{}
 	if kind == resources.KindSecret {
@@ -163,7 +163,7 @@ func (r *Reconciler) copy(ctx context.Context, w *pass, release string, s resour
 	return r.handOver(ctx, there, owner)
 }
 
-// handOver replaces a copy's owner with another object of the Microservice.
+// handOver makes the given object the owner of a copy, instead of the copy's previous owner from hlnr.io.
 func (r *Reconciler) handOver(ctx context.Context, obj, owner client.Object) error {
 	if metav1.IsControlledBy(obj, owner) {
 		return nil
@@ -180,15 +180,15 @@ func (r *Reconciler) handOver(ctx context.Context, obj, owner client.Object) err
 	return nil
 }
 
-// withoutOurs returns the owners whose kind is not from hlnr.io.
+// withoutOurs returns the owners whose kinds are not from hlnr.io.
 func withoutOurs(owners []metav1.OwnerReference) []metav1.OwnerReference {
 	return slices.DeleteFunc(slices.Clone(owners), func(o metav1.OwnerReference) bool {
 		return o.APIVersion == v1alpha1.GroupVersion.String()
 	})
 }
 
-// orphanCopies keeps a release's copies when the Microservice is deleted. It removes their owner and their
-// claim, so that another Microservice with the same name does not manage them.
+// orphanCopies keeps a release's copies when the Microservice is deleted. It removes their owner, and the labels
+// and annotation that claim them, so that another Microservice with the same name does not manage them.
 func (r *Reconciler) orphanCopies(ctx context.Context, ms *v1alpha1.Microservice, name string) error {
 	release := &v1alpha1.VersionedMicroservice{}
 	err := r.live.Get(ctx, client.ObjectKey{Namespace: ms.Namespace, Name: name}, release)

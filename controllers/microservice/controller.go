@@ -75,11 +75,11 @@ type Options struct {
 	Metrics prometheus.Registerer
 	// Shards define which namespaces this replica reconciles; nil means all.
 	Shards *shard.Shards
-	// MaxStarting is the number of rollouts that start at the same time; others wait for their turn. 0 means no limit.
+	// MaxStarting is the maximum number of rollouts that start at the same time; others wait for their turn. 0 means no limit.
 	MaxStarting int
 }
 
-// startAge is the maximum time for which a rollout counts as starting. A rollout that ends or begins to wait earlier no longer counts.
+// startAge is the maximum time for which a rollout counts as starting. A rollout that ends or begins to wait before then no longer counts.
 const startAge = 20 * time.Second
 
 // Reconciler reconciles Microservices.
@@ -102,8 +102,8 @@ type Reconciler struct {
 	// Microservice.
 	restored sync.Map
 	metrics  *metrics
-	// stale contains the times at which the ImagePolicies of Microservices became due for a scan, by name of
-	// the Microservice.
+	// stale contains the times since which the offers of ImagePolicies have been based on an older specification,
+	// by name of the Microservice.
 	stale sync.Map
 	// configs caches the hash of each Microservice's template, as a knownConfig by name, because the template changes rarely.
 	configs sync.Map
@@ -215,7 +215,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.starts.Done(req)
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	// The cache shares the specification, which is never changed.
+	// The specification is shared with the cache, and is never changed.
 	ms.ObjectMeta, ms.Status = *ms.ObjectMeta.DeepCopy(), *ms.Status.DeepCopy()
 	convertStatus(&ms.Status)
 	if !ms.DeletionTimestamp.IsZero() {
@@ -229,7 +229,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, nil // The event for this write triggers the next reconcile.
 	}
 	if r.journal.Behind(&ms) {
-		return ctrl.Result{}, nil // the watch delivers the last write of this process (protocol rule 2)
+		return ctrl.Result{}, nil // the watch will deliver the last write of this process (protocol rule 2)
 	}
 	o, err := r.observe(ctx, &ms)
 	if err != nil {
@@ -288,7 +288,7 @@ func (r *Reconciler) next(w *pass, refused *status.Error) (requeue time.Duration
 // fail drops a plan. It returns no error if the plan was based on outdated facts.
 func (r *Reconciler) fail(ctx context.Context, err error) (ctrl.Result, error) {
 	if apierrors.IsNotFound(err) {
-		ctrl.LoggerFrom(ctx).V(1).Info("plan dropped: its object was deleted", "cause", err.Error())
+		ctrl.LoggerFrom(ctx).V(1).Info("plan dropped: an object was deleted", "cause", err.Error())
 		return ctrl.Result{RequeueAfter: time.Second}, nil
 	}
 	return status.Again(ctx, err)

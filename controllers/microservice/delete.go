@@ -96,7 +96,7 @@ func (r *Reconciler) orphan(ctx context.Context, ms *v1alpha1.Microservice) erro
 
 // referenced returns a function that reports whether an object of a policy may refer to a release, for example because a
 // domain has a fixed version, or because a gateway has not confirmed a promotion. A policy that has not reported may refer
-// to every release (rule 11).
+// to any release (rule 11).
 func (r *Reconciler) referenced(ctx context.Context, ms *v1alpha1.Microservice) (func(release string) bool, error) {
 	policies, err := r.policiesOf(ctx, ms)
 	if err != nil {
@@ -157,7 +157,7 @@ func (r *Reconciler) disown(ctx context.Context, live client.Object) error {
 
 // restore scales the previous Deployment up again. It waits until the Deployment is available, the policies
 // have restored their Services, and policies that are being deleted have removed their routes. It then waits
-// for the drain.
+// for the drain delay.
 func (r *Reconciler) restore(ctx context.Context, ms *v1alpha1.Microservice, drain time.Duration) (time.Duration, error) {
 	if ms.Spec.AdoptFrom == nil {
 		return 0, nil
@@ -196,7 +196,7 @@ func (r *Reconciler) restore(ctx context.Context, ms *v1alpha1.Microservice, dra
 	return r.drained(ms, drain), nil
 }
 
-// replicasBefore returns the number of replicas to which the previous Deployment is restored: from its
+// replicasBefore returns the number of replicas to which the previous Deployment is scaled up again. The number is from its
 // annotation or, if a user removed the annotation, from the Microservice's status.
 func replicasBefore(ms *v1alpha1.Microservice, d *appsv1.Deployment) (int32, bool) {
 	had := ms.Status.AdoptedReplicas

@@ -128,8 +128,8 @@ func (r *Reconciler) watchFreezes(b *builder.Builder) *builder.Builder {
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.forNamespace), builder.WithPredicates(labelsChanged()))
 }
 
-// freezeChanged admits changes to a freeze's specification, and the start and end of a period, which the
-// freeze's status shows.
+// freezeChanged admits changes to a freeze's specification, and the changes to its status at the start and end
+// of a period.
 func freezeChanged() predicate.Predicate {
 	active := func(o client.Object) bool {
 		switch o := o.(type) {

@@ -162,7 +162,7 @@ func groupRunning(ms *v1alpha1.Microservice, release string) *v1alpha1.ReleaseGr
 }
 
 // readGate combines the answers of the hooks at the gate where a rollout is waiting. The gate is open
-// if all hooks approve. Answers that belong to another wait at a gate do not count.
+// if all hooks approve. Answers from another wait at a gate are ignored.
 func readGate(canary *v1alpha1.CanaryStrategy, group *v1alpha1.ReleaseGroup, answers []v1alpha1.HookStatus) release.GateFact {
 	run, preview := group.Rollout, group.Level == v1alpha1.LevelPreview
 	fact := release.GateFact{
@@ -185,7 +185,7 @@ func readGate(canary *v1alpha1.CanaryStrategy, group *v1alpha1.ReleaseGroup, ans
 			fact.Open, fact.Failed = false, true
 			lines = append(lines, answered(*a))
 		case a.Type == v1alpha1.HookPreRollout && a.Phase == v1alpha1.HookWaiting && a.Attempts > 0:
-			// A rejection by this hook would fail the release. A hook that is being called again has not answered.
+			// Only a rejection by this hook fails the release. A hook that is being called again has not answered yet.
 			fact.Open, fact.Unanswered = false, true
 			lines = append(lines, fmt.Sprintf("%s did not respond: %s", a.Name, a.Message))
 		case a.Phase != v1alpha1.HookOpen && a.Phase != v1alpha1.HookDelivered:

@@ -87,7 +87,7 @@ func uncached(c client.WithWatch) client.WithWatch {
 	})
 }
 
-// forTemplate enqueues the Microservices that refer to a shared analysis.
+// forTemplate enqueues the Microservices that refer to an AnalysisTemplate or ClusterAnalysisTemplate.
 func (r *Reconciler) forTemplate(ctx context.Context, template client.Object) []reconcile.Request {
 	return r.microservices(ctx, template.GetNamespace(), func(ms *v1alpha1.Microservice) bool { return analysistemplate.Uses(ms, template) })
 }

@@ -49,7 +49,7 @@ func newMetrics(registerer prometheus.Registerer, cache client.Reader) (*metrics
 	return m, nil
 }
 
-// count counts a note.
+// count adds the event of a note to the metrics.
 func (m *metrics) count(w *pass, n release.Note, now time.Time) {
 	m.events.WithLabelValues(string(n.Reason)).Inc()
 	if n.Reason != release.Promoted || w.objects[n.Release] == nil {

@@ -93,7 +93,7 @@ func (r *Reconciler) observe(ctx context.Context, ms *v1alpha1.Microservice) (*o
 	if err := r.proveLost(ctx, o); err != nil {
 		return nil, err
 	}
-	if unmeasured != nil { // A canary that cannot be measured would only wait in its first step.
+	if unmeasured != nil { // A canary that cannot be measured would only wait at its first step.
 		o.problem, o.facts.SourceStale = unmeasured, true
 	}
 	if err := r.observePolicies(ctx, o); err != nil {
@@ -388,6 +388,6 @@ func (r *Reconciler) policiesOf(ctx context.Context, ms *v1alpha1.Microservice) 
 }
 
 // unreported reports whether a NetworkPolicy's routes are still missing from its status. This is the case if
-// the NetworkPolicy was just created, its status was lost, its routes cannot be read, or the status only
-// contains references that are about to be written (traffic.Reserve). Each complete status has a provider.
+// the NetworkPolicy was just created, its status was lost, its routes cannot be read, or the status contains
+// only references that are about to be written (traffic.Reserve). Each complete status has a provider.
 func unreported(s *v1alpha1.NetworkPolicyStatus) bool { return s.Provider == "" }

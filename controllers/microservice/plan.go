@@ -27,7 +27,7 @@ func newPlan(o *observed, now time.Time) plan {
 // startsInLine reports whether a plan only starts new versions, which wait for their turn while many other rollouts are starting.
 // This applies to the first release of a new Microservice, and to a new version while all groups are stable. It does not apply to
 // previews, pinned Microservices, changes to the specification or the configuration, decisions, releases that are created again, groups
-// without an available active release, the replacement of a denied version, and a takeover from a Deployment. It is pure.
+// without an available active release, the replacement of a denied version, or a takeover from a Deployment. It is pure.
 func startsInLine(o *observed, p plan) bool {
 	if o.adopting || len(o.facts.Spec.Pins) > 0 {
 		return false
@@ -55,8 +55,8 @@ func hasVersion(s release.State, slug, version string) bool {
 	})
 }
 
-// unstable reports whether anything in a group may have to happen before a new version starts: the group is not live or has a
-// rollout, or its active release is missing, not available, or no longer offered.
+// unstable reports whether anything in a group may have to happen before a new version starts: the group is not live, has a
+// rollout or a pending release, or its active release is missing, not available, or no longer offered.
 func (o *observed) unstable(g release.Group) bool {
 	active := g.ActiveRow()
 	return g.Phase != release.Live || g.Rollout != nil || active == nil || !active.Available || o.offered[active.Release] == nil ||
@@ -102,7 +102,7 @@ func (o *observed) unconfirmed(g release.Group) bool {
 }
 
 // inLine returns the planner's input for a Microservice that waits in line. In this input, the ImagePolicy does not offer the new
-// versions yet. The versions that are already targets of groups remain. inLine is pure.
+// versions yet. Versions that already have a release or are the target of a group remain. inLine is pure.
 func inLine(o *observed) release.Observed {
 	facts := o.facts
 	facts.SourceStale = true

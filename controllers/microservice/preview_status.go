@@ -50,7 +50,7 @@ type previewCount struct {
 	// of their age, and idle is the number of previews without a version to start.
 	slotless, old, idle int
 	// failed describes the failed previews, for example "#12 (CrashLoopBackOff)". The previous
-	// releases of these previews continue to serve.
+	// releases of these previews continue to serve traffic.
 	failed []string
 }
 

@@ -24,8 +24,9 @@ const reasonAnalysisInvalid = "AnalysisInvalid"
 // namespace is not allowed to use.
 const reasonAnalysisTemplateNotFound = "AnalysisTemplateNotFound"
 
-// readSpec converts a specification for the planner, with all defaults and the current state of
-// the step windows. The error reports a window that cannot be evaluated. Such a window counts as closed.
+// readSpec converts a specification to the form that the planner uses, with all defaults and the
+// current state of the step windows. The error reports a window that cannot be evaluated. Such a window
+// counts as closed.
 func readSpec(ms *v1alpha1.Microservice, minDrain time.Duration, now time.Time) (release.Spec, error) {
 	a, u := ms.Spec.Availability, ms.Spec.UpdateStrategy
 	spec := release.Spec{

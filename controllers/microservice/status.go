@@ -50,7 +50,8 @@ func (r *Reconciler) report(ctx context.Context, w *pass, refused *status.Error)
 	return nil
 }
 
-// withStatus returns a copy of a Microservice with its own status. The copy shares all other fields, because status writes do not change them.
+// withStatus returns a copy of a Microservice with its own copy of the status. It shares all other fields with the
+// original, because status writes do not change them.
 func withStatus(ms *v1alpha1.Microservice) *v1alpha1.Microservice {
 	before := new(*ms)
 	before.Status = *ms.Status.DeepCopy()
@@ -64,9 +65,9 @@ const silence = 10 * time.Second
 // than the time after which hlnr doctor reports an object without a status.
 const silenceInLine = 50 * time.Second
 
-// silent returns how much longer the first status may be delayed, or 0. The status need not be written while a
-// Microservice is new and has no problem, and no decision is made because the scan of its ImagePolicy
-// is not complete.
+// silent returns how much longer the first status may be delayed; 0 if it must be written now. The status need
+// not be written while a Microservice is new and has no problem, and no decision is made because the scan of
+// its ImagePolicy is not complete.
 func silent(w *pass, problem *status.Error, now time.Time) time.Duration {
 	if problem != nil || w.plan.Changed || len(w.facts.State.Groups) > 0 || w.facts.State.Sequence > 0 || w.adopting ||
 		meta.IsStatusConditionTrue(w.ms.Status.Conditions, v1alpha1.ConditionReady) || meta.IsStatusConditionTrue(w.ms.Status.Conditions, v1alpha1.ConditionStalled) {

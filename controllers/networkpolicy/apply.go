@@ -253,7 +253,7 @@ func takenAway(err error) bool {
 	switch {
 	case apierrors.IsNotFound(err): // The API server did not find the request path, as opposed to an object or a namespace.
 		return apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
-	case apierrors.IsForbidden(err): // The API server has no more specific reason for this error.
+	case apierrors.IsForbidden(err): // The API server does not return a more specific reason for this error.
 		return strings.Contains(err.Error(), "while custom resource definition is terminating")
 	}
 	return meta.IsNoMatchError(err)
@@ -302,7 +302,7 @@ func (r *Reconciler) carryOut(ctx context.Context, f *traffic.Observed) (time.Du
 // them.
 const reportConflict = 5 * time.Second
 
-// conflictAlone reports whether all rejected writes were conflicts with a newer object.
+// conflictAlone reports whether writes were rejected, and all of them because the object had changed.
 func conflictAlone(w traffic.Applied) bool {
 	for _, err := range w.Refused {
 		if err.Reason != status.ReasonConflict {
@@ -367,7 +367,7 @@ func (r *Reconciler) patchUser(ctx context.Context, read, next *unstructured.Uns
 }
 
 // putUser writes the rules of a desired route, or restores the previous rules if next is nil. If
-// another client reverts the same change repeatedly, putUser waits longer each time.
+// another client reverts the same change repeatedly, putUser waits longer before each new write.
 func (r *Reconciler) putUser(ctx context.Context, f *traffic.Observed, name string, next client.Object) (bool, error) {
 	read := f.Live[name].Objects[0].(*unstructured.Unstructured)
 	if next == nil {

@@ -17,7 +17,7 @@ import (
 
 // CacheByObject configures a manager's cache for this controller. For Services and EndpointSlices, the cache
 // contains only objects with the label of a policy, and only those fields of endpoints that the controller
-// reads. NewCache also restricts the kinds that providers write to objects with this label.
+// reads. For the kinds that providers write, NewCache also restricts the cache to objects with this label.
 func CacheByObject() map[client.Object]cache.ByObject {
 	ours, err := labels.NewRequirement(v1alpha1.LabelPolicy, selection.Exists, nil)
 	if err != nil {

@@ -7,8 +7,8 @@
 //
 //	controller.go  options, permissions, setup, and Reconcile
 //	delete.go      deletion policies
-//	apply.go       plans, applies and reports; writes
-//	observe.go     reads
+//	apply.go       the plan, apply and report steps, and writes of objects
+//	observe.go     the observe step, which reads objects
 //	status.go      status writes, and the status while objects cannot be read
 //	events.go      events, and the status changes that they report
 //	watch.go       watches for kinds that the API server serves now or later
@@ -78,10 +78,10 @@ import (
 
 // Options are the options of the controller. The zero value selects the defaults.
 type Options struct {
-	// Concurrency is the number of policies that are reconciled concurrently. Defaults to 2.
+	// Concurrency is the maximum number of policies that are reconciled concurrently. Defaults to 2.
 	Concurrency int
-	// Namespace is the namespace of the manager, which contains the list of domains. By default,
-	// there is no list, and every namespace can use every host.
+	// Namespace is the namespace of the manager, which contains the list of domains. If it is
+	// empty, no list is read, and every namespace can use every host.
 	Namespace string
 	// Namespaces are the namespaces that the manager watches. Defaults to all.
 	Namespaces []string
@@ -97,8 +97,8 @@ type Options struct {
 	// Shards define which namespaces this replica reconciles; nil means all.
 	Shards *shard.Shards
 
-	// pollInterval is the interval at which objects that are not watched are read. Defaults to a
-	// minute.
+	// pollInterval is the interval at which objects that are not watched are read. Defaults to
+	// one minute.
 	pollInterval time.Duration
 }
 

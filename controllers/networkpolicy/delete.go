@@ -26,8 +26,8 @@ const (
 	// deletionDeadline is the maximum time for which the finalizer delays the deletion of a policy,
 	// even if the deletionPolicy is not fully applied by then.
 	deletionDeadline = 10 * time.Minute
-	// orphanDeadline is the maximum time for which a deletion with Orphan waits for the remaining
-	// routes to target only active releases. It is shorter than the time for which hack/uninstall.sh
+	// orphanDeadline is the maximum time for which a deletion with deletionPolicy Orphan waits for the
+	// remaining routes to target only active releases. It is shorter than the time for which hack/uninstall.sh
 	// waits for finalizers.
 	orphanDeadline = time.Minute
 	// restoreDrain is the time that is allowed for gateways and kube-proxies to observe that a Service
@@ -48,7 +48,7 @@ func (r *Reconciler) ensureFinalizer(ctx context.Context, policy *v1alpha1.Netwo
 
 // finalize applies the deletionPolicy, and then removes the finalizer. It delays the deletion by at
 // most deletionDeadline, and not at all in a namespace that is being deleted. While the deletion is
-// delayed, the routes continue to follow the releases.
+// delayed, the routes are still updated when releases change.
 func (r *Reconciler) finalize(ctx context.Context, policy *v1alpha1.NetworkPolicy) (ctrl.Result, error) {
 	if !controllerutil.ContainsFinalizer(policy, v1alpha1.FinalizerDeletionPolicy) {
 		r.forget(client.ObjectKeyFromObject(policy))

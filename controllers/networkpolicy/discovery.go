@@ -116,7 +116,7 @@ type kinds struct {
 	// watch starts a watch for a kind. written reports whether the controller writes the kind or only
 	// reads it. If watch fails, the kind is not watched.
 	watch func(gvk schema.GroupVersionKind, written bool) error
-	// channel reports whether the definition of a kind is experimental.
+	// channel reports whether the definition of a kind is from the experimental channel of the Gateway API.
 	channel func(gvk schema.GroupVersionKind) (bool, error)
 
 	mu   sync.Mutex

@@ -25,7 +25,7 @@ type domainList struct {
 	// manager's namespace or the content of ConfigMaps.
 	cache cache.Cache
 	// age is how long the labels of a namespace remain valid after they are read. They expire
-	// because they are not watched.
+	// because namespaces are not watched.
 	age time.Duration
 
 	mu      sync.Mutex

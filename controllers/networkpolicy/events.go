@@ -57,7 +57,7 @@ func orphanedUnconfirmedEvent(limit time.Duration, waits string) status.Event {
 }
 
 // stepwise reports whether any release to which a domain now routes already received part of the
-// domain's traffic.
+// domain's traffic before the change.
 func stepwise(before, now []v1alpha1.DomainBackend) bool {
 	return slices.ContainsFunc(now, func(b v1alpha1.DomainBackend) bool {
 		return slices.ContainsFunc(before, func(o v1alpha1.DomainBackend) bool { return o.Release == b.Release })

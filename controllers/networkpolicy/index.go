@@ -47,7 +47,7 @@ var indexes = []index.Index{
 	}},
 }
 
-// anyGateway is the key of the policies with user-managed routes in the index of referents. The index cannot contain the
+// anyGateway is the key that the index of referents uses for policies with user-managed routes. The index cannot contain the
 // Gateways of these policies, because only the routes contain the names of the Gateways.
 var anyGateway = referenceKey(providers.Reference{Kind: kindGateway})
 
@@ -64,7 +64,7 @@ func splits(o client.Object) bool {
 	return slices.ContainsFunc(o.(*v1alpha1.NetworkPolicy).Status.Domains, func(d v1alpha1.DomainStatus) bool { return len(d.Backends) > 1 })
 }
 
-// rolledBack reports whether a canary failed or no longer gets requests, or whether a release is active again.
+// rolledBack reports whether a canary failed or no longer gets requests, or whether a retained release is active again.
 func rolledBack(before, now client.Object) bool {
 	is := map[string]v1alpha1.Release{}
 	for _, g := range now.(*v1alpha1.Microservice).Status.ReleaseGroups {

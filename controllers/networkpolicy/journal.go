@@ -43,7 +43,7 @@ func (w *writeTimes) last(key client.ObjectKey) time.Time {
 	return w.at[key]
 }
 
-// conflictTimes records, by policy, the start of the period in which all rejected writes have been
+// conflictTimes records, by policy, the time since which writes have been rejected only because of
 // conflicts.
 type conflictTimes struct {
 	mu sync.Mutex

@@ -9,9 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 )
 
-// kindCache is a cache that reports kinds that the API server no longer serves. When a definition is deleted, the watch
-// for its objects ends; on Kubernetes 1.33, it ends without events for their deletion. Without the report, the cache
-// would keep these objects, and no policy would be reconciled.
+// kindCache is a cache that reports kinds that the API server no longer serves. When the definition of a kind is
+// deleted, the watch for its objects ends; on Kubernetes 1.33, it ends without events for their deletion. Without the
+// report, the cache would keep these objects, and no policy would be reconciled.
 type kindCache struct {
 	cache.Cache
 	*watchErrors

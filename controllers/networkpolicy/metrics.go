@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
-// metrics are the metrics of routes; nil means that nothing is counted. No label contains an object name or an address.
+// metrics are the metrics of routes; nil means that nothing is recorded. No label contains an object name or an address.
 // The metrics are:
 //
 //	heighliner_route_confirmation_seconds{confirm}
@@ -119,7 +119,7 @@ type certificates struct {
 }
 
 var earliestExpiry = prometheus.NewDesc("heighliner_certificates_earliest_expiry_timestamp_seconds",
-	"Time at which the first Certificate that a NetworkPolicy requested from cert-manager expires.", nil, nil)
+	"Earliest time at which a Certificate that a NetworkPolicy requested from cert-manager expires.", nil, nil)
 
 // Describe implements prometheus.Collector.
 func (certificates) Describe(ch chan<- *prometheus.Desc) { ch <- earliestExpiry }

@@ -83,7 +83,7 @@ func (r *Reconciler) readEndpoints(ctx context.Context, f *traffic.Observed) err
 	return nil
 }
 
-// serving reports whether gateways send requests to an endpoint: it is ready and not terminating.
+// serving reports whether gateways send requests to an endpoint, that is, whether it is ready and not terminating.
 // An absent condition means ready.
 func serving(e discoveryv1.Endpoint) bool {
 	if e.Conditions.Serving != nil && !*e.Conditions.Serving {

@@ -14,7 +14,7 @@ import (
 )
 
 // blind returns the status of a policy whose objects cannot be read. Without these objects, no
-// decision is possible. The last report about the policy's traffic remains valid.
+// decision is possible. The latest report about the policy's traffic remains in the status.
 func blind(policy *v1alpha1.NetworkPolicy, cause *providers.Problem) v1alpha1.NetworkPolicyStatus {
 	now := *policy.Status.DeepCopy()
 	now.ObservedGeneration = policy.Generation
@@ -36,7 +36,7 @@ func (r *Reconciler) forget(policy types.NamespacedName) {
 	r.conflicts.forget(policy)
 }
 
-// save writes the status if it changed, and records the events for the transitions of the status.
+// save writes the status if it changed, and records the events for the changes.
 func (r *Reconciler) save(ctx context.Context, policy *v1alpha1.NetworkPolicy, now v1alpha1.NetworkPolicyStatus) error {
 	before := new(*policy) // A shallow copy, because only the status and the resourceVersion change.
 	policy.Status = now

@@ -19,7 +19,7 @@ const (
 	// maxDelay.
 	firstDelay = time.Second
 	maxDelay   = time.Minute
-	// forgetAfter is the time without a write after which the count starts again.
+	// forgetAfter is the time without a write after which the count of writes is reset.
 	forgetAfter = 10 * time.Minute
 )
 
@@ -83,7 +83,7 @@ type userRoutes struct {
 	seen map[string]bool
 }
 
-// newUserRoutes adds the cache to a manager.
+// newUserRoutes creates the cache of user-managed routes and adds it to a manager.
 func newUserRoutes(mgr ctrl.Manager, namespaces []string) (*userRoutes, error) {
 	within := map[string]cache.Config{}
 	for _, name := range namespaces {

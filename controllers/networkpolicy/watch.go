@@ -139,7 +139,7 @@ func tryList(ctx context.Context, mgr ctrl.Manager, namespaces []string, gvk sch
 }
 
 // fillCache returns when the cache contains the objects of a kind. Kinds that the controller writes
-// have an index by policy. A cache that has not started yet is filled later.
+// have an index by policy. If the cache has not started yet, it is filled when it starts.
 func fillCache(ctx context.Context, mgr ctrl.Manager, o client.Object, written bool) error {
 	if written {
 		if err := index.AddAgain(ctx, mgr.GetCache(), index.ByPolicy(o)); err != nil {
@@ -152,8 +152,8 @@ func fillCache(ctx context.Context, mgr ctrl.Manager, o client.Object, written b
 	return nil
 }
 
-// referentChanged ignores changes to the counters in the status of a Gateway, which change with
-// each route.
+// referentChanged ignores changes to the numbers of attached routes in the status of a Gateway, which
+// change whenever a route is attached or detached.
 var referentChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		old, ok := e.ObjectOld.(*gatewayv1.Gateway)
@@ -171,7 +171,7 @@ var claimsChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		old, now := e.ObjectOld.(*v1alpha1.NetworkPolicy), e.ObjectNew.(*v1alpha1.NetworkPolicy)
 		return !slices.Equal(claimed(old), claimed(now)) || !equality.Semantic.DeepEqual(old.Spec.Listeners, now.Spec.Listeners) || !equality.Semantic.DeepEqual(old.Spec.Provider, now.Spec.Provider) ||
-			!equality.Semantic.DeepEqual(old.Spec.Domains, now.Spec.Domains) || // While a route is pending, the status does not reflect a new Gateway.
+			!equality.Semantic.DeepEqual(old.Spec.Domains, now.Spec.Domains) || // While a route is pending, the status does not reflect a change of its Gateway.
 			(old.DeletionTimestamp == nil) != (now.DeletionTimestamp == nil)
 	},
 }
@@ -192,7 +192,7 @@ func claimed(p *v1alpha1.NetworkPolicy) []string {
 }
 
 // channel reports whether the definition of a kind is from the experimental channel, according to
-// the annotation that its project sets.
+// the channel annotation of the definition.
 func (r *Reconciler) channel(gvk schema.GroupVersionKind) (bool, error) {
 	if gvk.Group != gatewayv1.GroupName {
 		return false, nil // Only the Gateway API has channels.
@@ -204,7 +204,7 @@ func (r *Reconciler) channel(gvk schema.GroupVersionKind) (bool, error) {
 	defer cancel()
 	err := r.Live.Get(ctx, client.ObjectKey{Name: name}, crd)
 	if apierrors.IsForbidden(err) {
-		return false, nil // A manager that has permissions only in namespaces cannot read definitions.
+		return false, nil // A manager with permissions only in individual namespaces cannot read CustomResourceDefinitions.
 	}
 	if err != nil {
 		return false, fmt.Errorf("get CustomResourceDefinition %q: %w", name, err)

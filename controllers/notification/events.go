@@ -13,7 +13,7 @@ import (
 // The functions below construct all events of NotificationPolicies.
 
 func droppedEvent(r result) status.Event {
-	return status.WarningEvent("NotificationDropped", "Notify", fmt.Sprintf("message %q to receiver %q is dropped: %s", r.message.Title, r.delivery.Receiver, r.why))
+	return status.WarningEvent("NotificationDropped", "Notify", fmt.Sprintf("message %q to receiver %q was dropped: %s", r.message.Title, r.delivery.Receiver, r.why))
 }
 
 // readyEvents returns the events for a change to the Ready condition. A policy that is Ready from the start

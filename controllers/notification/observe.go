@@ -30,13 +30,13 @@ const (
 type observed struct {
 	policy *v1alpha1.NotificationPolicy
 	// reason and wrong describe an error that a user must correct; both are empty if there is no such
-	// error. If there is an error, observe reads no releases, services or namespaces.
+	// error. If there is an error, observe reads no releases, Microservices or namespaces.
 	reason, wrong string
 	// releases are the selected releases, in the order of the cache.
 	releases []view.ReleaseState
-	// services are the selected services that exist, by namespace and name.
+	// services are the selected Microservices that exist, by namespace and name.
 	services map[[2]string]bool
-	// existing are all services in the namespaces that observe reads, including services that are not
+	// existing are all Microservices in the namespaces that observe reads, including those that are not
 	// selected.
 	existing map[[2]string]bool
 	// chosen reports whether a namespace is selected.

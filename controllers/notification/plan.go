@@ -35,7 +35,7 @@ type job struct {
 	// edit is the receiver's ID for the previous message, which is to be edited; empty for a new message.
 	edit string
 	fact notify.Fact
-	// adds reports whether the message adds a record.
+	// adds reports whether the message adds a record to status.deliveries instead of replacing one.
 	adds bool
 	// delivery is the record of the message for the status.
 	delivery v1alpha1.NotificationDelivery
@@ -244,14 +244,14 @@ func (o *observed) gone(key notify.Key, d v1alpha1.NotificationDelivery) bool {
 	return !slices.ContainsFunc(o.releases, func(s view.ReleaseState) bool { return notify.KeyOf(s) == key })
 }
 
-// superseded reports whether a release that no longer exists is the one that its group superseded last.
+// superseded reports whether a release that no longer exists is the most recently superseded release of its group.
 func (o *observed) superseded(key notify.Key) bool {
 	return slices.ContainsFunc(o.releases, func(s view.ReleaseState) bool {
 		return s.Microservice.Namespace == key.Namespace && s.Group.Internal != nil && s.Group.Internal.LastSuperseded == key.Release
 	})
 }
 
-// of returns the last report about a release to a receiver, and the fact that is due. Each is nil if there is none.
+// of returns the last report about a release to a receiver, and the fact to report next. Each is nil if there is none.
 func (t target) of(r *v1alpha1.NotificationReceiver, records records, since time.Time) (known *v1alpha1.NotificationDelivery, due *notify.Fact) {
 	known = records.get(r.Name, t.key)
 	facts := t.facts
@@ -332,15 +332,15 @@ func (p *plan) prune(o *observed, targets map[notify.Key]target, records records
 	}
 }
 
-// due adds the next messages for a receiver to the plan. It reports whether messages are waiting because the
-// record is full.
+// due adds the next messages for a receiver to the plan. It reports whether messages are waiting because
+// status.deliveries is full.
 func (p *plan) due(s *v1alpha1.ReceiverStatus, o *observed, targets map[notify.Key]target, records records, now time.Time) (full bool) {
 	state, receiver := o.state[s.Name], o.receiver(s.Name)
 	var jobs []job
 	room := maxDeliveries - records.len() - p.count() - o.sending()
 	for _, t := range targets {
 		if receiver.Type == v1alpha1.ReceiverGitHubStatus && t.isUncreated() {
-			continue // The commit is known when the object exists.
+			continue // The commit is not known until the object exists.
 		}
 		if known, f := t.of(receiver, records, sinceOf(s, now)); f != nil {
 			jobs = append(jobs, newJob(o.policy, receiver, t, known, *f))
@@ -374,8 +374,8 @@ func (p *plan) due(s *v1alpha1.ReceiverStatus, o *observed, targets map[notify.K
 	return full
 }
 
-// compareEnds orders the ends of rollouts before other transitions. One plan can end a rollout and start the next rollout of the
-// same commit, and GitHub shows the last status of a commit.
+// compareEnds orders the ends of rollouts before other transitions. One plan can report the end of a rollout and the start of the next
+// rollout of the same commit, and GitHub shows only the latest status of a commit.
 func (j job) compareEnds(other job) int {
 	switch first, second := notify.Ended(j.fact.Event), notify.Ended(other.fact.Event); {
 	case first == second:

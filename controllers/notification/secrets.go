@@ -25,7 +25,7 @@ const (
 	keyCA    = "ca.crt"
 )
 
-// secretReader reads Secrets one at a time from the API server, and does not keep them.
+// secretReader reads Secrets one at a time from the API server, and does not cache them.
 type secretReader struct{ live client.Reader }
 
 // credentials returns the credentials for one of a policy's receivers, from Secrets in the policy's

@@ -48,13 +48,13 @@ type attempt struct {
 // result, messages may be sent again, but no message is lost.
 type receiverState struct {
 	running bool
-	// sending is the number of messages of the running task that have no result yet and that add a record.
+	// sending is the number of the running task's messages that have no result yet and that add a delivery record.
 	sending int
 	// receiver is the receiver with the settings of the current task.
 	receiver *v1alpha1.NotificationReceiver
 	// results are the results that are not in the status yet.
 	results []result
-	// failure is the failure of the last message; empty if the message was accepted. succeeded reports whether a
+	// failure describes the failure of the latest message; empty if the message was accepted. succeeded reports whether a
 	// message has been accepted since the process started.
 	failure   string
 	succeeded bool
@@ -102,15 +102,15 @@ func newTasks(c clock.PassiveClock, s send, m *metrics) *tasks {
 	}
 }
 
-// run enables tasks until ctx ends. When a task ends, it calls enqueue with its policy, from any goroutine.
+// run enables tasks until ctx is done. When a task ends, it calls enqueue with its policy, from any goroutine.
 func (t *tasks) run(ctx context.Context, enqueue func(types.NamespacedName)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.ctx, t.enqueue = ctx, enqueue
 }
 
-// state returns the states of a policy's receivers, by name. It replaces the states of a deleted policy with
-// the same name.
+// state returns the states of a policy's receivers, by name. It discards states that belong to a deleted
+// policy with the same name.
 func (t *tasks) state(policy types.NamespacedName, uid types.UID) map[string]receiverState {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -251,7 +251,7 @@ func (t *tasks) start(policy types.NamespacedName, receiver *v1alpha1.Notificati
 func (t *tasks) one(ctx context.Context, namespace string, r *receiverState, receiver *v1alpha1.NotificationReceiver, j job, credentials func(context.Context) (notify.Credentials, error)) bool {
 	called, failure := t.try(ctx, namespace, receiver, j, credentials)
 	if ctx.Err() != nil && failure != nil {
-		return false // The message was neither accepted nor rejected. The next manager sends it again, with the same ID.
+		return false // The message was neither accepted nor rejected. It may be sent again later, with the same ID.
 	}
 	now := t.clock.Now()
 	t.metrics.count(receiver.Type, failure)

@@ -24,7 +24,7 @@ type scope struct {
 func newLimits() *limits { return &limits{scopes: map[string]*scope{}} }
 
 // enter waits for a slot in each scope. It returns a function that releases the slots and must be called
-// exactly once. If ctx ends first, ok is false.
+// exactly once. If ctx is done first, ok is false.
 func (l *limits) enter(ctx context.Context, namespace, host string) (leave func(), ok bool) {
 	var held []func()
 	leave = func() {

@@ -64,7 +64,7 @@ func (o applied) outdated() error {
 	return nil
 }
 
-// apply executes the plan. An error with one child object does not prevent writes to other child
+// apply executes the plan. An error for one child object does not prevent writes to other child
 // objects, with one exception: the Deployment is not scaled down before the autoscaler is deleted,
 // because the autoscaler would scale it up again.
 func (r *reconciler) apply(ctx context.Context, o *observed, p plan) applied {
@@ -359,7 +359,7 @@ func (r *reconciler) waitToWrite(o *observed, next v1alpha1.VersionedMicroservic
 		return 0
 	case repeats(before, next):
 		if len(next.Hooks) > 0 || o.asksHooks() {
-			return 0 // Hooks have already reported status.release.
+			return 0 // Hook calls may already have reported the new value of status.release to other systems.
 		}
 		limit := repeatsWait
 		switch {

@@ -40,8 +40,9 @@ func CacheByObject() map[client.Object]cache.ByObject {
 // readyContainers are the container statuses that all ready pods in the cache share.
 var readyContainers = []corev1.ContainerStatus{{Ready: true}}
 
-// trimPod keeps a pod's names, its node, the labels that it has in common with the other objects of its release, and the parts of its status that
-// explain why it is not ready. Of the status of a ready pod, it keeps only the phase, and one container status that is ready.
+// trimPod keeps a pod's basic metadata, its node, the labels that it has in common with the other objects of its release, and the parts of its
+// status that explain why it is not ready. Of the status of a ready pod, it keeps only the phase, and replaces the container statuses with a single
+// status that is ready.
 func trimPod(pod *corev1.Pod) {
 	pod.Labels, pod.Annotations, pod.OwnerReferences, pod.GenerateName = ownLabels(pod.Labels), nil, nil, ""
 	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName}

@@ -19,9 +19,10 @@ type rollout struct {
 	// the analysis, if any.
 	spec     *v1alpha1.CanaryAnalysis
 	template string
-	// request is the request for a round, without its time. It is used if there is an analysis.
+	// request is the request for the measurements of a round, without the time of the round. It is used only if
+	// there is an analysis.
 	request analysis.Request
-	// podsDue is the time by which the pods of an ending preview should have ended; zero if no pod is terminating.
+	// podsDue is the time by which the pods of an ending preview should have terminated; zero if no pod is terminating.
 	podsDue time.Time
 }
 

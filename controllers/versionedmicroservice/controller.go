@@ -21,10 +21,10 @@
 //	jobs.go              hook Jobs: observed, planned and written
 //	pools.go             the background workers of analyses and hooks
 //	secrets.go           credentials of analyses and hooks
-//	pod_failures.go      causes of unavailable pods; internal/release/freezes_and_waits.go decides which causes are outside the release, and fail_and_retry.go when the deadline has passed
+//	pod_failures.go      causes of unavailable pods; internal/release/freezes_and_waits.go decides which causes are outside the release, and fail_and_retry.go whether the deadline has passed
 //	replicaset_retry.go  retries of pods that a quota or admission rejected
-//	waits_for_pods.go    releases that wait for pods in their group to end, and previews that are ending
-//	exclusive.go         releases of exclusive groups, which start when the pods of all other releases have ended
+//	waits_for_pods.go    releases that wait for pods in their group to terminate, and previews that are ending
+//	exclusive.go         releases of exclusive groups, which start when the pods of all other releases have terminated
 package versionedmicroservice
 
 import (
@@ -107,9 +107,9 @@ type reconciler struct {
 	checks  checker
 	// created contains the Deployments that this process created, by the name of their release.
 	created sync.Map
-	// exclusive contains the releases that are waiting for the pods of other releases to end.
+	// exclusive contains the releases that are waiting for the pods of other releases to terminate.
 	exclusive exclusiveGroups
-	// ending contains the releases that are waiting for the pods of their previews to end.
+	// ending contains the releases that are waiting for the pods of their previews to terminate.
 	ending podWaits
 	// differs contains the times at which the computed status of releases began to differ from the stored
 	// status, by the name of the release.
@@ -205,7 +205,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.requeues.Again(ctx, req, r.requeueAfter(done, paced, requeueAt, results.requeueAt, plan.retryAt), done.transient())
 }
 
-// requeueAfter returns the time until the first change that no watch reports; 0 means never.
+// requeueAfter returns the time until the next change that no watch reports; 0 means never.
 func (r *reconciler) requeueAfter(done applied, paced time.Duration, times ...time.Time) time.Duration {
 	var soonest time.Duration
 	consider := func(d time.Duration) {

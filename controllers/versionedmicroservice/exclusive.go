@@ -42,9 +42,9 @@ func (e *exclusiveGroups) lock(key groupKey) *sync.Mutex {
 // predecessor is another release whose pods an exclusive release is waiting for.
 type predecessor struct {
 	release string
-	// pod is the pod that should end first, and node is its node; empty if no pod is terminating.
+	// pod is the pod that should terminate first, and node is its node; empty if no pod is terminating.
 	pod, node string
-	// late is the time by which this pod should have ended; zero if no pod is terminating.
+	// late is the time by which this pod should have terminated; zero if no pod is terminating.
 	late time.Time
 }
 
@@ -60,7 +60,7 @@ func (p *predecessor) failure(now time.Time) failure {
 	return f
 }
 
-// isLate reports whether the pod should have ended by now, and lateText describes this pod.
+// isLate reports whether the pod should have terminated by now, and lateText describes this pod.
 func (p *predecessor) isLate(now time.Time) bool { return !p.late.IsZero() && !now.Before(p.late) }
 
 func (p *predecessor) lateText() string {
@@ -139,8 +139,8 @@ func mayHavePods(d *appsv1.Deployment) bool {
 	return d.Spec.Replicas == nil || *d.Spec.Replicas > 0 || d.Status.ObservedGeneration < d.Generation || d.Status.Replicas > 0
 }
 
-// firstOther returns the pod that should end first among the pods of other releases; nil if there is none. Pods of hooks, and pods whose containers
-// have all ended, such as evicted pods, do not count.
+// firstOther returns the pod that should terminate first among the pods of other releases; nil if there is none. It ignores pods of hooks, and
+// pods whose containers have all ended, such as evicted pods.
 func firstOther(pods []corev1.Pod, release string) *predecessor {
 	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool {
 		return p.Labels[v1alpha1.LabelRelease] == release || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed || p.Labels[v1alpha1.LabelHook] != ""

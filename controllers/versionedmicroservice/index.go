@@ -26,8 +26,8 @@ import (
 // namespace, and its cost would grow with the number of services.
 const indexRelease = "versionedmicroservice.release"
 
-// indexQuota is the index of releases and Deployments whose pods a ResourceQuota rejects. An index is used, because the status of a quota
-// changes with each pod of the namespace.
+// indexQuota is the index of releases and Deployments whose pods a ResourceQuota rejects. These objects are listed often,
+// because the status of a quota changes with each pod of the namespace.
 const indexQuota = "versionedmicroservice.quota"
 
 // rejectedByQuota is the only value of indexQuota.
@@ -65,8 +65,8 @@ func releaseOf(o client.Object) []string {
 
 type workQueue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
-// changed admits all events except resyncs. It also admits writes to the release's own status,
-// because a reconcile with a stale cache waits for them.
+// changed admits all events except resyncs. These include the events for the controller's own writes to the
+// status of a release, because a reconcile with a stale cache waits for these events.
 func changed() predicate.Predicate { return predicate.ResourceVersionChangedPredicate{} }
 
 // rollsOut reports whether a release is being rolled out.
@@ -107,7 +107,7 @@ func podChanged() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, ok := e.ObjectOld.(*corev1.Pod)
 			now, fine := e.ObjectNew.(*corev1.Pod)
-			return ok && fine && !reflect.DeepEqual(&before.Status, &now.Status) // Cached pods have only a few fields, and no quantities.
+			return ok && fine && !reflect.DeepEqual(&before.Status, &now.Status) // Cached pods contain no quantities, which would require a semantic comparison.
 		},
 		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
@@ -199,7 +199,7 @@ func relaxed(before, now *corev1.ResourceQuota) bool {
 }
 
 // quotaToReleases enqueues the releases in a namespace that are blocked by a ResourceQuota, and those whose Deployment lacks pods
-// because of a quota. A release with an autoscaler can lack pods and be available.
+// because of a quota. A release with an autoscaler can lack pods and still be available.
 func (r *reconciler) quotaToReleases() handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, quota client.Object) []ctrl.Request {
 		var releases v1alpha1.VersionedMicroserviceList

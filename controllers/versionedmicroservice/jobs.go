@@ -81,7 +81,7 @@ func (r *reconciler) findJobs(ctx context.Context, o *observed) error {
 const podsMargin = time.Minute
 
 // findPods reads from the API server the pods of those Jobs that would otherwise count as not started. The
-// cache does not contain these pods. A pod with a node counts as started: its init containers may be
+// cache does not contain these pods. A pod that is assigned to a node counts as started: its init containers may be
 // running, a native sidecar may not be ready, or the pod may have just ended. The kubelet stops the pod after its
 // timeout.
 func (r *reconciler) findPods(ctx context.Context, o *observed) error {
@@ -100,14 +100,14 @@ func (r *reconciler) findPods(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// started reports whether a Job's pod has a node, is not being deleted, and is not yet counted as ended in
-// the Job's status.
+// started reports whether a Job's pod is assigned to a node, is not being deleted, and is not yet counted as
+// ended in the Job's status.
 func started(pod *corev1.Pod) bool {
 	over := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil && (!over || slices.Contains(pod.Finalizers, batchv1.JobTrackingFinalizer))
 }
 
-// activeJobs returns the number of Jobs that have not ended. Jobs of rounds do not count, because they end with their step.
+// activeJobs returns the number of Jobs that have not ended. Jobs of rounds do not count, because they are deleted when their step ends.
 func (o *observed) activeJobs() (n int32) {
 	for _, job := range o.jobs {
 		if job.DeletionTimestamp == nil && !job.ofRound() && hook.Finished(job.Job) == nil {
@@ -250,7 +250,7 @@ func newestFirst(jobs []hookJob) []hookJob {
 
 // awaitJobs makes calls wait for Jobs that have not ended and whose calls are no longer required. A migration
 // and its reverse, or two Jobs of one hook, must never run at the same time, and the hooks for the end of a
-// preview remove objects that the preview's other Jobs create. A round's Job ends with its step. Hooks of
+// preview remove objects that the preview's other Jobs create. A round's Job is deleted when its step ends. Hooks of
 // type Rollback and Event do not wait, because they do not change the objects that a Job may be changing.
 func (o *observed) awaitJobs(questions []hook.Call) {
 	asked := func(job hookJob) bool {
@@ -270,7 +270,7 @@ func (o *observed) awaitJobs(questions []hook.Call) {
 }
 
 // strayJobs plans the Jobs of a release that the rollout state does not list. The release is deleted when its
-// Jobs have ended. Jobs of rounds end with the rollout.
+// Jobs have ended. Jobs of rounds that have not ended are deleted immediately.
 func strayJobs(o *observed, now time.Time) (p jobPlan) {
 	for _, job := range o.jobs {
 		switch at, ok := hook.NotStartedBy(job.Job); {

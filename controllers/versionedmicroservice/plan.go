@@ -49,7 +49,8 @@ func planDeployment(o *observed, p *plan, now time.Time) {
 	if live == nil {
 		p.create = resources.Deployment(o.release)
 		if o.predecessor != nil {
-			p.create.Spec.Replicas = new(int32(0)) // Create it without replicas, so that the API server checks the template before the pods of the other release end.
+			// Create it without replicas, so that the API server checks the template before the pods of the other release terminate.
+			p.create.Spec.Replicas = new(int32(0))
 		}
 		return
 	}
@@ -76,7 +77,7 @@ func planDeployment(o *observed, p *plan, now time.Time) {
 // edited reports whether the pod template may differ from the template that this controller wrote. A user who
 // edits the template can also edit the annotation, but not the release's status.
 //
-// known is the hash in the status, or the hash in memory since the creation of the Deployment, or "".
+// known is the hash in the status, or the hash that was kept in memory when the Deployment was created, or "".
 // The annotation contains the hash if the template was restored, or if an earlier version of
 // Heighliner created the Deployment.
 func edited(known string, live *appsv1.Deployment) bool {
@@ -88,7 +89,7 @@ func edited(known string, live *appsv1.Deployment) bool {
 // planBudget plans the PodDisruptionBudget. The writer compares it with an existing budget.
 func planBudget(o *observed, p *plan) {
 	if o.budget == nil && starts(o) {
-		return // The status of a budget would be written again for each pod that starts.
+		return // While the release starts, each new pod would cause a write to the status of the budget.
 	}
 	if p.budget = resources.Budget(o.release); p.budget != nil {
 		return

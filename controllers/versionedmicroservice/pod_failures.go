@@ -50,9 +50,10 @@ var ranks = map[string]int{
 }
 
 const (
-	// rankTried is the rank of pods that are running but do not become ready, if enough pods have run.
+	// rankTried is the rank of the failure of pods that are running but do not become ready, if at least half of
+	// the desired number of pods have run.
 	rankTried = 9
-	// rankNotTried is the rank of such pods if too few pods have run, or if not all of their containers
+	// rankNotTried is the rank of this failure if fewer pods have run, or if not all of their containers
 	// have run. To become ready, a pod may require other pods, and a container may require other
 	// containers.
 	rankNotTried = 15
@@ -356,7 +357,7 @@ func crash(c corev1.ContainerStatus, who string) failure {
 	}
 	if startRejected(end) {
 		if c.State.Running != nil {
-			return failure{} // The next attempt to start it was successful.
+			return failure{} // The next attempt to start the container was successful.
 		}
 		return creationFailure(who, v1alpha1.FailureCreateContainerError, end.Message)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// secretReader reads Secrets one at a time from the API server, and does not keep them.
+// secretReader reads Secrets one at a time from the API server, and does not cache them.
 type secretReader struct{ live client.Reader }
 
 // Keys in the Secrets to which hooks refer.

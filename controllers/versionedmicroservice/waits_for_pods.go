@@ -15,8 +15,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// podWaits contains the releases that are waiting for pods in their group to end. The zero value is ready
-// to use.
+// podWaits contains the releases that are waiting for pods in their group to terminate. The zero value is
+// ready to use.
 type podWaits struct {
 	mu sync.Mutex
 	// groups are the groups of the waiting releases.
@@ -30,7 +30,7 @@ func groupOf(obj client.Object) groupKey {
 	return groupKey{obj.GetNamespace(), obj.GetLabels()[v1alpha1.LabelMicroservice], obj.GetLabels()[v1alpha1.LabelGroup]}
 }
 
-// wait records that a release is waiting for pods in its group to end. forget removes this record.
+// wait records that a release is waiting for pods in its group to terminate. forget removes this record.
 func (e *podWaits) wait(release types.NamespacedName, group groupKey) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

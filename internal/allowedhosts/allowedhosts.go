@@ -18,7 +18,7 @@
 //
 // A host that is listed by name is reserved for the namespaces that its key selects. No "*." line allows other namespaces to use it. Even in
 // those namespaces, only a domain without template fields that depend on the group can use the host. Therefore, a domain with
-// {{.ReleaseGroupName}}, for example, never gets the host, regardless of the name of a pull request's branch.
+// {{.ReleaseGroupName}}, for example, can never use the host, regardless of the name of a pull request's branch.
 package allowedhosts
 
 import (
@@ -33,7 +33,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// ConfigMapName is the name of the ConfigMap that contains the list, in the manager's namespace. Without the ConfigMap, every namespace may
+// ConfigMapName is the name of the ConfigMap in the manager's namespace that contains the list. Without the ConfigMap, every namespace may
 // use every host.
 const ConfigMapName = "heighliner-domains"
 
@@ -79,8 +79,8 @@ func Read(list *corev1.ConfigMap) (Rules, error) {
 	return Parse(list.Data)
 }
 
-// Parse parses the data of the ConfigMap. The error reports the first invalid key in alphabetical order, and its line. After an error, no part
-// of the list may be used, because a host in the invalid part may be reserved.
+// Parse parses the data of the ConfigMap. If keys are invalid, the error reports the first invalid key in alphabetical order, and the line that
+// makes it invalid, if any. After an error, no part of the list may be used, because a host in the invalid part may be reserved.
 func Parse(data map[string]string) (Rules, error) {
 	rules := Rules{named: map[string]bool{}}
 	size := 0
@@ -191,9 +191,9 @@ func (r Rules) Allowed(namespace string, labels map[string]string, host string, 
 	return h.Literal(host)
 }
 
-// Literal checks a host, or a wildcard such as *.shop.example.com, in which no value depends on the group. {{.Name}}, {{.Microservice}}
-// and {{.Namespace}} are already known when a domain is written. A wildcard must not match hosts that are listed by name for other
-// namespaces.
+// Literal checks a host, or a wildcard such as *.shop.example.com, in which no value depends on the group. The fields {{.Name}},
+// {{.Microservice}} and {{.Namespace}} do not depend on the group: their values are already known when a domain is written. A wildcard must not
+// match hosts that are listed by name for other namespaces.
 func (h Hosts) Literal(host string) error {
 	if h.own[host] {
 		return nil

@@ -60,7 +60,7 @@ func (s *sender) signAWS(ctx context.Context, q query, transport *asking) *Error
 	return nil
 }
 
-// awsKeysOf reads the keys of a Secret. Errors do not contain values.
+// awsKeysOf reads the keys of a Secret. Errors do not contain the values of these keys.
 func awsKeysOf(secret string, data map[string][]byte) (awsKeys, *Error) {
 	keys := awsKeys{secret: secret, id: value(data[keyAccessID]), key: value(data[keyAccessSecret]), ticket: value(data[keySession])}
 	switch {
@@ -175,7 +175,7 @@ func clockOff(r *http.Response, now time.Time) string {
 	return ""
 }
 
-// after returns prefix and text, or an empty string if text is empty.
+// after returns prefix followed by text, or an empty string if text is empty.
 func after(prefix, text string) string {
 	if text == "" {
 		return ""

@@ -29,7 +29,7 @@ type source struct {
 	join func(expression string, t Target) string
 }
 
-// sources contains the sources of built-in metrics. docs/explanation/analysis.md describes the origin of the names.
+// sources contains the sources of built-in metrics. docs/explanation/analysis.md lists the metrics and labels, and describes how they were tested.
 var sources = map[v1alpha1.MetricsSource]source{
 	v1alpha1.SourceTraefik: {
 		requests: "traefik_service_requests_total", failed: "traefik_service_requests_total", bad: `code=~"5.."`,
@@ -107,7 +107,7 @@ func enough(metric *v1alpha1.AnalysisMetric) string {
 	return "> 0"
 }
 
-// successRate returns a query for 100 x (1 - bad / all). If there were no bad requests, their series may not exist. With too few requests, the query
+// successRate returns a query for 100 x (1 - bad / all). If there were no bad requests, their series might not exist. With too few requests, the query
 // returns nothing.
 func (s source) successRate(t Target, interval time.Duration, enough string) (string, *Error) {
 	all, err := s.rise(s.requests, t, interval)

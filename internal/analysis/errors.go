@@ -23,7 +23,7 @@ const (
 	WrongUnit Reason = "WrongUnit"
 	// WrongTime is a response for a time other than the requested time.
 	WrongTime Reason = "WrongTime"
-	// ZeroBaseline is a ratio with the divisor 0.
+	// ZeroBaseline is a ratio whose divisor is 0.
 	ZeroBaseline Reason = "ZeroBaseline"
 	// Timeout means that there was no response in time.
 	Timeout Reason = "Timeout"
@@ -33,7 +33,7 @@ const (
 	Unreachable Reason = "Unreachable"
 	// Refused is an address that the manager does not connect to.
 	Refused Reason = "Refused"
-	// Unauthorized is a 401 or 403 response.
+	// Unauthorized is a 401 or 403 response, or another response that rejects the credentials.
 	Unauthorized Reason = "Unauthorized"
 	// BadQuery is a query, template or expression that cannot be evaluated.
 	BadQuery Reason = "BadQuery"
@@ -47,7 +47,7 @@ const (
 	BadAnswer Reason = "BadAnswer"
 	// NoProvider is a query without a provider.
 	NoProvider Reason = "NoProvider"
-	// BadSecret is a Secret that is missing, or does not have the required keys.
+	// BadSecret is a Secret that does not exist or cannot be read, or in which a required key is missing or invalid.
 	BadSecret Reason = "BadSecret"
 )
 

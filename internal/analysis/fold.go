@@ -18,7 +18,7 @@ import (
 const (
 	// DefaultInterval is the time between two rounds.
 	DefaultInterval = time.Minute
-	// MaxErrors is the number of consecutive rounds without a measurement after which a user must decide.
+	// MaxErrors is the number of consecutive rounds without a measurement after which a user must decide whether the rollout continues.
 	MaxErrors = 5
 	// MaxMeasurements is the maximum number of measurements of a metric in a status.
 	MaxMeasurements = 10
@@ -33,7 +33,7 @@ const (
 
 // Begin returns the status of a point before the next round. If before belongs to this point and specification, Begin returns an equal
 // status. Otherwise, it returns a new status that keeps the counters of the rollout. If the specification has changed, passed rounds no longer
-// count, but failed rounds still count. The Failed phase remains for the whole rollout. before may be nil and is not changed.
+// count, but failed rounds still count. The Failed phase lasts for the rest of the rollout. before may be nil and is not changed.
 func Begin(before *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, point Point) *v1alpha1.ReleaseAnalysis {
 	status, since := &v1alpha1.ReleaseAnalysis{}, metav1.NewMicroTime(point.Since.Truncate(time.Microsecond)) // truncated to the precision of the API
 	if before != nil && before.Run == point.Run {
@@ -80,7 +80,7 @@ func SpecHash(spec *v1alpha1.CanaryAnalysis) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// Due returns the time of the next round, and whether that time has come. A round that is late by an interval or more is skipped. After the
+// Due returns the time of the next round, and whether that time has come. A round that is late by an interval or more is skipped. In the
 // Failed phase, no round is due.
 func Due(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, now time.Time) (time.Time, bool) {
 	interval := intervalOf(spec)
@@ -91,8 +91,8 @@ func Due(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, now ti
 	return at, status.Phase != v1alpha1.AnalysisFailed && !at.After(now)
 }
 
-// Fold adds a round to the status of its point. before is the result of [Begin] and is not changed. A round that is not newer than the last round, or
-// that is older than the point, changes nothing. spec may be nil for hooks without an analysis. In that case, no failure is tolerated.
+// Fold adds a round to the status of its point. before is the result of [Begin] and is not changed. A round that is not newer than the latest round,
+// or not newer than the start of the point, changes nothing. spec may be nil for hooks without an analysis. In that case, no failure is tolerated.
 func Fold(before *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, point Point, round Round) *v1alpha1.ReleaseAnalysis {
 	status := Begin(before, spec, point)
 	stale := status.LastTime != nil && !round.At.After(status.LastTime.Time) || !round.At.After(point.Since)
@@ -135,7 +135,7 @@ func settled(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis) *v
 	return status
 }
 
-// verdict returns the phase that the counters and the result of the last round determine, and a string with the counters.
+// verdict returns the phase that results from the counters and from the result of the latest round, and a message that contains the counters.
 func verdict(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, last v1alpha1.MeasurementResult) (v1alpha1.AnalysisPhase, string) {
 	failures, consecutive := limits(spec)
 	switch {
@@ -231,7 +231,7 @@ func (r Round) of(metric string) Measurement {
 	return Measurement{Metric: metric, Result: v1alpha1.MeasurementError, Message: "the round did not measure this metric"}
 }
 
-// next returns the time of the round after the last round, or of the first round if there has been no round yet. The first round is late enough that
+// next returns the time of the round after the latest round, or of the first round if there has been no round yet. The first round is late enough that
 // samples cover only traffic of the step.
 func next(status *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis) time.Time {
 	at := status.Since.Add(max(intervalOf(spec), samplesTake(spec)))
@@ -271,7 +271,7 @@ func count(spec *v1alpha1.CanaryAnalysis) int32 {
 	return max(spec.Count, 1)
 }
 
-// limits returns the numbers of tolerated failed rounds, in total and consecutive; -1 means any number.
+// limits returns how many failed rounds are tolerated, in total and consecutively; -1 means any number.
 func limits(spec *v1alpha1.CanaryAnalysis) (failures, consecutive int32) {
 	failures, consecutive = 0, -1
 	if spec == nil {

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// keyServiceAccount is the key in a Secret under which the service account's key is stored.
+	// keyServiceAccount is the key in a Secret under which the service account key is stored.
 	keyServiceAccount = "key.json"
 	// googleToken is the only URL from which access tokens are fetched. A Secret must not select another URL.
 	googleToken = "https://oauth2.googleapis.com/token"

@@ -31,7 +31,7 @@ type sender struct {
 // decoded, and all workers may decode a response at the same time.
 const maxElements = 1 << 13
 
-// options are the options of all clients. The timeout of a query is in its context.
+// options are the options of all clients. The timeout of an individual query is set in its context.
 var options = outbound.Options{Timeout: 2 * time.Minute, MaxBody: outbound.DefaultMaxBody, MaxElements: maxElements, Redirects: 3}
 
 func newSender(config Config) (*sender, error) {
@@ -125,11 +125,11 @@ func (s *sender) sign(ctx context.Context, q query, transport *asking) *Error {
 	return nil
 }
 
-// maxHeader is the maximum size of a header from a Secret.
+// maxHeader is the maximum size, in bytes, of a header value from a Secret.
 const maxHeader = 8 << 10
 
 // headers returns those headers of a query whose values are stored in Secrets. Errors do not
-// contain values.
+// contain these values.
 func (s *sender) headers(ctx context.Context, q query) (map[string]string, *Error) {
 	headers := map[string]string{}
 	for line := range strings.SplitSeq(q.keys, "\n") {
@@ -176,8 +176,8 @@ func (s *sender) secret(ctx context.Context, q query, field, name string) (map[s
 	return data, nil
 }
 
-// asking is a transport that signs requests. It converts status codes to errors if they have the same meaning for every
-// provider.
+// asking is a transport that adds credentials to requests. It returns an error for a response with an error status if
+// this status has the same meaning for every provider, or if explain returns an error.
 type asking struct {
 	next      http.RoundTripper
 	authorize func(*http.Request) *Error
@@ -232,7 +232,7 @@ func (a *asking) refusal(r *http.Response) error {
 	return nil
 }
 
-// retryAfter parses a Retry-After header, which contains seconds or a date. It returns 0 if the
+// retryAfter parses a Retry-After header, which contains a number of seconds or a date. It returns 0 if the
 // header contains neither.
 func retryAfter(header string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseUint(header, 10, 31); err == nil {

@@ -26,7 +26,7 @@ func number(v float64) answer {
 	case math.IsNaN(v):
 		return answer{err: errorf(NotANumber, "the response is NaN, the result of a division by 0: the query must return nothing if there is no traffic")}
 	case math.IsInf(v, 0):
-		return answer{err: errorf(Infinite, "the response is infinite, which results from a division by 0, or from a quantile beyond the buckets")}
+		return answer{err: errorf(Infinite, "the response is infinite, as a result of a division by 0 or of a quantile beyond the buckets")}
 	}
 	return answer{value: v}
 }
@@ -53,7 +53,7 @@ func inUnit(metric *v1alpha1.AnalysisMetric, a answer) answer {
 }
 
 // judge compares the answer for the canary with the ranges. If the metric has a baseline, judge also uses the answer for the active release. active
-// is nil if the weight of the active release is 0.
+// is nil if the metric has no baseline, if there is no active release, or if the weight of the active release is 0.
 func judge(metric *v1alpha1.AnalysisMetric, canary answer, active *answer) Measurement {
 	m := Measurement{Metric: metric.Name}
 	if metric.Baseline == "" {
@@ -102,7 +102,7 @@ func lack(metric *v1alpha1.AnalysisMetric) string {
 	return "no traffic"
 }
 
-// exact rejects results that are based on a bound, unless the bound is sufficient to show that the canary is too slow.
+// exact rejects results that are based on a lower bound, unless this bound is sufficient to show that the canary is too slow.
 func (m Measurement) exact(metric *v1alpha1.AnalysisMetric, canary answer, active ...answer) Measurement {
 	for _, a := range active {
 		if a.atLeast {

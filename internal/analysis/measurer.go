@@ -26,19 +26,19 @@ type Secrets interface {
 
 // Config configures a Measurer.
 type Config struct {
-	// PrometheusAddress is the server for analyses that specify no server. If it is empty, there is no default server. It may be a loopback
-	// address, because the operator chose it.
+	// PrometheusAddress is the URL of the Prometheus server for analyses that specify no server. If it is empty, there is no default server. It may
+	// contain a loopback address, because the operator chose it.
 	PrometheusAddress string
 	// Outbound defines the allowed addresses. If it is nil, addresses that are denied by default are rejected.
 	Outbound *outbound.Policy
-	// Secrets reads the Secrets of the namespaces. If it is nil, analyses with a secretRef cannot be measured.
+	// Secrets reads the Secrets to which analyses refer. If it is nil, metrics that need a Secret cannot be measured.
 	Secrets Secrets
 	// Requeue is called once for each finished round, from another goroutine. It must not block. It may be nil.
 	Requeue func(key types.NamespacedName)
 	// UserAgent is sent with each request.
 	UserAgent string
 	// Workers is the maximum number of concurrent queries. At most a quarter of them may be for one namespace, a quarter for one host, and an eighth
-	// for one namespace and host. Defaults to 32.
+	// for one combination of namespace and host. Defaults to 32.
 	Workers int
 	// QueriesPerSecond is the maximum rate of queries to one provider. A burst may contain twice as many queries. Defaults to
 	// 20.
@@ -111,10 +111,10 @@ func (m *Measurer) Start(ctx context.Context) error {
 }
 
 // Ask returns the round that the request describes. If the round is not finished, Ask starts it if necessary and returns false. Requeue then reports
-// when to call Ask again. Equal requests get the same round until a different request or Forget replaces it. A request for a later round waits for the
-// round in progress, and gets that round once. Otherwise, errors from queries that take as long as the interval would not count, because the next
-// round is already due when these queries end. Ask does not block, and keeps no reference to the request's memory, because the caller may change that
-// memory.
+// when to call Ask again. Equal requests get the same round until a different request replaces it or Forget drops it. A request that differs only in its
+// time does not interrupt a round in progress, and the first such request after the end of that round gets that round. Otherwise, errors from queries
+// that take as long as the interval would not count, because the next round is already due when these queries end. Ask does not block, and keeps no
+// reference to the request's memory, because the caller may change that memory.
 func (m *Measurer) Ask(key types.NamespacedName, request Request) (Round, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -147,7 +147,7 @@ func (m *Measurer) Ask(key types.NamespacedName, request Request) (Round, bool) 
 	return Round{}, false
 }
 
-// Forget stops the round of a release if it is in progress, and drops the last round.
+// Forget drops the round of a release, and stops it if it is in progress.
 func (m *Measurer) Forget(key types.NamespacedName) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

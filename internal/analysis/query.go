@@ -21,7 +21,7 @@ const (
 	providerWeb        provider = "web"
 )
 
-// login is the method by which a request uses the credentials in its Secret.
+// login is the method by which a request authenticates with the credentials in its Secret.
 type login string
 
 const (
@@ -52,7 +52,7 @@ type query struct {
 	keys string
 	// namespace is the namespace of the analysis and of its Secrets. secret and authority are names of Secrets.
 	namespace, secret, authority string
-	// login is the method by which requests use secret. region and service are parameters of loginAWS.
+	// login is the method by which requests authenticate with the credentials in secret. region and service are parameters of loginAWS.
 	login           login
 	region, service string
 	// at is the time of the query, in nanoseconds since 1970.

@@ -116,7 +116,7 @@ func (m Measurement) sampled(metric *v1alpha1.AnalysisMetric, canary, active ans
 // as these samples, in the same direction: the canary above or below the active release. See H. B. Mann and D. R. Whitney, "On a Test of Whether one of Two Random
 // Variables is Stochastically Larger than the Other", 1947.
 func probability(canary, active []float64, above bool) (float64, error) {
-	if above { // With LocationGreater, the library omits the halves that equal values add to U.
+	if above { // With LocationGreater, the library omits the 0.5 that each pair of equal values adds to U.
 		canary, active = active, canary
 	}
 	result, err := stats.MannWhitneyUTest(canary, active, stats.LocationLess)

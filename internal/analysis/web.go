@@ -73,10 +73,10 @@ func askWeb(ctx context.Context, client *http.Client, q query) answer {
 	return evaluate(ctx, program, raw)
 }
 
-// argument matches text that looks like an argument of a template, whether it is valid or not.
+// argument matches text that looks like a placeholder for an argument of a template, whether it is valid or not.
 var argument = regexp.MustCompile(`[{][{]\s*[.]?Args\b[^}]*[}]*`)
 
-// textsOf returns, by field, the texts of a metric that may contain arguments of a template.
+// textsOf returns, by field, the texts of a metric that may contain placeholders for arguments of a template.
 func textsOf(m *v1alpha1.AnalysisMetric) map[string]string {
 	texts := map[string]string{}
 	if m.Prometheus != nil {
@@ -93,8 +93,8 @@ func textsOf(m *v1alpha1.AnalysisMetric) map[string]string {
 	return texts
 }
 
-// Check compiles the expressions of web metrics, which the API schema cannot check. It rejects arguments,
-// because the arguments of a template are replaced earlier. Errors contain the name of the metric.
+// Check compiles the expressions of web metrics, which the API schema cannot check. It rejects placeholders
+// for arguments, because the valid placeholders of a template have already been replaced. Errors contain the name of the metric.
 func Check(spec *v1alpha1.CanaryAnalysis) error {
 	for _, metric := range metricsOf(spec) {
 		texts := textsOf(&metric)

@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/internal/analysis"
 )
 
-// place is the field of a Microservice that refers to a template. Messages begin with it.
+// place is the field of a Microservice that refers to a template. Messages about a reference begin with it.
 const place = "spec.updateStrategy.canary.analysisTemplateRef"
 
 // Template is an AnalysisTemplate or a ClusterAnalysisTemplate.
@@ -124,7 +124,7 @@ func arguments(ref *v1alpha1.AnalysisTemplateReference, t *Template) (map[string
 	return values, nil
 }
 
-// fill replaces the arguments in the text fields of a metric.
+// fill replaces the placeholders for arguments in the text fields of a metric.
 func fill(m *v1alpha1.AnalysisMetric, args map[string]string) error {
 	var texts []*string
 	if m.Prometheus != nil {
@@ -163,8 +163,8 @@ func fill(m *v1alpha1.AnalysisMetric, args map[string]string) error {
 // server matches the scheme and the server of a URL.
 var server = regexp.MustCompile(`^[a-z]+://([^/?]*)`)
 
-// checkURL rejects argument values that would make a request with credentials reach a different server or leave the path of the URL. In the
-// server part, an argument must be the first label. Arguments must not add a ".." segment to the path.
+// checkURL rejects argument values that would make a request with credentials reach a different server or a path outside the path in the URL. In
+// the host, an argument must be the first label. Arguments must not add a ".." segment to the path.
 func checkURL(m *v1alpha1.AnalysisMetric, args map[string]string) error {
 	host := server.FindStringSubmatch(m.Web.URL)
 	filled := argument.ReplaceAllStringFunc(m.Web.URL, func(match string) string { return args[argument.FindStringSubmatch(match)[1]] })
@@ -179,9 +179,9 @@ func checkURL(m *v1alpha1.AnalysisMetric, args map[string]string) error {
 			return fmt.Errorf("metric %s: the value %q of argument %s must not contain .. in a URL", m.Name, value, name)
 		case host == nil || at[0] >= len(host[0]):
 		case at[0] != len(host[0])-len(host[1]) || at[1] >= len(host[0]) || m.Web.URL[at[1]] != '.':
-			return fmt.Errorf("metric %s: in the server of web.url, {{.Args.%s}} must be the first label, as in https://{{.Args.%s}}.example.com", m.Name, name, name)
+			return fmt.Errorf("metric %s: in the host of web.url, {{.Args.%s}} must be the first label, as in https://{{.Args.%s}}.example.com", m.Name, name, name)
 		case strings.ContainsAny(value, "./:"):
-			return fmt.Errorf("metric %s: the value %q of argument %s must be one label of the server in web.url, without '.', '/' or ':'", m.Name, value, name)
+			return fmt.Errorf("metric %s: the value %q of argument %s must be a single label in the host of web.url, without '.', '/' or ':'", m.Name, value, name)
 		}
 	}
 	return nil

@@ -73,7 +73,7 @@ func (e *TerminatingError) Error() string {
 	return fmt.Sprintf("%s %q is being deleted: waiting for the deletion to complete", e.Kind, e.Name)
 }
 
-// Writer writes child objects with server-side apply and one field owner.
+// Writer writes child objects with server-side apply, always as the same field owner.
 type Writer struct {
 	// Client reads and writes. Reads use its cache, if it has one.
 	Client client.Client
@@ -116,7 +116,7 @@ func (w Writer) Apply(ctx context.Context, owner, desired client.Object) (Outcom
 		return "", err
 	}
 	if live == nil {
-		// The cache may not contain the object yet, or the object may lack the labels that the
+		// The cache might not contain the object yet, or the object might lack the labels that the
 		// cache requires.
 		if live, err = w.read(ctx, w.live(), desired); err != nil {
 			return "", err
@@ -205,7 +205,7 @@ func (w Writer) update(ctx context.Context, owner, live, desired client.Object, 
 		w.Matches.noteReplaced(live.GetUID(), expected)
 	}
 	if intent.GetResourceVersion() == live.GetResourceVersion() {
-		return Unchanged, false, nil // The API server or a webhook reverts the difference.
+		return Unchanged, false, nil // The API server or a webhook reverted the change.
 	}
 	return Updated, false, nil
 }

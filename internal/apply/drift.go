@@ -20,12 +20,12 @@ var shared = map[string]bool{
 var whole = map[string]bool{"selector": true, "matchLabels": true, "nodeSelector": true}
 
 // exact contains the lists that must be equal, because an addition by another field manager, such as a filter or a match in a
-// route rule, or a listener in a parent reference, changes the traffic. "http" contains the rules of an ApisixRoute. Builders of
+// route rule, or a listener in a parent reference, changes the routing. "http" contains the rules of an ApisixRoute. Builders of
 // these lists set all defaults explicitly.
 var exact = map[string]bool{"rules": true, "parentRefs": true, "http": true}
 
 // carries reports whether live contains the whole intent, in which case an apply would change
-// nothing. The hash in the annotations of the intent covers fields that only an earlier intent had.
+// nothing. If an earlier intent had fields that this intent lacks, the hash in the annotations differs.
 func carries(live client.Object, intent *unstructured.Unstructured) (bool, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
 	if err != nil {
@@ -91,8 +91,8 @@ func withinShared(have, want []any) bool {
 	return true
 }
 
-// setFalse explicitly sets a field of a Service to false if a typed object omits it, because this field must not
-// be true. If the field is true, the Service publishes addresses of pods that are not ready, and reports them as
+// setFalse explicitly sets publishNotReadyAddresses of a Service to false if the typed object omits it, because this field
+// must not be true. If the field is true, the Service publishes addresses of pods that are not ready, and reports them as
 // ready.
 func setFalse(u *unstructured.Unstructured) {
 	if u.GetAPIVersion() != "v1" || u.GetKind() != "Service" {

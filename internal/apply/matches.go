@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// maxMatches is the maximum number of records in a generation. One generation has room for each object of 10,000 services with two releases. If more
+// maxMatches is the maximum number of records in a generation. One generation has room for all objects of 10,000 services with two releases each. If more
 // objects than that are used in turn, the record of each object is dropped before the object is used again.
 const maxMatches = 1 << 17
 
@@ -25,7 +25,7 @@ type Matches struct {
 }
 
 // maxReplaced is the number of replaced states in each generation. A replaced state is needed only until the cache contains the state that replaced
-// it, so only the states that the last writes replaced are kept.
+// it, so only the states that the most recent writes replaced are kept.
 const maxReplaced = 1 << 12
 
 // maxRefusals is the number of times that a write based on a replaced state is refused locally before such a write is sent to the API server.
@@ -48,7 +48,7 @@ type match struct {
 // checksum identifies an intent. It consists of the first 128 bits of a SHA-256 hash.
 type checksum [16]byte
 
-// generations contains the records of recently used objects, by UID: those that were used since the last generation started, and those of the
+// generations contains the records of recently used objects, by UID: those that were used since the current generation started, and those of the
 // previous generation. It uses less than half of the memory of an LRU cache.
 type generations[V any] struct {
 	recent, earlier map[types.UID]V

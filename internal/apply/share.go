@@ -41,7 +41,7 @@ func (w Writer) Share(ctx context.Context, live client.Object, intent *unstructu
 		return "", err
 	}
 	if intent.GetResourceVersion() == live.GetResourceVersion() {
-		return Unchanged, nil // The API server or a webhook reverts the difference.
+		return Unchanged, nil // The API server or a webhook reverted the change.
 	}
 	return Updated, nil
 }

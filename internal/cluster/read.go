@@ -148,7 +148,7 @@ func Read(ctx context.Context, c client.Reader, q Query) (Objects, []error, erro
 	return l.objects(), missing, nil
 }
 
-// page is the number of objects per list request. Paging keeps the memory usage of the command proportional to its result.
+// page is the number of objects per list request. Paging keeps the memory usage proportional to the size of the result.
 const page = 100
 
 // pages lists objects in pages. If only one service is read, it removes unneeded fields from the objects of each page. If the API server drops

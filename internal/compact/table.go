@@ -3,9 +3,9 @@ package compact
 import "sync"
 
 const (
-	// maxString is the maximum length of a string that is shared, in bytes. Longer strings, such as messages, rarely occur twice.
+	// maxString is the maximum length, in bytes, of a string that is shared. Longer strings, such as messages, rarely occur twice.
 	maxString = 256
-	// maxValue is the maximum size of a value that is shared, in bytes, as hasher calculates it.
+	// maxValue is the maximum size, in bytes, of a value that is shared. hasher calculates the size.
 	maxValue = 16 << 10
 
 	// stringsSize and valuesSize limit the tables, in bytes: when the recently used values of a table reach this size, the table forgets all other

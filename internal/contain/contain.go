@@ -1,8 +1,8 @@
 // Package contain turns panics into errors.
 //
 // controller-runtime recovers from panics in reconciles. The goroutines that the controllers start for requests to other servers
-// process responses from servers that the users of a namespace choose. A panic in one of these goroutines would end the manager for
-// all namespaces. The same would happen after each restart, because the next manager sends the same request.
+// process responses from servers that the users of a namespace choose. Without this package, a panic in one of these goroutines would
+// terminate the manager for all namespaces. This would happen again after each restart, because the manager would send the same request.
 //
 // contain.go  the conversion of a panic to an error
 package contain

@@ -12,7 +12,7 @@
 //
 // Referrers are found through the referrers API. If a registry does not support that API, they are found through the index under the tag sha256-<hex>.
 //
-// A signature counts if it is valid for the key and if the signed content contains the digest. The signed repository (docker-reference) is reported
+// A signature is accepted if it is valid for the key and if the signed content contains the digest. The signed repository (docker-reference) is reported
 // but not checked, because images are copied between registries together with their signatures. Therefore, a user who can push to a repository can
 // push an older image, or an image from another repository, if that image is signed with the same key. Use separate keys for separate applications.
 // The transparency log and timestamps are not checked either, because only the key is trusted. Keyless signatures, which use a certificate, are

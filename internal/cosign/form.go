@@ -8,7 +8,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
-// These values identify the signature of an image.
+// These values identify an image signature.
 const (
 	simpleSigningType = "cosign container image signature"
 	predicateSign     = "https://sigstore.dev/cosign/sign/v1"

@@ -39,9 +39,9 @@ type Keys struct {
 func (k Keys) ID() string { return k.id }
 
 // ParseKeys reads the public keys of a Secret: the entries whose names end in .pub, in the order of their names. Each entry contains one or more keys
-// in PEM format, as written by cosign generate-key-pair. All entries together contain at most 8 keys. A signature made with any of these keys counts, so
-// that a key can be replaced while the old key and the new key are both in use. The error contains the name of the Secret, the name of the invalid
-// entry, and the fix, but no content.
+// in PEM format, as written by cosign generate-key-pair. All entries together contain at most 8 keys. A signature made with any of these keys is
+// accepted, so that a key can be replaced while the old key and the new key are both in use. The error contains the name of the Secret, the name of the
+// invalid entry, and the fix, but no content.
 func ParseKeys(secret string, data map[string][]byte) (Keys, error) {
 	var all Keys
 	id, size := sha256.New(), 0

@@ -20,7 +20,7 @@ type Verdict string
 
 // These are the verdicts.
 const (
-	// Verified means that one of the keys has signed the digest.
+	// Verified means that the digest is signed with one of the keys.
 	Verified Verdict = "Verified"
 	// NotSigned means that the repository contains no signature of the digest.
 	NotSigned Verdict = "NotSigned"
@@ -28,7 +28,7 @@ const (
 	Invalid Verdict = "Invalid"
 )
 
-// Result is the result of a verification with its reason.
+// Result contains the result of a verification and the reason for it.
 type Result struct {
 	Verdict Verdict
 	// Reason explains in one line why the image is not Verified. It is empty for an image that is Verified.
@@ -46,12 +46,12 @@ type Registry interface {
 	Key(r registry.Request) string
 }
 
-// These are the limits on the content that is read for one image.
+// These are the limits on the content that is read for one image, and on the caches.
 const (
 	maxSignatures = 64       // layers and referrers together
 	maxPayload    = 64 << 10 // bytes of a simple signing payload
 	maxBundle     = 1 << 20  // bytes of a bundle
-	// maxVerified is the maximum number of cached results.
+	// maxVerified is the maximum number of results in each cache.
 	maxVerified = 16_384
 )
 
@@ -78,10 +78,10 @@ type Verifier struct {
 // refusal is the result for an image that is not Verified, but may be signed later.
 type refusal struct {
 	result      Result
-	first, last time.Time // times of the first and the last check of its signatures
+	first, last time.Time // times of the first and the latest check with this result
 }
 
-// After each check, a refusal is cached for 1/refusalPart of the time since it was first found, but for at most maxRefusal.
+// After each check, a refusal is cached for 1/refusalPart of the time that has passed since the first check with this result, but for at most maxRefusal.
 const (
 	refusalPart = 4
 	maxRefusal  = time.Hour
@@ -92,7 +92,7 @@ func (r refusal) holds(now time.Time) bool {
 	return now.Sub(r.last) < min(r.last.Sub(r.first)/refusalPart, maxRefusal)
 }
 
-// memory is the key of a cached result. request is the key of the request; it differs between users of the registry.
+// memory is the key of a cached result. request is the result of Registry.Key; it differs between credentials.
 type memory struct{ request, digest, keys string }
 
 // New returns a Verifier.
@@ -100,7 +100,7 @@ func New(r Registry, c clock.PassiveClock) *Verifier {
 	return &Verifier{registry: r, clock: c, verified: lru.New(maxVerified), refused: lru.New(maxVerified)}
 }
 
-// Verify reports whether one of the keys has signed the image that digest identifies. digest is the digest of an index or a manifest in the
+// Verify reports whether the image that digest identifies is signed with one of the keys. digest is the digest of an index or a manifest in the
 // repository of r. r.Timeout limits the whole call. If r.MaxAge is 0, a cached refusal is not used.
 //
 // An error means that there is no result, because the registry did not respond, the registry rejected the credential (registry.KindOf distinguishes
@@ -146,8 +146,8 @@ type search struct {
 	digest   v1.Hash
 	keys     Keys
 
-	left      int    // number of signatures that may still be checked
-	reason    string // why the first signature is not valid
+	left      int    // number of layers and referrers that may still be checked
+	reason    string // why the first rejected signature is not valid
 	found     bool   // whether a valid signature was found
 	reference string // signed name in the valid signature
 }
@@ -219,7 +219,7 @@ func (s *search) byReferrers(ctx context.Context) error {
 	return nil
 }
 
-// take counts a signature that is checked, and returns false if the limit is reached.
+// take counts one more layer or referrer to check, and returns false if the limit is exceeded.
 func (s *search) take() bool {
 	s.left--
 	if s.left < 0 {

@@ -1,4 +1,4 @@
-// Package freeze decides which Microservices a Freeze or ClusterFreeze selects, and when it applies. The package is pure.
+// Package freeze decides which Microservices a Freeze or ClusterFreeze selects, and when it applies. All functions are pure.
 package freeze
 
 import (
@@ -27,7 +27,7 @@ type Freeze struct {
 	Rules v1alpha1.FreezeRules
 	// NamespaceSelector is the selector of a ClusterFreeze; nil selects all namespaces.
 	NamespaceSelector *metav1.LabelSelector
-	// exceptions contains the reason for each exception, by namespace and name of the Microservice.
+	// exceptions contains the reason for each exception, keyed by the namespace and the name of the Microservice.
 	exceptions map[[2]string]string
 }
 
@@ -73,8 +73,8 @@ func (f Freeze) String() string { return fmt.Sprintf("%s %q", f.Kind, f.Name) }
 // Subject is a Microservice that may be frozen.
 type Subject struct {
 	Namespace, Name string
-	// Labels are the labels of the Microservice. NamespaceLabels are the labels of its namespace. They may be empty
-	// if no freeze needs labels other than kubernetes.io/metadata.name, which Selects adds.
+	// Labels are the labels of the Microservice. NamespaceLabels are the labels of its namespace, and may be empty
+	// if no freeze needs namespace labels other than kubernetes.io/metadata.name, which Selects adds.
 	Labels, NamespaceLabels map[string]string
 }
 
@@ -105,7 +105,7 @@ func (f Freeze) Exception(namespace, name string) (reason string, excepted bool)
 	return reason, excepted
 }
 
-// NeedsNamespaceLabels reports whether a freeze selects namespaces by labels other than the label that contains the name of the namespace.
+// NeedsNamespaceLabels reports whether a freeze selects namespaces by labels other than kubernetes.io/metadata.name.
 func (f Freeze) NeedsNamespaceLabels() bool {
 	s, err := selector(f.NamespaceSelector)
 	if err != nil {
@@ -160,7 +160,7 @@ func (f Freeze) spans() []span {
 type State struct {
 	// Active is true while the freeze applies. Over is true if the freeze does not apply now and will never apply again.
 	Active, Over bool
-	// From is the time at which the freeze applies next; zero while the freeze applies, or if it is over.
+	// From is the time at which the next period begins; zero while the freeze applies, or if it is over.
 	From time.Time
 	// Until is the time at which the current or next period ends; zero if the period has no end, or if the freeze is over.
 	Until time.Time
@@ -205,8 +205,8 @@ type cause struct {
 }
 
 // extent returns the end of the uninterrupted period, beginning at the given time, in which at least one of the freezes applies; zero if this period
-// has no end. first is the cause that applies at the given time and ends last; nil if no freeze applies at that time. The periods of the
-// freezes are read only once, in the order of their starts, because a user of a namespace can create any number of periods.
+// has no end. Of the causes that apply at the given time, first is the one that ends last; nil if no freeze applies at that time. The periods
+// of the freezes are read only once, in the order of their starts, because a user of a namespace can create any number of periods.
 func extent(freezes []Freeze, at time.Time) (until time.Time, first *cause) {
 	type ordered struct {
 		span

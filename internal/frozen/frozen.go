@@ -63,7 +63,7 @@ func Rollback(version string) string { return "the rollback to " + version + wai
 // Groups returns the clause for a group without releases. more is the number of other groups without releases.
 func Groups(name string, more int) string {
 	if more > 0 {
-		return fmt.Sprintf("the first releases of group %s and %d more are waiting", name, more)
+		return fmt.Sprintf("the first releases of %d groups, including group %s, are waiting", more+1, name)
 	}
 	return "the first release of group " + name + waits
 }
@@ -95,7 +95,7 @@ func (w Wait) IsBy(name string) bool {
 	return strings.HasPrefix(by, name+" (")
 }
 
-// Parse returns the waits of a message, and omits other text. If a message is truncated within its last clause, Parse assigns the freeze of the
+// Parse returns the waits in a message, and ignores other text. If a message is truncated within its last clause, Parse assigns the freeze of the
 // previous clause to this clause.
 func Parse(message string) (out []Wait) {
 	for {

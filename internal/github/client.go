@@ -32,9 +32,9 @@ const (
 
 // Config identifies a client.
 type Config struct {
-	// BaseURL is the URL of the server. An empty value and https://github.com mean github.com. https://acme.ghe.com is GitHub Enterprise Cloud with
-	// data residency, whose API is https://api.acme.ghe.com. https://ghe.example.com is a GitHub Enterprise Server, whose API is below /api/v3/.
-	// Use plain http only for servers in the same cluster.
+	// BaseURL is the URL of the server. An empty value and https://github.com mean github.com. A URL such as https://acme.ghe.com means GitHub
+	// Enterprise Cloud with data residency, whose API is https://api.acme.ghe.com. A URL such as https://ghe.example.com means a GitHub Enterprise
+	// Server, whose API is below /api/v3/. Use plain http only for servers in the same cluster.
 	BaseURL string
 	// Credential is sent with each request. If it is the zero value, no credential is sent.
 	Credential Credential
@@ -135,7 +135,7 @@ func (s silent) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// checkRedirect follows redirects of renamed repositories on the same server. It never follows a redirect that changes a write into a read.
+// checkRedirect follows redirects for renamed repositories on the same server. It never follows a redirect that changes a write into a read.
 func checkRedirect(next *http.Request, via []*http.Request) error {
 	first := via[0]
 	switch {
@@ -158,7 +158,7 @@ func parseBase(text string) (*url.URL, error) {
 		text = PublicURL
 	}
 	bad := func(detail string) error {
-		return &Error{Kind: BadConfig, Op: "read", Object: "spec.baseURL", detail: detail, remedy: "write https://ghe.example.com, or omit it for github.com"}
+		return &Error{Kind: BadConfig, Op: "read", Object: "spec.baseURL", detail: detail, remedy: "set it to a URL such as https://ghe.example.com, or omit it for github.com"}
 	}
 	u, err := url.Parse(text)
 	switch {
@@ -169,7 +169,7 @@ func parseBase(text string) (*url.URL, error) {
 	case u.User != nil:
 		return nil, bad("it contains a credential")
 	case u.RawQuery != "" || u.Fragment != "":
-		return nil, bad("it has a query")
+		return nil, bad("it has a query or a fragment")
 	}
 	u.Host = strings.ToLower(u.Host)
 	switch host := u.Hostname(); {

@@ -24,7 +24,7 @@ type CommitStatus struct {
 	// SHA is the full SHA of the commit.
 	SHA   string
 	State CommitState
-	// Context distinguishes the statuses of a commit. GitHub shows only the last status for each
+	// Context distinguishes the statuses of a commit. GitHub shows only the latest status for each
 	// context.
 	Context string
 	// Description is truncated to 140 bytes.
@@ -36,7 +36,7 @@ type CommitStatus struct {
 // IsCommit reports whether a string is the full SHA of a commit.
 func IsCommit(sha string) bool { return shaPattern.MatchString(sha) }
 
-// SetCommitStatus adds a status to a commit. The new status replaces the last status with the same context, so the call can be repeated. GitHub
+// SetCommitStatus adds a status to a commit. The new status replaces the previous status with the same context, so the call can be repeated. GitHub
 // accepts up to 1000 statuses for each commit and context. Every error is an *Error. The Invalid kind may also mean that the repository has no such
 // commit.
 func (c *Client) SetCommitStatus(ctx context.Context, repo Repo, s CommitStatus) error {

@@ -150,8 +150,8 @@ func closeBody(r *http.Request) {
 	}
 }
 
-// These are the lifetimes of GitHub App tokens. GitHub accepts signatures for at most ten minutes. The validity of a signature begins in the past,
-// because clocks differ.
+// These durations apply to the tokens of GitHub Apps. GitHub requires that a token signed by an App expires within ten minutes. Signed tokens
+// are backdated, because clocks differ.
 const (
 	signatureAge  = 9 * time.Minute
 	signatureSkew = time.Minute

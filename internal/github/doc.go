@@ -7,11 +7,12 @@
 //
 // Reads are conditional: if a repository is unchanged, all responses have status 304, and GitHub does not count them against the rate limit. ETags
 // depend on the token. The token of a GitHub App changes each hour, so each page counts against the limit once per hour. The result is either an
-// error or a complete list. Only a list that exceeds the maximum number of pages is truncated, and is marked as truncated. When GitHub requests a
-// pause for a credential, no request is sent with that credential until the pause ends. The last tenth of the hourly limit is reserved for writes.
+// error or a complete list. The only exception is a list that exceeds the maximum number of pages: it is truncated, and marked as truncated. When
+// GitHub requests a pause for a credential, no request is sent with that credential until the pause ends. The last tenth of the hourly limit is
+// reserved for writes.
 //
-// Writes are idempotent: a marker identifies existing objects, so that no object is created twice after a crash between a request and the record of
-// its response.
+// Writes are idempotent: a marker identifies existing objects, so that no object is created twice after a crash between sending a request and
+// recording its response.
 //
 // client.go              a client of one server and credential
 // credential.go          tokens, GitHub Apps and Secrets

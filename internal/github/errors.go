@@ -33,7 +33,7 @@ const (
 	// Forbidden means that the credential lacks a permission for the repository, or that the repository is archived (403). The message names the
 	// missing permission. All requests that need the same permission fail.
 	Forbidden Kind = "Forbidden"
-	// Blocked means that GitHub rejects the credential or any access to the repository, because the GitHub App is suspended, a rule of the
+	// Blocked means that GitHub rejects the credential or all access to the repository, because the GitHub App is suspended, a rule of the
 	// organization forbids access, or GitHub has disabled the repository (403, 451). All requests fail.
 	Blocked Kind = "Blocked"
 	// Locked means that the conversation of one issue or pull request is locked (403). Other conversations are not affected.
@@ -54,7 +54,7 @@ const (
 	Conflict Kind = "Conflict"
 	// Invalid means that GitHub does not accept the content of the request (400, 422).
 	Invalid Kind = "Invalid"
-	// Malformed means that a response is too large or not a valid GitHub response, or that a list is endless.
+	// Malformed means that a response is too large or not a valid GitHub response, or that the pages of a list form a loop.
 	Malformed Kind = "Malformed"
 )
 
@@ -74,7 +74,7 @@ type Error struct {
 	// RetryAt is the time at which the next request may be sent. It is set only for RateLimited and Reserved.
 	RetryAt time.Time
 
-	detail string // what GitHub or the network reported; it contains no text from a server
+	detail string // what is wrong; it contains no text from a server
 	remedy string
 	cause  error // never printed, because it may contain text from a server
 }
@@ -157,7 +157,7 @@ func classify(c call, err error) *Error {
 	case errors.Is(err, errMethod):
 		e.set(NotFound, "the repository was moved", "set spec.owner and spec.repo to its current name")
 	case errors.As(err, &large):
-		e.set(Malformed, "the response is larger than the limit for GitHub", "check that spec.baseURL is the URL of a GitHub server")
+		e.set(Malformed, "the response is larger than the limit for responses from GitHub", "check that spec.baseURL is the URL of a GitHub server")
 	case errors.Is(err, errLoop):
 		e.set(Malformed, "the pages of the list form a loop", "fix the server, or its proxy")
 	case errors.As(err, &accepted):
@@ -209,7 +209,7 @@ func (e *Error) setAnswer(c call, answer *github.ErrorResponse) {
 	}
 }
 
-// reasons contains the reasons for status 403, each identified by words from GitHub's message in lower case. The first match counts. The words
+// reasons contains the reasons for status 403, each identified by words from GitHub's message in lower case. The first match is used. The words
 // take precedence over the header with the accepted permissions, because GitHub also sends this header if access is denied for another reason.
 var reasons = []struct {
 	words          string

@@ -15,8 +15,8 @@ import (
 
 // Options configure a Pool. The zero value is suitable for production.
 type Options struct {
-	// Outbound defines the addresses to which clients may connect. Defaults to the default policy, which rejects loopback and link-local addresses
-	// and metadata services.
+	// Outbound defines the addresses to which clients may connect. Defaults to a policy that rejects loopback and link-local addresses and metadata
+	// services.
 	Outbound *outbound.Policy
 	// Clock is used for limits and the age of tokens. Defaults to the real clock.
 	Clock clock.PassiveClock

@@ -60,7 +60,7 @@ type gate struct {
 
 	mu        sync.Mutex
 	until     time.Time // end of the pause
-	secondary int       // number of consecutive secondary limits
+	secondary int       // number of pauses for secondary limits since the last successful response
 	limit     int
 	remaining int
 	reset     time.Time
@@ -135,7 +135,7 @@ func (g *gate) admit(r *http.Request) error {
 	return fmt.Errorf("%w: %w", errWriting, &pausedError{until: now.Add(delay)})
 }
 
-// maxRefusal is the number of bytes of a response that are read to detect whether it reports a limit.
+// maxRefusal is the maximum number of bytes of an error response that are read, for example to detect whether it reports a limit.
 const maxRefusal = 64 << 10
 
 // note records the budget and the pause that a response reports.
@@ -194,7 +194,7 @@ func (g *gate) noteBudget(h http.Header, now time.Time) {
 	if !reset.After(now) {
 		return // The values belong to an hour that has ended, or the clock of the server is behind.
 	}
-	// Responses can arrive out of order. Within an hour, the lowest reported value counts.
+	// Responses can arrive out of order. Within an hour, the lowest reported value is used.
 	if reset.Equal(g.reset) && limit == g.limit {
 		remaining = min(remaining, g.remaining)
 	}
@@ -205,7 +205,7 @@ func (g *gate) noteBudget(h http.Header, now time.Time) {
 const tooQuickly = "submitted too quickly"
 
 // pauseFor reports whether a 403, 422 or 429 response reports a limit, and for how long no request may be sent.
-// A 422 response that reports no limit is about an invalid value.
+// A 422 response that reports no limit means that a value is invalid.
 func (g *gate) pauseFor(response *http.Response, text []byte, now time.Time) (time.Duration, bool) {
 	h := response.Header
 	message := strings.ToLower(string(text))

@@ -146,7 +146,8 @@ func (c *Client) OpenPullRequests(ctx context.Context, repo Repo) (PullRequests,
 	return all, err
 }
 
-// PullRequest requests one pull request. The NotFound kind means only that the credential cannot see the pull request. Every error is an *Error.
+// PullRequest requests one pull request. The NotFound kind does not prove that the pull request does not exist, because the credential may not be able to
+// access it. Every error is an *Error.
 func (c *Client) PullRequest(ctx context.Context, repo Repo, n int) (PullRequest, error) {
 	what := c.call("get pull request", repo, number(n), "pull_requests=read")
 	if err := repo.check(); err != nil {

@@ -109,7 +109,7 @@ func (s *store) drop(prefix string) {
 	}
 }
 
-// held is a RoundTripper that returns a response when the response has been read completely and there is memory to decode it.
+// held is a RoundTripper that returns a response once the response has been read completely and there is memory to decode it.
 type held struct {
 	next     http.RoundTripper
 	decoding *outbound.Decoding
@@ -186,7 +186,7 @@ func (c *conditional) keep(key string, header http.Header, body *outbound.Held) 
 		return
 	}
 	var packed bytes.Buffer
-	w, _ := gzip.NewWriterLevel(&packed, gzip.BestSpeed) // This fails only for an unknown level.
+	w, _ := gzip.NewWriterLevel(&packed, gzip.BestSpeed) // This fails only for an unknown compression level.
 	if err := body.CopyTo(w); err == nil && w.Close() == nil {
 		entry.packed = packed.Bytes()
 		c.store.put(entry)

@@ -147,8 +147,8 @@ var read = map[string]bool{
 // maxFields is the maximum number of fields of a payload that are read. GitHub's payloads have a few dozen fields.
 const maxFields = 1000
 
-// beginning takes the beginning of a JSON object, and returns an object with the needed fields that this beginning contains.
-// Incomplete fields are omitted.
+// beginning takes the text of a JSON object, of which the end may be missing, and returns a JSON object with those fields of the text that an Event
+// uses. A field whose value is incomplete is omitted.
 func beginning(text []byte) []byte {
 	d := json.NewDecoder(bytes.NewReader(text))
 	whole := map[string]json.RawMessage{}
@@ -166,6 +166,6 @@ func beginning(text []byte) []byte {
 			whole[key] = value
 		}
 	}
-	object, _ := json.Marshal(whole) // The decoded values can be encoded.
+	object, _ := json.Marshal(whole) // Values that were decoded from JSON can always be encoded.
 	return object
 }

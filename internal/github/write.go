@@ -59,7 +59,7 @@ type payload struct {
 }
 
 // EnsureDeployment returns the ID of the deployment of a commit to an environment, and creates the deployment if no deployment has the marker.
-// Therefore, after a crash between the request and the record of its response, EnsureDeployment finds the same deployment. The deployment causes
+// Therefore, after a crash between the request and the recording of its response, EnsureDeployment finds the same deployment. The deployment causes
 // GitHub neither to merge a branch nor to wait for checks. Every error is an *Error. If the error is of kind Conflict, try again.
 func (c *Client) EnsureDeployment(ctx context.Context, repo Repo, d Deployment) (int64, error) {
 	id, _, err := c.ensureDeployment(ctx, repo, d)
@@ -119,7 +119,7 @@ func (c *Client) findDeployment(ctx context.Context, what call, repo Repo, d Dep
 	return slices.Min(found.Items), nil
 }
 
-// markerOf reads the marker in a payload. GitHub returns the payload as an object, or as a string that contains an
+// markerOf returns the marker from a payload. GitHub returns the payload as an object, or as a string that contains an
 // object.
 func markerOf(raw json.RawMessage) string {
 	var text string
@@ -156,8 +156,8 @@ type DeploymentStatus struct {
 	LogURL string
 }
 
-// SetDeploymentStatus adds a status to a deployment unless the last status is the same, and reports whether it added a status. The call does not
-// cause GitHub to mark other deployments as inactive. Every error is an *Error. The NotFound kind may mean that the deployment was deleted;
+// SetDeploymentStatus adds a status to a deployment unless the latest status is the same, and reports whether it added a status. The call does not
+// cause GitHub to mark other deployments as inactive. Every error is an *Error. An error of kind NotFound may mean that the deployment was deleted;
 // [Client.DeploymentGone] reports whether it was.
 func (c *Client) SetDeploymentStatus(ctx context.Context, repo Repo, deployment int64, s DeploymentStatus) (bool, error) {
 	what := c.setStatus(repo, deployment)
@@ -261,7 +261,7 @@ type CommentState struct {
 
 // EnsureComment writes the comment that Comment.Key identifies on a pull request or issue, and later edits it in place. If the ID of the comment is
 // lost, the comment is found by its first line. If a user deletes the comment, it is written once more, but not a third time. A comment by another
-// user is never edited. Call EnsureComment only if the body has changed. If the ID is known, the comment is edited without reading it first, because
+// user is never edited. Call EnsureComment only if the body has changed. If the ID is known, the comment is edited without being read first, because
 // a new comment may not be visible in GitHub's replicas for a few seconds. The returned state must be stored even if there is an error. Every error
 // is an *Error.
 func (c *Client) EnsureComment(ctx context.Context, repo Repo, n int, state CommentState, comment Comment) (CommentState, error) {
@@ -329,7 +329,7 @@ func (c *Client) EnsureComment(ctx context.Context, repo Repo, n int, state Comm
 type marked struct {
 	id     int64
 	login  string
-	change bool // whether the text differs
+	change bool // whether the text differs from the new body
 }
 
 // comment returns our first comment that begins with mark, or nil if the pull request is visible but has no such comment. It skips the comment whose
@@ -364,7 +364,8 @@ func firstBy(login string, comments []marked) (first *marked) {
 	return first
 }
 
-// ownLogin returns the login of the credential; empty if GitHub does not report it. The login is requested only once. Every error is an *Error.
+// ownLogin returns the login of the user or App to which the credential belongs; empty if the credential does not permit this request. A known login
+// is not requested again. Every error is an *Error.
 func (c *Client) ownLogin(ctx context.Context) (string, error) {
 	if known := c.login.Load(); known != nil {
 		return *known, nil
@@ -373,7 +374,7 @@ func (c *Client) ownLogin(ctx context.Context) (string, error) {
 	if err != nil {
 		failure := classify(call{op: "get", object: "login of the credential", anonymous: c.anonymous, app: c.apps != nil}, err)
 		switch failure.Kind {
-		case Forbidden, Denied, NotFound: // With the token of an installation, only the App itself may request the login.
+		case Forbidden, Denied, NotFound: // An installation token does not permit this request.
 			return "", nil
 		}
 		return "", failure
@@ -397,8 +398,8 @@ func (c *Client) askLogin(ctx context.Context) (string, error) {
 	return user.GetLogin(), err
 }
 
-// EscapeMarkdown escapes text from other users for a comment. The result is a single line without markup, links,
-// images, HTML, or mentions of users, teams and issues. The text is limited to limit bytes before it is escaped.
+// EscapeMarkdown escapes text from other users for use in a comment. The result is a single line without markup, links,
+// images, HTML, or mentions of users, teams and issues. The text is truncated to limit bytes before it is escaped.
 func EscapeMarkdown(text string, limit int) string {
 	var out strings.Builder
 	for _, r := range outbound.Printable([]byte(text), limit) {
@@ -418,7 +419,7 @@ func EscapeMarkdown(text string, limit int) string {
 			out.WriteRune('\\')
 			out.WriteRune(r)
 		case unicode.Is(unicode.Cf, r):
-			// The character is invisible and may change the direction of the following text.
+			// Omit the character, because it is invisible and may change the direction of the following text.
 		default:
 			out.WriteRune(r)
 		}

@@ -48,12 +48,13 @@ type Body struct {
 	StepName string `json:"stepName"`
 	// Weight is the current weight of the release, in percent.
 	Weight int32 `json:"weight"`
-	// Phase is the status of the release. Reason and Attempt are part of this status.
+	// Phase is the status of the release, Reason is the reason for this status, and Attempt is the number of
+	// times that the release was restarted.
 	Phase   v1alpha1.ReleaseStatus `json:"phase"`
 	Reason  string                 `json:"reason"`
 	Attempt int32                  `json:"attempt"`
 	// Passed are the names of the hooks that let the release pass a gate when they were last called in the current
-	// or the last rollout.
+	// or most recent rollout.
 	Passed []string `json:"passed"`
 	// Time is the time of the call.
 	Time time.Time `json:"time"`
@@ -84,8 +85,8 @@ type Rollout struct {
 	// Unmeasured reports whether the analysis cannot be used now. In this case, Jobs of the current round
 	// continue.
 	Unmeasured bool
-	// Services are the names of the release's Services. URL is an address that only the release serves. It is empty if
-	// there is no such address.
+	// Services are the names of the release's Services. URL is the address of a domain that routes only to the release.
+	// It is empty if there is no such domain.
 	Services []string
 	URL      string
 }
@@ -148,8 +149,8 @@ func (p *Rollout) step(n int32) *v1alpha1.CanaryStep {
 type Call struct {
 	// Hook is the hook to call.
 	Hook v1alpha1.Hook
-	// Since is the time of the gate, or of the end of the preview, to which the answer belongs. It is nil for
-	// all other calls.
+	// Since is the time at which the rollout reached the gate, or at which the preview ended. It is nil for all other
+	// calls.
 	Since *metav1.MicroTime
 	// RunStep is the current step of the rollout.
 	RunStep int32
@@ -160,7 +161,7 @@ type Call struct {
 }
 
 // Calls returns the calls that the state of the rollout requires, in the order of the specification. It also returns
-// calls that already have an answer. known is the status of the hooks. Use SetPassed to set Passed in the calls.
+// calls that already have an answer. known contains the statuses of the hooks. Use SetPassed to set Passed in the calls.
 func (p *Rollout) Calls(known []v1alpha1.HookStatus) []Call {
 	var out []Call
 	for _, h := range p.hooks() {
@@ -292,7 +293,7 @@ func id(uid types.UID, h v1alpha1.Hook, key []string) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// stamp formats a time of the rollout state, with a precision of microseconds.
+// stamp formats a time from the rollout state, with a precision of microseconds.
 func stamp(t time.Time) string { return strconv.FormatInt(t.UnixMicro(), 10) }
 
 func find(known []v1alpha1.HookStatus, name string) *v1alpha1.HookStatus {

@@ -7,10 +7,10 @@
 //
 //	calls.go    Calls: the calls that the state of a rollout needs (pure)
 //	request.go  one HTTP request and its answer
-//	retry.go    timeouts, intervals, retries within a call, and the waits before them
+//	retry.go    timeouts, intervals, retries within a delivery, and the waits before them
 //	pool.go     runs calls in the background, and decides when a hook is called again
 //	jobs.go     names, variables and results of Jobs (pure)
-//	status.go   Fold: the outcomes in the status (pure)
+//	status.go   Fold: updates the status with the outcomes (pure)
 package hook
 
 import "github.com/heighliner/heighliner/apis/v1alpha1"

@@ -152,7 +152,7 @@ func NotCreated(q Call, why string) Outcome {
 }
 
 // Lost returns the outcome of a call whose Job was deleted before the status contained its result. It is not known what the Job did, so
-// the Job does not run again without a decision. The Job of a round of checks counts as unanswered.
+// the Job does not run again automatically. The Job of a round of checks counts as unanswered.
 func Lost(q Call, job string, now time.Time) Outcome {
 	o := Outcome{Refused: IsGate(q.Hook.Type), Unanswered: q.Hook.Type == v1alpha1.HookRollout, Job: job, Attempts: 1, Time: now}
 	then := "if its work is not complete, complete it manually" // A release that is active, or whose failure is reported, is not started again, even if the Job is lost.

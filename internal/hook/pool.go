@@ -69,7 +69,7 @@ type Pool struct {
 // deliveries are the deliveries of one release.
 type deliveries struct {
 	byID map[string]*delivery
-	// last is the last delivery of each hook. The next delivery of a hook waits until this delivery has ended.
+	// last contains the latest delivery of each hook. The next delivery of a hook waits until this delivery has ended.
 	last map[string]*delivery
 }
 
@@ -78,7 +78,7 @@ type delivery struct {
 	question Call
 	order    int64
 	cancel   context.CancelFunc
-	ended    chan struct{} // closed at the end of the current call or calls
+	ended    chan struct{} // closed when the current call and its retries have ended
 	running  bool
 	outcome  *Outcome
 	// edited is the time at which an edit of the hook was observed after the last call.
@@ -136,8 +136,8 @@ func (p *Pool) Outcomes(release types.NamespacedName) map[string]Outcome {
 }
 
 // Ask starts the due calls of a release, unless they are in progress, and returns the time at which the
-// next call is due. It returns zero if no call becomes due before there is a new outcome. Calls that are
-// no longer in questions are canceled, except for notifications in progress.
+// next call is due. It returns the zero time if no call becomes due before there is a new outcome. Calls that
+// are no longer in questions are canceled, except for notifications in progress.
 func (p *Pool) Ask(release types.NamespacedName, questions, due []Call) time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -27,14 +27,14 @@ const (
 )
 
 // maxAnswer is the maximum number of bytes of a response that are read, and maxMessage is the maximum number of
-// bytes that are shown. maxTimeout limits the duration of a call.
+// bytes of a message in the status. maxTimeout limits the duration of a call.
 const (
 	maxAnswer  = 4 << 10
 	maxMessage = 256
 	maxTimeout = time.Minute
 )
 
-// StatusRefused is the status with which a gate aborts the rollout.
+// StatusRefused is the HTTP status code with which a gate aborts the rollout.
 const StatusRefused = http.StatusPreconditionFailed
 
 // reply is the reply to one call. unanswered reports whether the receiver itself did not answer.
@@ -174,5 +174,5 @@ func firstLine(text string) string {
 	return ""
 }
 
-// line truncates a string to the length that is shown.
+// line converts a string to one line of at most maxMessage bytes.
 func line(text string) string { return outbound.Printable([]byte(text), maxMessage) }

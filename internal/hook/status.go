@@ -14,7 +14,7 @@ import (
 
 // Outcome is the outcome of a delivery, including retries.
 type Outcome struct {
-	// Yes reports whether the answer has a status from 200 to 204, or, for a Job, whether the Job
+	// Yes reports whether the answer has a status code from 200 to 204, or, for a Job, whether the Job
 	// succeeded.
 	Yes bool
 	// Refused reports whether a gate responded with StatusRefused, or whether the Job of a gate failed or was
@@ -49,10 +49,10 @@ const uncallable = "cannot be called: "
 // to the manager's flags can change that.
 func Uncallable(s v1alpha1.HookStatus) bool { return strings.HasPrefix(s.Message, uncallable) }
 
-// notCreated is the prefix of the message for a call whose Job the API server rejects.
+// notCreated is the prefix of the message for a call whose Job the API server rejected.
 const notCreated = "cannot create Job "
 
-// Uncreated reports whether the API server rejects the Job of a hook.
+// Uncreated reports whether the API server rejected the Job of a hook.
 func Uncreated(s v1alpha1.HookStatus) bool {
 	return s.Phase == v1alpha1.HookWaiting && strings.HasPrefix(s.Message, notCreated)
 }
@@ -128,12 +128,12 @@ func (p *Rollout) ofEarlierAttempt(s *v1alpha1.HookStatus, known []v1alpha1.Hook
 }
 
 // uncalled reports whether a call has not begun because it is waiting for another Job, or because the API server
-// rejects its Job. The message shows what the call is waiting for. A call that has begun has a Job or, until the
+// rejected its Job. The message shows what the call is waiting for. A call that has begun has a Job or, until the
 // receiver responds, no message.
 func uncalled(s *v1alpha1.HookStatus) bool { return !final(s) && s.Job == "" && s.Message != "" }
 
-// SetPassed sets Passed in the calls. Passed lists the hooks that let the release pass a gate in the current or the last
-// rollout.
+// SetPassed sets Passed in the calls. Passed lists the hooks that let the release pass a gate in the current or most
+// recent rollout.
 func SetPassed(calls []Call, known []v1alpha1.HookStatus) {
 	passed := []string{}
 	for _, s := range known {

@@ -23,8 +23,8 @@ type Index struct {
 	Field string
 	// Values returns the values by which an object is found.
 	Values client.IndexerFunc
-	// AllNamespaces is true for an index that is read without a namespace. It finds nothing with client.InNamespace. Other indexes contain each object
-	// only under its namespace, and find nothing without client.InNamespace.
+	// AllNamespaces is true for an index that is read without a namespace. Such an index finds nothing with client.InNamespace. Other indexes contain
+	// each object only under its namespace, and find nothing without client.InNamespace.
 	AllNamespaces bool
 }
 
@@ -45,14 +45,14 @@ var (
 		}
 		return []string{key.String()}
 	}}
-	// ServicesByPolicy finds the Services of a NetworkPolicy by its name.
+	// ServicesByPolicy finds the Services of a NetworkPolicy by the name of the NetworkPolicy.
 	ServicesByPolicy = ByPolicy(&corev1.Service{})
 )
 
 // FieldPolicy is the name of the indexes that ByPolicy returns.
 const FieldPolicy = "networkpolicy.policy"
 
-// ByPolicy returns the index that finds objects of a kind by the NetworkPolicy in their label.
+// ByPolicy returns the index that finds objects of a kind by the NetworkPolicy name in their label.
 func ByPolicy(kind client.Object) Index {
 	return Index{Object: kind, Field: FieldPolicy, Values: func(o client.Object) []string {
 		if name := o.GetLabels()[v1alpha1.LabelPolicy]; name != "" {

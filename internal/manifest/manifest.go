@@ -1,5 +1,5 @@
 // Package manifest reads manifests of the hlnr.io API group and checks them as an API server does, but without a
-// connection to an API server. It checks unknown fields, types, lists and CEL rules against the embedded CRDs, and
+// connection to an API server. It checks field names, types, lists and CEL rules against the embedded CRDs, and
 // sets defaults. It does not check anything that depends on stored objects, such as whether an immutable field
 // changes or whether a name already exists.
 package manifest
@@ -108,7 +108,7 @@ func decode(document []byte) (Object, error) {
 	return object, nil
 }
 
-// kinds are the kinds of hlnr.io, with their Go types.
+// kinds contains the kinds of the hlnr.io API group, with their Go types.
 var kinds = map[string]func() runtime.Object{
 	"AnalysisTemplate":        func() runtime.Object { return &v1alpha1.AnalysisTemplate{} },
 	"ClusterAnalysisTemplate": func() runtime.Object { return &v1alpha1.ClusterAnalysisTemplate{} },

@@ -47,7 +47,7 @@ func Due(r *v1alpha1.NotificationReceiver, known *v1alpha1.NotificationDelivery,
 	return nil
 }
 
-// canceled returns the fact that ends the canceled rollout of a retained release, if that rollout was reported. Otherwise, it returns nil. The
+// canceled returns the fact that shows the end of a retained release's canceled rollout, if that rollout was reported. Otherwise, it returns nil. The
 // release is in the same state as before the rollout, so no other fact shows the end of the rollout.
 func canceled(known *v1alpha1.NotificationDelivery, facts []Fact) *Fact {
 	if len(facts) == 0 || known == nil || Ended(known.Event) {

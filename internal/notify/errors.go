@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// Limits on messages and waits.
+// These are the maximum length of short texts such as errors, in bytes, and the maximum wait that a receiver can request.
 const (
 	maxText       = 256
 	maxRetryAfter = 10 * time.Minute
@@ -26,7 +26,7 @@ type Error struct {
 	Final bool
 	// After is the wait that the receiver requests. 0 means that the receiver requests no wait.
 	After time.Duration
-	// code is the HTTP status, or 0.
+	// code is the HTTP status code, or 0 if there was no response.
 	code int
 	text string
 }
@@ -38,7 +38,7 @@ func errorf(format string, args ...any) *Error {
 	return &Error{text: outbound.Printable(fmt.Appendf(nil, format, args...), maxText)}
 }
 
-// finalf returns an error for a message that cannot be sent.
+// finalf returns an error for a message that can never be sent.
 func finalf(format string, args ...any) *Error {
 	e := errorf(format, args...)
 	e.Rejected, e.Final = true, true

@@ -52,7 +52,7 @@ func KeyOf(s view.ReleaseState) Key {
 	return Key{s.Microservice.Namespace, s.Row.VersionedMicroservice}
 }
 
-// FactsOf returns the facts of a release. The last fact is the current state of the release. FactsOf returns no facts
+// FactsOf returns the facts of a release. The last fact shows the current state of the release. FactsOf returns no facts
 // if the release is new, or if not enough is known about its state.
 func FactsOf(s view.ReleaseState) []Fact {
 	if s.Rollout {

@@ -37,7 +37,7 @@ type Credentials struct {
 	Repository github.Repo
 	// Key signs the body. If Key is nil, the body is not signed.
 	Key []byte
-	// CA contains certificate authorities in PEM format. If CA is nil, the system's authorities apply.
+	// CA contains certificate authorities in PEM format. If CA is nil, the system's authorities are used.
 	CA []byte
 }
 
@@ -58,7 +58,7 @@ func (c Credentials) hide(answer string) string {
 		for _, values := range u.Query() {
 			secrets = append(secrets, values...)
 		}
-		for _, part := range strings.Split(u.RawQuery, "&") { // The parts are kept as they are sent, because responses repeat them without decoding.
+		for _, part := range strings.Split(u.RawQuery, "&") { // The encoded values are hidden too, because responses may repeat them without decoding.
 			if _, value, _ := strings.Cut(part, "="); value != "" {
 				secrets = append(secrets, value)
 			}
@@ -190,7 +190,7 @@ func (s *Sender) post(ctx context.Context, c call, with Credentials) ([]byte, *E
 		return nil, errorOfAnswer(answer, with.hide(string(body)))
 	}
 	if err != nil {
-		return nil, nil //nolint:nilerr // the message was accepted, so a repetition would send it twice
+		return nil, nil //nolint:nilerr // the message was accepted, so a retry would send it twice
 	}
 	return body, nil
 }

@@ -100,7 +100,7 @@ func (p *Policy) checkHost(host string, port uint16) error {
 	return nil
 }
 
-// check returns an error if an address of a host is refused.
+// check returns an error if an address of a host is not allowed.
 func (p *Policy) check(host string, address netip.Addr, port uint16) error {
 	refused := func(why, flag string) error {
 		return &RefusedError{Host: host, Address: address, Why: why, Flag: flag}
@@ -109,7 +109,7 @@ func (p *Policy) check(host string, address netip.Addr, port uint16) error {
 	for i, a := range addresses {
 		allowed := p.allow.host(host, port) || p.allow.address(a, port)
 		if i > 0 && nat64Local.Contains(addresses[0]) {
-			allowed = true // The embedded address is only a guess, so the class of the address itself decides.
+			allowed = true // Which bits are the embedded address is only a guess, so only the class of the whole address decides.
 		}
 		switch {
 		case slices.Contains(metadata, a):

@@ -121,8 +121,8 @@ const (
 )
 
 // Client returns a client that connects only to addresses that p allows. It ignores proxy environment variables, because a proxy would connect
-// instead of the client. Share clients. A client with its own CA does not keep connections open and may be discarded. Client returns an error
-// if the certificates are invalid.
+// instead of the client. Reuse clients. However, a client for which Options.CA is set does not keep connections open, and may be discarded. Client
+// returns an error if the certificates are invalid.
 func (p *Policy) Client(o Options) (*http.Client, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout

@@ -78,7 +78,8 @@ type Choice struct {
 	Reason string
 	// Approved are the commits of a fork that the labels of the pull request approve. Releases of these
 	// commits may remain offered. If the head commit is selected and Approved is nil, releases of earlier
-	// commits may remain offered too, because the label can approve only one commit.
+	// commits may remain offered too: either no commit needs approval, or the label shows only the commit that
+	// was approved most recently.
 	Approved []string
 }
 

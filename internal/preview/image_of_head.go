@@ -21,9 +21,9 @@ type Image struct {
 // earlier commit of the pull request, or "" if there is none.
 //
 // If the tag contains no commit SHA, or if the pull request needs approval, the revision must be the head commit or
-// its test merge. Otherwise, the revision may differ, because images inherit the revision label from their base image.
-// However, an image is rejected if its revision begins with the digits in the tag but is neither the head commit
-// nor its test merge, because the revision is then another commit with the same first digits.
+// its test merge commit. Otherwise, the revision may differ, because images inherit the revision label from their base
+// image. However, an image is rejected if its revision begins with the first seven digits of the head commit but is
+// neither the head commit nor its test merge commit, because the revision is then another commit with the same digits.
 //
 // If the tag contains no commit SHA, an image without a revision is checked by its age: an image that was built after
 // the push cannot be the image of an earlier commit. If the tag contains no commit SHA and the pull request is from a

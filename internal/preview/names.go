@@ -63,7 +63,7 @@ func IsCommit(version string) bool {
 
 // Vars are the variables of templates. A variable whose value is not known is empty.
 type Vars struct {
-	// Tag is the name of the version at its source, or the tag of the image.
+	// Tag is the name of the version in its source, or the tag of the image.
 	Tag string
 	// SHA is the full commit SHA. {{.SHA7}} stands for its first seven digits.
 	SHA string

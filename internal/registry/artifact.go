@@ -88,9 +88,9 @@ func (t target) blob(ctx context.Context, digest string, limit int64) ([]byte, e
 	return content, nil
 }
 
-// Referrers returns the manifests whose subject is the digest, in the order in which the registry lists them. It uses the referrers API or, if the
-// registry does not support it, the index under the fallback tag of the digest. It reads only the first page. most is the maximum number of
-// manifests. A digest without referrers is not an error. Errors are the same as for List.
+// Referrers returns the descriptors of the manifests whose subject has the digest, in the order in which the registry lists them. It uses the
+// referrers API or, if the registry does not support it, the index under the fallback tag for the digest. It reads only the first page. most is the
+// maximum number of descriptors. A digest without referrers is not an error. Errors are the same as for List.
 func (s *Scanner) Referrers(ctx context.Context, r Request, digest string, most int) ([]v1.Descriptor, error) {
 	t, ctx, cancel, err := s.begin(ctx, opReferrers, r)
 	if err != nil {

@@ -11,15 +11,15 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// These constants define the minimum rate of a response: within each window, a response must deliver this number of bytes or end. Otherwise, a server
-// could occupy a connection and keep the callers waiting indefinitely.
+// These constants define the minimum rate of a response: within each paceWindow, a response must deliver at least paceBytes or end. Without a minimum
+// rate, a server could occupy a connection and keep the callers waiting indefinitely.
 const (
 	paceWindow = 10 * time.Second
 	paceBytes  = 10 << 10
 )
 
-// These are the maximum numbers of elements in a JSON response, counted by the commas between them. A few bytes of text can take a hundred bytes of
-// memory, so a limit on bytes does not limit memory. The maximum for a list of tags is higher, because one page may contain all tags.
+// These are the maximum numbers of elements in a JSON response, counted by the commas between them. A few bytes of JSON can take up a hundred bytes
+// of memory once decoded, so a limit on bytes does not limit memory. The maximum for a list of tags is higher, because one page may contain all tags.
 const (
 	maxElements     = 1 << 15
 	maxListElements = 1 << 18
@@ -32,7 +32,7 @@ const maxListBodies = 4
 // maxRefusal is the maximum number of bytes that are read from an error response.
 const maxRefusal = 64 << 10
 
-// maxWord is the maximum number of bytes between two quotes in a list. The number is limited because a decoder buffers these bytes.
+// maxWord is the maximum number of bytes between two quotes in a list of tags. The number is limited because a decoder buffers these bytes.
 const maxWord = 64 << 10
 
 // boundedBody is a response body that fails with errTooLarge if left or elements falls below zero, and with errTooSlow if the body is slower than the
@@ -41,8 +41,8 @@ type boundedBody struct {
 	io.ReadCloser
 	left     int64
 	elements int
-	cut      bool // the body ends after left bytes without an error
-	spelled  bool // the body must have a quote in each maxWord bytes
+	cut      bool // when left reaches zero, the body ends without an error
+	spelled  bool // the body must contain a quote in every maxWord bytes
 	word     int  // bytes since the last quote
 	total    atomic.Int64
 
@@ -106,7 +106,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close closes the body and ends the watch.
+// Close closes the body and stops watch.
 func (b *boundedBody) Close() error {
 	defer b.cancel(nil)
 	return b.ReadCloser.Close()

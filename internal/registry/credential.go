@@ -30,8 +30,8 @@ type Credential struct {
 type Identity interface {
 	// Serves reports whether the Identity provides credentials for a registry, given as host[:port].
 	Serves(host string) bool
-	// Credential returns the credential for a registry for which Serves returns true. An error is one line without secrets, and is always the same
-	// for the same cause.
+	// Credential returns the credential for a registry for which Serves returns true. The message of an error is one line without secrets, and
+	// is always the same for the same cause.
 	Credential(ctx context.Context, host string) (Credential, error)
 }
 
@@ -105,7 +105,7 @@ func (c Credential) authenticator(identity Identity, host string) authn.Authenti
 	return authn.FromConfig(config)
 }
 
-// Secret is a pull secret, with the name, type and data of a Kubernetes Secret.
+// Secret contains the name, type and data of a Kubernetes Secret, which is a pull secret or contains certificates for ParseTLS.
 type Secret struct {
 	Name string
 	Type string
@@ -115,7 +115,7 @@ type Secret struct {
 	Registry string
 }
 
-// These are the supported types of Secrets. The comments list their keys.
+// These are the supported types of pull secrets. The comments list their keys.
 const (
 	TypeDockerConfigJSON = "kubernetes.io/dockerconfigjson" // .dockerconfigjson
 	TypeDockerConfig     = "kubernetes.io/dockercfg"        // .dockercfg

@@ -43,7 +43,7 @@ const (
 	Refused Kind = "Refused"
 	// WorkloadIdentityFailed means that the identity of this process provides no credential for the registry.
 	WorkloadIdentityFailed Kind = "WorkloadIdentityFailed"
-	// Malformed means that a response is not a valid registry response, is too large, or is endless.
+	// Malformed means that a response is not a valid registry response or is too large, or that the pages of a list form a loop.
 	Malformed Kind = "Malformed"
 )
 
@@ -254,7 +254,7 @@ func (e *Error) setNetwork(err error, t target) {
 		e.set(Unreachable, "no complete response in time", "the request is retried; increase spec.timeout for a slow registry")
 	case !t.plain() && (errors.Is(err, http.ErrSchemeMismatch) || errors.As(err, new(tls.RecordHeaderError))):
 		e.set(Untrusted, "the registry uses plain HTTP", plainRemedy(own))
-	case errors.As(err, &operation) && operation.Op == "remote error": // the alert that ends a TLS handshake, in the words of the TLS specification
+	case errors.As(err, &operation) && operation.Op == "remote error": // operation.Err is the TLS alert, in the words of the specification
 		e.set(Untrusted, fmt.Sprintf("the registry aborts the TLS handshake (%v)", operation.Err), clientRemedy(own))
 	case errors.As(err, &dns):
 		e.set(Unreachable, fmt.Sprintf("host %q cannot be resolved", dns.Name), again)

@@ -68,7 +68,8 @@ const (
 	maxLabel      = 4 << 10  // key and value of one label
 )
 
-// labels merges labels. If several sources have the same key, the first source counts. The selection of labels within the limits is deterministic.
+// labels merges labels. If several sources have the same key, the value from the first source is used. The selection of
+// labels within the limits is deterministic.
 func labels(sources ...map[string]string) map[string]string {
 	all := map[string]string{}
 	for _, source := range slices.Backward(sources) {
@@ -100,14 +101,14 @@ func rank(label string) int {
 	return 1
 }
 
-// imageCache caches the content of digests up to limit bytes, and evicts the least recently used content. Content of more than a sixteenth of the limit
-// is not cached, so that a few images cannot evict all others.
+// imageCache caches the content of digests up to a total of limit bytes, and evicts the least recently used content. Content that is larger than a
+// sixteenth of the limit is not cached, so that a few images cannot evict all others.
 type imageCache struct {
 	limit int
 
 	mu    sync.Mutex
 	byKey map[string]*list.Element
-	order list.List // of *imageEntry, the most recently used first
+	order list.List // contains *imageEntry values, the most recently used first
 	size  int
 }
 
@@ -156,7 +157,7 @@ func (c *imageCache) remove(e *list.Element) {
 
 // bytes returns the approximate size of the image in memory, in bytes.
 func (d described) bytes() int {
-	const entry, field = 512, 48 // overhead of Go in addition to the text
+	const entry, field = 512, 48 // memory overhead of the Go values, in addition to the text
 	n := entry + len(d.Digest)
 	for _, p := range d.Platforms {
 		n += field + len(p)

@@ -157,8 +157,8 @@ func skip(d *json.Decoder) error {
 const maxETag = 256
 
 // correctLink replaces the scheme, host and path of the link to the next page with those of the request, and keeps
-// only the query. Registries behind a proxy often do not know their own scheme, host and path. The library follows
-// only this link, and no request is sent to another host.
+// only the query. Registries behind a proxy often do not know their own scheme, host and path. The library
+// follows only the corrected link, so that it requests all pages from the same host.
 func correctLink(resp *http.Response) {
 	link := resp.Header.Get("Link")
 	start, end := strings.IndexByte(link, '<'), strings.IndexByte(link, '>')

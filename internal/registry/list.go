@@ -85,10 +85,10 @@ func (s *Scanner) cachedList(r Request, keys ...string) (Scan, bool) {
 }
 
 // maxRead is the maximum number of tags that are read from one list, including tags that do not
-// count.
+// count toward the limit of the request.
 const maxRead = 100_000
 
-// tagLimit limits the number of tags that count. If counts is nil, all tags count.
+// tagLimit limits the number of tags for which counts returns true. If counts is nil, all tags count toward the limit.
 type tagLimit struct {
 	max    int
 	counts func(tag string) bool
@@ -210,7 +210,7 @@ func (s *Scanner) readTags(ctx context.Context, t target, limit tagLimit) (tags 
 				pages = again
 			}
 		case size > 0 && n == 1 && page.Next == "" && len(seen) == 1 && named < size:
-			truncated = true // fewer tags than before, and no link to another page
+			truncated = true // the second request returned fewer tags than the first, and no link to another page
 		}
 	}
 	tags = make([]string, 0, len(found))
@@ -221,8 +221,8 @@ func (s *Scanner) readTags(ctx context.Context, t target, limit tagLimit) (tags 
 	return tags, truncated, nil
 }
 
-// pages requests the first page of the list. If the registry rejects the page size, it repeats the request without a page size. size is the requested
-// page size; 0 means none.
+// pages requests the first page of the list. If the registry rejects the page size, pages repeats the request without a page size. size is the
+// requested page size; 0 means none.
 func (l *login) pages(ctx context.Context, t target) (pages *remote.Lister, size int, err error) {
 	l.mu.Lock()
 	if !l.noPageSize {

@@ -34,8 +34,8 @@ func withPlain(ctx context.Context) context.Context {
 	return context.WithValue(ctx, plainAllowed{}, true)
 }
 
-// asksPing reports whether a request is GET /v2/ to a registry. Requests to hosts to which the registry redirects do not count, because the
-// registry could redirect to any number of hosts.
+// asksPing reports whether a request is GET /v2/ to a registry. Requests to hosts to which the registry redirects are excluded, because
+// the registry could redirect to any number of hosts.
 func asksPing(req *http.Request, registry string) bool {
 	return req.Method == http.MethodGet && req.URL.Path == "/v2/" && req.URL.RawQuery == "" && strings.EqualFold(req.URL.Host, registry)
 }

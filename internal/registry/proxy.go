@@ -13,8 +13,8 @@ import (
 
 // proxies selects the proxy for a request, and connects to the proxy or, if there is no proxy, to the server. If there
 // is a proxy, the proxy rather than the manager connects to the server. Therefore, addresses to which the manager may
-// not connect are refused before the proxy is used. The operator configures the proxies, so a proxy may have a
-// loopback address.
+// not connect are refused before the proxy is used. The cluster operator configures the proxies, so a proxy may have
+// a loopback address.
 type proxies struct {
 	choose  func(*http.Request) (*url.URL, error)
 	allowed *outbound.Policy

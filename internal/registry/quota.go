@@ -8,10 +8,10 @@ import (
 )
 
 // quotaSpent reports whether a quota of a registry is used up, and for how long. The duration is between minPause and maxPause. The function reads
-// the fields of the IETF drafts: "RateLimit: limit=100, remaining=0, reset=30", RateLimit: "default";r=0;t=30, and RateLimit-Remaining with
-// RateLimit-Reset. In the newer draft, a field can contain several quotas, and the used-up quota with the longest duration counts. A quota whose
-// reset time is not known causes no pause. An example is the quota of Docker Hub, which counts only some requests. When such a quota is used up, the
-// registry responds with 429.
+// the fields of the IETF drafts: `RateLimit: limit=100, remaining=0, reset=30`, `RateLimit: "default";r=0;t=30`, and RateLimit-Remaining with
+// RateLimit-Reset. In the newest draft, which defines r and t, a field can contain several quotas. If several quotas are used up, the longest duration
+// is returned. A quota whose reset time is not known causes no pause. An example is the quota of Docker Hub, which counts only some requests. When such a
+// quota is used up, the registry responds with 429.
 func quotaSpent(h http.Header, now time.Time) (longest time.Duration, spent bool) {
 	older := quota{h.Get("RateLimit-Remaining"), h.Get("RateLimit-Reset")}
 	var quotas []quota
@@ -42,7 +42,7 @@ func quotaSpent(h http.Header, now time.Time) (longest time.Duration, spent bool
 	return longest, spent
 }
 
-// quota contains the number of remaining requests, and the time until the reset in seconds.
+// quota contains the number of remaining requests, and the time until the reset, in seconds.
 type quota struct{ remaining, reset string }
 
 // spent reports whether the quota is used up, and for how long.

@@ -30,13 +30,13 @@ type gate struct {
 	next    http.RoundTripper
 	clock   clock.Clock
 	bucket  *rate.Limiter
-	rate    rate.Limit // rate of the bucket while the registry does not limit the rate
+	rate    rate.Limit // full rate of the bucket, which is used unless a 429 reduces it
 	maxBody int64
 	pings   pings
 
 	mu     sync.Mutex
 	until  time.Time // end of the pause
-	slowed time.Time // time of the last 429, or of the last increase of the rate after it; zero for the full rate
+	slowed time.Time // time of the last 429, or of the last increase of the rate after it; zero while the full rate is used
 }
 
 // RoundTrip sends a request when there is no pause and the bucket contains a token. After a 429, it returns a *pausedError, and the request is not

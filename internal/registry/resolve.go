@@ -266,7 +266,7 @@ func buildTime(t time.Time) time.Time {
 // These are the limits of Image.Platforms. Without these limits, the platforms of an index could need as much memory as its manifest.
 const (
 	maxPlatforms = 128
-	maxPlatform  = 128 // bytes of one platform
+	maxPlatform  = 128 // length of one platform in bytes
 )
 
 // platformImages returns the first maxPlatforms images of an index that have a platform.

@@ -46,8 +46,8 @@ func (p Pace) Wait(interval time.Duration, random func(n int64) int64) time.Dura
 	return wait - time.Duration(random(int64(wait)/10+1))
 }
 
-// Fresh returns the value for Request.MaxAge: the maximum age of another policy's result that a scan may reuse. It is below the shortest Wait, so that a
-// scan never reuses its own last result. A reused result is never older than the stretched interval.
+// Fresh returns the value for Request.MaxAge: the maximum age of another policy's result that a scan may reuse. It is shorter than the shortest Wait, so
+// that a policy's scan never reuses the previous result of the same policy. A reused result is never older than the stretched interval.
 func (p Pace) Fresh(interval time.Duration) time.Duration {
 	wait := p.Interval(interval)
 	return wait - wait/8

@@ -33,15 +33,15 @@ type Request struct {
 	Insecure bool
 	// Auth is the credential. The zero value is anonymous.
 	Auth Credential
-	// TLS contains the certificates for a registry with its own certificates. The zero value means the system's
-	// authorities and no client certificate. Callers share results only if their Auth and TLS are equal. See ParseTLS.
+	// TLS contains the certificates for a registry that uses a private CA or requires a client certificate. The zero value
+	// means the system's CAs and no client certificate. Callers share results only if their Auth and TLS are equal. See ParseTLS.
 	TLS TLS
 	// Timeout limits the call, including all pages; 0 means DefaultTimeout.
 	Timeout time.Duration
-	// MaxTags is the maximum number of tags that count; 0 means DefaultMaxTags. At most 100,000 tags of any list are read.
+	// MaxTags is the maximum number of tags that Counts selects; 0 means DefaultMaxTags. At most 100,000 tags of any list are read.
 	MaxTags int
-	// Counts selects the tags that count; if it is nil, all tags count. The list also contains the other tags. CountsAs identifies Counts: requests
-	// with the same value share a truncated list.
+	// Counts selects the tags that count toward MaxTags; if it is nil, all tags count. The list also contains the other tags. CountsAs identifies
+	// Counts: requests with the same value share a truncated list.
 	Counts   func(tag string) bool `json:"-"`
 	CountsAs string
 	// MaxAge is the maximum age of a shared result; 0 means that the registry is read now. Concurrent calls still share one request.
@@ -104,7 +104,7 @@ type Options struct {
 	UserAgent string
 	// Clock is used for ages, pauses and the token bucket. Defaults to the real clock.
 	Clock clock.Clock
-	// Outbound defines the addresses to which the scanner may connect. Defaults to the default policy, which refuses loopback addresses, for example.
+	// Outbound defines the addresses to which the scanner may connect. Defaults to a policy that refuses, for example, loopback addresses.
 	Outbound *outbound.Policy
 	// Transport is used by the gates. Defaults to a transport that connects only to addresses that Outbound allows. Any other transport must enforce
 	// this restriction itself. For requests with TLS material, it must be an *http.Transport, which is copied.
@@ -202,9 +202,9 @@ func (s *Scanner) Inspect(ctx context.Context, r Request, digest, platform strin
 	return s.inspect(ctx, r, digest, platform)
 }
 
-// Gone proves that an image no longer exists: tag and digest return 404, while witness, a tag or digest of the same repository that should exist, is
-// found. All of them are requested during this call and with the same credential. A result of false without an error means that the image exists, or
-// that the witness is also missing. digest may be empty if no digest was ever known.
+// Gone reports whether it is certain that an image no longer exists: tag and digest return 404, while witness, a tag or digest of the same repository
+// that should exist, is found. All of them are requested during this call and with the same credential. A result of false without an
+// error means that the image exists, or that the witness is also missing. digest may be empty if no digest was ever known.
 func (s *Scanner) Gone(ctx context.Context, r Request, tag, digest, witness string) (bool, error) {
 	return s.gone(ctx, r, tag, digest, witness)
 }

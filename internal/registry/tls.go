@@ -14,14 +14,14 @@ import (
 	"github.com/heighliner/heighliner/internal/certs"
 )
 
-// TLS contains certificates in PEM format for a registry that has its own certificates. The zero value is for registries with public certificates. TLS
-// is comparable. It prints as "default" or "custom", never with its content.
+// TLS contains certificates in PEM format for a registry that uses a private CA or requires a client certificate. The zero value is for registries with
+// publicly trusted certificates. TLS is comparable. It prints as "default" or "custom", never with its content.
 //
 // With TLS material, only HTTPS is used, regardless of Request.Insecure and of the address, because a fallback to plain HTTP would defeat the purpose
 // of the certificates.
 type TLS struct {
 	// CA contains certificates that are trusted in addition to the system's certificates, so that token servers and
-	// storage under public names remain reachable.
+	// storage with publicly trusted certificates remain reachable.
 	CA string
 	// Certificate is the certificate of the client, with its chain, and Key is its key. Set both or neither. The certificate is sent to every host
 	// that requests one.
@@ -193,7 +193,7 @@ func (t TLS) over(base http.RoundTripper) (http.RoundTripper, error) {
 	if !ok {
 		return nil, errTransport
 	}
-	own := like.Clone() // Clone also copies the configuration.
+	own := like.Clone() // Clone also copies the TLS configuration.
 	if own.TLSClientConfig == nil {
 		own.TLSClientConfig = &tls.Config{}
 	}

@@ -71,20 +71,21 @@ func (r Report) counts(g *Group) bool { return r.Revision > 0 && r.Revision >= g
 
 // confirmed reports whether the policies have confirmed a revision. At least one policy must confirm the revision. Every
 // policy that ever confirmed the group must also confirm the revision, except policies that lagged for longer
-// than the deadline while the group was stable. If there are no policies, there is nothing to confirm
-// (rule 10).
+// than the deadline while the group was stable. If there are no policies, there is nothing to confirm,
+// and confirmed returns true (rule 10).
 func (s *scope) confirmed(revision int64) bool {
 	some, behind := s.confirmations(revision)
 	return some && !behind || len(s.reports) == 0
 }
 
-// noReadyEndpoints is the reason that a policy reports if it cannot route to the releases that should serve,
+// noReadyEndpoints is the reason that a policy reports if it cannot route to the releases that should serve traffic,
 // because these releases have no ready endpoint.
 const noReadyEndpoints = "NoReadyEndpoints"
 
 // programmed reports whether the routes of a step are now programmed as far as possible. The routes also count as
-// programmed if no pod of the active release can respond, and this is the only reason why policies that count are
-// behind. In that case only the canary responds, and no traffic can be taken from the canary.
+// programmed if no pod of the active release can respond, and this is the only reason why policies for which counts
+// returns true have not confirmed the revision. In that case, only the canary can serve traffic, and no traffic can be
+// moved away from it.
 func (s *scope) programmed(revision int64) bool {
 	if from, active := s.rival(); active != nil && from.dead(active) {
 		return !slices.ContainsFunc(s.reports, func(r Report) bool {
@@ -94,8 +95,8 @@ func (s *scope) programmed(revision int64) bool {
 	return s.confirmed(revision) && !slices.ContainsFunc(s.reports, func(r Report) bool { return s.counts(r) && r.Unrouted })
 }
 
-// confirmations reports whether at least one of the policies that count confirms a revision, and whether at least
-// one of them does not.
+// confirmations reports whether at least one of the policies for which counts returns true has confirmed a revision,
+// and whether at least one of them has not.
 func (s *scope) confirmations(revision int64) (some, behind bool) {
 	for _, r := range s.reports {
 		counts := s.counts(r)
@@ -183,7 +184,7 @@ func (s *scope) undrained(r Row) *wait {
 // drained. Every policy that ever confirmed the group must confirm the revision that removes the release, and the drain
 // delay after the last confirmation must have passed.
 func (s *scope) leaving(r Row) *wait {
-	if s.unreported() { // The policy that has not reported may have routed to a release with this name.
+	if s.unreported() { // A policy that has not reported yet may have routed to a release with this name.
 		r.Zero = cmp.Or(r.Zero, &Zero{Time: r.Since})
 		return s.zeroWait(r)
 	}

@@ -150,8 +150,8 @@ func (st Step) signed() bool {
 	return st.Approval && (st.approvers() > 1 || len(st.ApproversFrom) > 0)
 }
 
-// groupOf returns the user's group whose members may approve a step. It returns false if the user is not a member of
-// such a group.
+// groupOf returns the first group in ApproversFrom of which the user is a member. It returns false if there is no such
+// group. If ApproversFrom is empty, any user may approve, and groupOf returns an empty string and true.
 func (st Step) groupOf(d Decision) (string, bool) {
 	if len(st.ApproversFrom) == 0 {
 		return "", true
@@ -163,8 +163,8 @@ func (st Step) groupOf(d Decision) (string, bool) {
 	return st.ApproversFrom[i], true
 }
 
-// counted returns the approvals that are valid for the current step. The step's groups may have been edited
-// after an approval.
+// counted returns the approvals that are valid for the current step. If the step specifies groups, an
+// approval for any other group is not valid. The groups may have been edited after the approval.
 func (st Step) counted(approvals []Approval) []Approval {
 	return slices.DeleteFunc(slices.Clone(approvals), func(a Approval) bool {
 		return len(st.ApproversFrom) > 0 && !slices.Contains(st.ApproversFrom, a.Group)

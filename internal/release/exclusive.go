@@ -40,9 +40,9 @@ func (s *scope) exclusiveSize(r Row, c Object) (int, *wait) {
 	return 0, nil
 }
 
-// takesOver reports whether the pods of an exclusive group's active release stop to let the pods of its successor start. The pods of the
-// active release stop when the successor has an available pod. If the exchange may begin, they also stop when the successor reports that it is
-// waiting only for these pods. They do not start again unless the object or the Deployment of the successor is rejected.
+// takesOver reports whether the pods of an exclusive group's active release must terminate so that the pods of its successor can start. They
+// must terminate when the successor has an available pod. If the exchange may begin, they must also terminate when the successor reports that
+// it is waiting only for these pods. They do not start again unless the object or the Deployment of the successor is rejected.
 func (s *scope) takesOver(active *Row, run *Rollout, successor Object) bool {
 	c, _ := s.object(active.Release)
 	switch {
@@ -55,7 +55,7 @@ func (s *scope) takesOver(active *Row, run *Rollout, successor Object) bool {
 }
 
 // exchanged reports whether the pods of an exclusive group's active release have terminated to make way for a release that has no traffic
-// yet. In that case, waits do not delay the release's next action, because nothing serves until the exchange is complete.
+// yet. In that case, waits do not delay the release's next action, because no release serves traffic until the exchange is complete.
 func (s *scope) exchanged(run *Rollout) bool {
 	if !s.exchanges() || run.Step > 0 || run.Gate == ConfirmRollout {
 		return false
@@ -68,7 +68,7 @@ func (s *scope) exchanged(run *Rollout) bool {
 // closed, before the objects of the next release were accepted.
 func (s *scope) beginWait(run *Rollout) *wait { return s.exchangeWait(run, s.g.Row(run.Release)) }
 
-// rejected contains the causes that show that the Deployment of a release does not exist or belongs to another object.
+// rejected contains the reasons that show that the Deployment of a release does not exist or belongs to another object.
 var rejected = map[Reason]bool{"InvalidTemplate": true, "Forbidden": true, "NameConflict": true}
 
 // isRejected reports whether a release has no pods because its Deployment is rejected.

@@ -36,7 +36,7 @@ func (s *scope) health(run *Rollout, r *Row, c Object) (healthy bool, cause Reas
 	case s.withheld(r.Release):
 		return false, availabilityLost, noTime
 	case run.Continued == run.Step && !c.has(s.nextSize(run)):
-		return false, s.lacking(r, c), noTime // Only pods are missing.
+		return false, s.lacking(r, c), noTime // Only pods for the next step are missing.
 	case run.Interrupted:
 		return true, "", s.now
 	case !run.WaitingSince.IsZero():
@@ -45,9 +45,10 @@ func (s *scope) health(run *Rollout, r *Row, c Object) (healthy bool, cause Reas
 	return true, "", s.confirmedTime(run.Started)
 }
 
-// lacking returns why a release has too few pods. The reason is otherRunning if the release gives way to the active release of its
-// exclusive group, and notCreated if the release's object is missing or out of date because the API server rejects the write.
-// Otherwise the reason is the failure that the pods show or, if they show none, progressDeadlineExceeded.
+// lacking returns why a release has too few pods. The reason is otherRunning if the release gets no pods because the active release
+// of its exclusive group is still waiting for its first pod. The reason is notCreated if the release's object is missing or out of date
+// because the API server rejects the write. Otherwise the reason is the failure that the pods show or, if they show none,
+// progressDeadlineExceeded.
 func (s *scope) lacking(r *Row, c Object) Reason {
 	if a := s.g.ActiveRow(); s.exchanges() && !isRejected(c) && s.blocksActive(a, s.g.Rollout, c) {
 		return otherRunning
@@ -84,8 +85,8 @@ func (s *scope) dead(r *Row) bool {
 
 // servesLess reports whether an active release serves less than a canary that is past its deadline. This is the case if no
 // pod of the active release responds. If the canary is unhealthy because routes are not programmed, the reports of the
-// policies are as outdated as the programmed routes, so only the pods count. Without the canary, the routes may be
-// programmed again.
+// policies are as outdated as the programmed routes, so only the pods count. Once the required routes no longer contain
+// the canary, they may be programmed again.
 func (s *scope) servesLess(active *Row, cause Reason) bool {
 	if s.o.Spec.Exclusive {
 		return false // The pods of the active release terminated so that the canary could start. They start again after a rollback.
@@ -110,9 +111,9 @@ func (s *scope) ends(run *Rollout) time.Time {
 	return end
 }
 
-// due returns the time at which a step passes its deadline if the given cause interrupts its healthy wait now. ends returns a time that is too early
-// until countHealthyTime has added this wait. If the rollout is already blocked, or if the wait is recorded from its start, the wait is not healthy,
-// and due returns the same time as ends.
+// due returns the time at which a step passes its deadline if the given cause interrupts its healthy wait now. Until countHealthyTime has
+// added this wait, ends returns a time that is too early. If the rollout is already blocked, or if the wait is recorded from the start of the step's
+// clock, the wait is not healthy, and due returns the same time as ends.
 func (s *scope) due(run *Rollout, cause Reason) time.Time {
 	if run.WaitsFor != "" || cause == otherRunning || cause == notCreated && !s.outgrown(run) {
 		return s.ends(run)
@@ -132,7 +133,7 @@ func (s *scope) began() bool {
 	return !s.o.Began.IsZero() && s.now.Before(s.o.Began.Add(s.moment()))
 }
 
-// deadline returns the time at which unconfirmed traffic stops blocking a stable group.
+// deadline returns the time at which a stable group stops waiting for policies that have not confirmed its traffic.
 func (s *scope) deadline(since time.Time) time.Time {
 	end := since.Add(s.o.Spec.Deadline)
 	if first := s.o.Began.Add(s.moment()); !s.o.Began.IsZero() && end.Before(first) {
@@ -206,8 +207,8 @@ func (s *scope) retryWait(r *Row) *wait {
 	return w
 }
 
-// fail ends a rollout that is past its deadline. The last active release keeps serving (invariant
-// 7).
+// fail ends a rollout that is condemned or past its deadline. The active release, if there is one, keeps serving
+// (invariant 7).
 func fail(s *scope) {
 	run, r, c := s.rollout()
 	if run == nil {

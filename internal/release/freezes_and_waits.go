@@ -203,7 +203,7 @@ var outside = map[Reason]string{
 }
 
 // obstacle returns the problem outside a release that blocks the rollout of the release, or "". For a
-// problem that may still end soon, it returns a wait instead. An unhealthy release with traffic does
+// problem that may be resolved soon, it returns a wait instead. An unhealthy release with traffic does
 // not wait: it is rolled back at its deadline.
 func (s *scope) obstacle(run *Rollout, r *Row, c Object) (Reason, *wait) {
 	healthy, cause, _ := s.health(run, r, c)

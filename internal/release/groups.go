@@ -186,7 +186,7 @@ func (b *planner) excluded(slug string) bool {
 }
 
 // heirOf returns the slug of the group that takes over from an excluded group. This is the group to which the active version of the excluded group is
-// offered or, if there is no such group, the group with the lowest version above that version. If heirOf returns "", any group may take over.
+// offered or, if there is no such group, the group to which the next higher version is offered. If heirOf returns "", any group may take over.
 func (b *planner) heirOf(g *Group) string {
 	slug, a := "", g.ActiveRow()
 	for _, c := range b.offers { // The highest version comes first.

@@ -100,7 +100,7 @@ func (s *scope) jobsWait(r *Row) *wait {
 }
 
 // reportWait reports that the controller of a release that starts again has not reported the restart yet, or returns nil. Without this wait, the
-// earlier report that the release had ended would count if the release ended again, and a gate Job could start after the second end.
+// earlier report that the release failed or was superseded would still count if this happened again, and a gate Job could start after that.
 func (s *scope) reportWait(r *Row) *wait {
 	c, there := s.object(r.Release)
 	if !s.o.Spec.GateJobs || !there || c.Terminating || c.Reported != Error && c.Reported != Deprecated {
@@ -243,8 +243,8 @@ func (p Peer) failure(version string) (reason Reason) {
 	return reason
 }
 
-// passed reports whether the peer has reached the end of a step with a version: the peer is at the gate
-// or beyond it, or the version is active there. It also returns true if the peer's group with the given slug has a
+// passed reports whether the peer has reached the end of a step with a version: the peer is at the gate Together
+// of the step or beyond it, or the version is active there. It also returns true if the peer's group with the given slug has a
 // higher active version.
 func (p Peer) passed(slug, version string, step int) bool {
 	return slices.ContainsFunc(p.Groups, func(g Group) bool {
@@ -259,8 +259,8 @@ func (p Peer) passed(slug, version string, step int) bool {
 	})
 }
 
-// peersWait reports which other Microservices have not completed the step yet, or returns nil. The last peer that completes the step continues. Its
-// rollout state shows that it has continued, so that the other peers continue as well.
+// peersWait reports which other Microservices have not completed the step yet, or returns nil. The last Microservice that
+// completes the step continues immediately. Its rollout state shows this, so that the other Microservices continue as well.
 func (s *scope) peersWait(run *Rollout, r *Row) *wait {
 	if run.Gate != Together {
 		return nil
@@ -284,8 +284,9 @@ func (s *scope) peersWait(run *Rollout, r *Row) *wait {
 	return nil
 }
 
-// spoiled returns the reason why a release that is not in progress here would be rolled back immediately: its version
-// failed in another Microservice. Otherwise, it returns "". The release waits until the failure is resolved.
+// spoiled returns the reason why a release that is not in progress here would be rolled back immediately if it started:
+// its version failed in another Microservice. In that case the release does not start until the failure is resolved.
+// Otherwise, spoiled returns "".
 func (s *scope) spoiled(release, version string) string {
 	if s.g.Rollout != nil && s.g.Rollout.Release == release {
 		return "" // The release in progress is rolled back instead.

@@ -45,9 +45,9 @@ func (s *scope) unproven(c, active Object) bool {
 		s.g.Level != preview && compare(c.Version, active.Version) > 0
 }
 
-// successor returns the row that replaces a lost active release. If previously active releases exist, the pinned
-// release or, without a pin, the last active release replaces it. Otherwise the canary replaces it. A denied release
-// is chosen only if no other release has an object.
+// successor returns the row that replaces a lost active release. If there are previously active releases, successor
+// returns the pinned one or, without a pin, the one that was active most recently. Otherwise it returns the canary. A
+// denied release is chosen only if no other release has an object.
 func (s *scope) successor() *Row {
 	var next *Row
 	waits := false
@@ -80,7 +80,7 @@ func (s *scope) precedes(x, y Row) bool {
 	) < 0
 }
 
-// fit omits the objects that exceed the limit when a lost rollout state is recovered. It first omits the
+// fit omits the objects that exceed the maximum number of rows when a lost rollout state is recovered. It first omits the
 // oldest objects that are not in any route, and then the oldest of the other objects, but never the active
 // release.
 func (s *scope) fit(cs []Object, active int) ([]Object, int) {

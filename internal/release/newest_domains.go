@@ -46,8 +46,8 @@ func (s *scope) olderThan(r Row) *scope {
 	return s.planner.scope(g)
 }
 
-// mayFollow reports whether a policy that has not reported may have newest domains, in which case a release takes
-// its steps. If the release has not begun its first step by the deadline, the policy no longer counts (rule 12). For
+// mayFollow reports whether a policy that has not reported may have newest domains, in which case a release goes
+// through its steps. If the release has not begun its first step by the deadline, the policy no longer counts (rule 12). For
 // example, a policy does not report if the manager cannot read its routes.
 func (s *scope) mayFollow(r Row) bool {
 	return s.unreported() && (r.Status == Canary || s.g.Rollout == nil || s.now.Before(s.silentFrom()))
@@ -101,7 +101,7 @@ func (s *scope) successorGroup() *Group {
 	return nil
 }
 
-// arrives reports whether the newest domains route to an older group and move from there in steps. It also
+// arrives reports whether the newest domains route to an older group and move from there to this group in steps. It also
 // returns true if the domains may route to the active release of an older group, because a policy has not
 // reported. Except in that case, the result depends only on the policies, not on the rollout state.
 func (s *scope) arrives() bool {

@@ -109,7 +109,7 @@ const (
 	GroupOut      Reason = "Excluded"
 	GroupExpired  Reason = "Expired"
 	GroupReopened Reason = "Reopened"
-	// EndFailed means that a hook that is called at the end of a preview failed.
+	// EndFailed means that a hook that is called at the end of a preview failed, or can no longer be called.
 	EndFailed Reason = "PostPreviewFailed"
 
 	// Causes of an unhealthy rollout, in addition to status.failure of its release.
@@ -127,8 +127,8 @@ const (
 	// noDomains means that the PreRollout hooks of a rollout are not called, because the canary
 	// domains do not route to its release.
 	noDomains Reason = "CanaryDomainsNotProgrammed"
-	// noAnswer means that the receiver of a PreRollout hook does not respond. Only an answer can pass
-	// or fail a release.
+	// noAnswer means that the receiver of a PreRollout hook does not respond. Without a response, the hook neither
+	// approves nor rejects the release.
 	noAnswer Reason = "HookUnanswered"
 )
 

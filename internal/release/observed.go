@@ -181,7 +181,7 @@ type Pin struct {
 	Field string
 	// Group is the name, slug or pull request number of the group. If Group is empty, the pin applies to every group that has the version.
 	Group string
-	// Global reports whether the pin stops every group while no group has the version (rule 15).
+	// Global reports whether the pin keeps releases of all groups from starting while no group has the version (rule 15).
 	Global bool
 	// Version is the version to run. Version is empty if Release is set.
 	Version string
@@ -254,7 +254,7 @@ type Object struct {
 	// NeverActive reports whether the object is marked as belonging to a release in
 	// [Result.NeverActive].
 	NeverActive bool
-	// Reported is the last status that was copied from the rollout state to the object, or empty if there is none yet.
+	// Reported is the latest status that was copied from the rollout state to the object, or empty if there is none yet.
 	// Reported may be older than the rollout state. Reported is used only if the rollout state is lost, and for hook Jobs.
 	Reported Status
 	// Replicas is the number of replicas in the specification of the object.
@@ -272,7 +272,7 @@ type Object struct {
 	// Current is the number of replicas that the workload should have now. It is above Replicas if an
 	// autoscaler wants more, and 0 if it is not known.
 	Current int
-	// Analysis is the last result of the release's measurements.
+	// Analysis is the latest result of the release's measurements.
 	Analysis *Verdict
 	// Gates are the answers of hooks.
 	Gates []GateFact
@@ -280,8 +280,8 @@ type Object struct {
 	Rollback *RollbackFact
 	// End is the combined answer of the hooks that are called at the end of the preview.
 	End *EndFact
-	// ActiveJobs reports whether any hook Job has not ended, or whether any Job that runs after a failure cannot
-	// be created yet. The deletion of the object terminates its Jobs.
+	// ActiveJobs reports whether any hook Job has not ended, or whether any Job that should run after a failure
+	// cannot be created yet. The deletion of the object terminates its Jobs.
 	ActiveJobs bool
 	// GateJobs reports whether any gate Job, such as a migration, has not ended.
 	GateJobs bool
@@ -393,9 +393,9 @@ type Report struct {
 	Slug string
 	// Revision is the accepted revision of the routes. 0 means that no revision has been accepted yet.
 	Revision int64
-	// Confirmed is when Revision was confirmed with these references.
+	// Confirmed is when Revision, or the last change to References, was confirmed.
 	Confirmed time.Time
-	// References are the names of all releases to which any written object refers.
+	// References are the names of all releases to which any object that was written for the policy refers.
 	References []string
 	// Withheld are the releases that have a weight but get no traffic, because they have no ready endpoint.
 	Withheld []string
@@ -435,6 +435,6 @@ type Previews struct {
 type Peer struct {
 	// Name is the name of the Microservice.
 	Name string
-	// Groups are the groups in the Microservice's rollout state.
+	// Groups are the groups in the rollout state of that Microservice.
 	Groups []Group
 }

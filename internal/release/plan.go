@@ -31,7 +31,7 @@
 //	replicas.go               how many replicas a release has and needs for its next step, and when it is scaled down
 //	retain_and_remove.go      which releases are retained (minimumAvailable), which are removed when they are drained, and how many rows a group has
 //
-// docs/explanation/protocol.md contains the rules and the histories that require them. "Rule N" in
+// docs/explanation/protocol.md contains the rules and the situations that require them. "Rule N" in
 // a comment refers to that document.
 package release
 
@@ -349,7 +349,7 @@ func (s *scope) touch(release string) {
 // isTouched reports whether this plan creates or revives a release.
 func (s *scope) isTouched(release string) bool { return s.touched[s.g.Slug+"/"+release] }
 
-// done reports whether a group can be removed: the group is closing and has no rows, it never began, or
+// done reports whether a group can be removed: the group is closing and has no rows, it never had traffic, or
 // its releases were deleted manually and no version is offered to it. An expired preview is kept.
 func (b *planner) done(g Group) bool {
 	if len(g.Releases) > 0 || g.Rollout != nil || g.Phase == Expired {

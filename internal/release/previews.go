@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// maxStarting is the maximum number of previews whose rollouts may be in progress at the same time. Therefore, a change to the configuration of all
-// previews does not flood the cluster (rule 41).
+// maxStarting is the maximum number of previews whose rollouts may be in progress at the same time. This limit prevents a change to the
+// configuration of all previews from flooding the cluster (rule 41).
 const maxStarting = 10
 
 // assignSlots assigns slots to previews (rule 26). A running preview keeps its slot. A free slot goes to the

@@ -17,7 +17,7 @@ func (s *scope) full() int {
 }
 
 // activeFull returns the full number of replicas of the active release. While the newest domains move from this group to a newer group,
-// this is at least the number that the release had before the move, because all their requests return to it if the rollout fails.
+// this is at least the number that the release had before the move, because all requests for these domains return to it if the rollout fails.
 func (s *scope) activeFull() int {
 	n := s.full()
 	if s.byPods() {
@@ -49,8 +49,8 @@ func (s *scope) serving(r *Row) int {
 	return max(c.Replicas, c.Current)
 }
 
-// raiseFloor records that the active release was scaled up after the rollout began. The next
-// release needs at least as many replicas.
+// raiseFloor records that the active release was scaled up after the rollout began. The release
+// that is being rolled out needs at least as many replicas.
 func (s *scope) raiseFloor(run *Rollout, active *Row) { run.Floor = max(run.Floor, s.serving(active)) }
 
 // nextSize returns the number of replicas that a release needs before its next step or its
@@ -168,7 +168,7 @@ func (s *scope) want(r Row, c Object) (int, *wait) {
 		if !pressed {
 			return s.activeFull(), w
 		}
-		// The release serves nothing, but takes up capacity that the release with the fix needs.
+		// The active release serves no requests, but takes up capacity that the release that is being rolled out needs.
 		if c.Unsettled {
 			return min(c.Replicas, s.full()), w
 		}
@@ -256,8 +256,8 @@ const (
 	SplitByPods SplitBy = "Pods"
 )
 
-// ByPods reports whether a group splits its work by pods (rule 46). A release to which a route may refer keeps its pods until
-// it is drained. Therefore, deleting a policy that may be created again does not change how a group splits its work.
+// ByPods reports whether a group splits its work by pods (rule 46). Deleting all policies does not change how a group splits its work if
+// a release was ever in a route: a policy may be created again, and a release to which a route may refer keeps its pods until it is drained.
 func ByPods(o *Observed, g *Group) bool {
 	if o.Spec.Exclusive {
 		return true
@@ -318,8 +318,8 @@ func (s *scope) restSize(active Object) (int, *wait) {
 }
 
 // movedTime returns the time at which the last traffic change of the group was confirmed. If the newest domains route to the group, they may have
-// returned because the rollout of a newer group failed. Such a return is a traffic change of only the newer group, so the changes of newer groups
-// count as well.
+// returned because the rollout of a newer group failed. Such a return is recorded as a traffic change of only the newer group, so
+// the changes of newer groups count as well.
 func (s *scope) movedTime() time.Time {
 	moved := s.confirmedTime(s.g.TrafficTime)
 	if !s.hasNewest() {

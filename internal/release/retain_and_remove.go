@@ -55,7 +55,7 @@ func (s *scope) minimum() int {
 	if s.g.Level == preview {
 		return 1
 	}
-	return max(1, min(s.o.Spec.MinimumAvailable, s.quota()-2)) // Two rows remain for a release in progress and for a release that is draining.
+	return max(1, min(s.o.Spec.MinimumAvailable, s.quota()-2)) // Two rows are reserved for a release in progress and for a release that is draining.
 }
 
 // retained returns the releases that were active and are retained. These are the releases to which a domain refers, and
@@ -237,7 +237,7 @@ func (s *scope) keptByJobs(r *Row) bool {
 	return there && !c.Terminating && s.ownJobs(r, c) && (r.Status == Error || s.startsJobs(r, c) || r.Promoted > 0 && s.g.Phase == Live)
 }
 
-// startsJobs reports whether a Job of a gate may start for a release that failed or is superseded. This is possible until the
+// startsJobs reports whether a gate Job may still start for a release that failed or is superseded. This is possible until the
 // controller of the release has reported that status. The report of that status also includes the Jobs that have started.
 func (s *scope) startsJobs(r *Row, c Object) bool {
 	return s.o.Spec.GateJobs && (r.Status == Deprecated || r.Status == Error) && r.Promoted == 0 && c.Reported != r.Status
@@ -254,7 +254,7 @@ func (s *scope) endWaitsForJobs(r *Row) *wait {
 }
 
 // whyUncreated returns the last part of a message about waiting for Jobs if the API server rejects one of
-// them.
+// them. Otherwise it returns an empty string.
 func (c Object) whyUncreated() string {
 	if c.UncreatedJob == "" {
 		return ""
@@ -262,8 +262,8 @@ func (c Object) whyUncreated() string {
 	return fmt.Sprintf("; the API server rejects the Job of its hook %s: change that hook, or fix the cause of the rejection", c.UncreatedJob)
 }
 
-// ownJobs reports whether hook Jobs of a release have not ended, or Jobs for its failure are about to be
-// created.
+// ownJobs reports whether hook Jobs of a release have not ended or may still start, for example because the
+// release has just failed.
 func (s *scope) ownJobs(r *Row, c Object) bool {
 	return c.ActiveJobs || s.startsJobs(r, c) || r.Status == Error && s.o.Spec.FailureJobs && s.g.Level != preview && c.Reported != Error
 }

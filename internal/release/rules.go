@@ -15,7 +15,7 @@ type rule struct {
 }
 
 // rules are the rules of a group, in the order in which they apply. Each rule's comment lists the status changes that the rule makes, and names the
-// rule's file unless the rule is in this file. A test removes one rule at a time, and expects that the test of a history then fails.
+// rule's file unless the rule is in this file. A test removes one rule at a time, and expects at least one history to fail without it.
 var rules = []rule{
 	// Existing objects: lost_state.go.
 	{"Rebuild the rollout state", rebuildState},      // none to active, deprecated or pending: the rollout state is lost
@@ -57,7 +57,7 @@ var rules = []rule{
 	{"Stay within limits", stayWithinLimits}, // error to none: the group is full
 }
 
-// decide applies users' decisions, each ID once (rule 21). The stamp prevents a plan that read an
+// decide applies users' decisions, each ID only once (rule 21). The stamp prevents a plan that read an
 // older decision from replacing this decision in the rollout state.
 func decide(s *scope) {
 	for i := range s.g.Releases {
@@ -76,7 +76,7 @@ func decide(s *scope) {
 	}
 }
 
-// closeGroup starts to close a group whose source is closed (rule 14). It also starts to close a group that a user ends, after
+// closeGroup starts closing a group whose source is closed (rule 14). It also starts closing a group that a user ends, after
 // its domains have moved to the next group. It reopens a closing group that is offered again, except for previews, which need
 // a slot.
 func closeGroup(s *scope) {
@@ -101,7 +101,7 @@ func closeGroup(s *scope) {
 	}
 }
 
-// opensAgain reports whether a closing group keeps serving because it is offered again, or because a user
+// opensAgain reports whether a closing group is to be reopened because it is offered again, or because a user
 // canceled the request to end the group.
 func (s *scope) opensAgain() bool {
 	if s.g.Phase != Closing || s.ending() || s.withdrawnGroup(s.g.Slug) || s.ended(s.g.Slug, s.g.Name, s.g.PullRequest) {
@@ -239,7 +239,7 @@ func start(s *scope) {
 	}
 	what := "rollout of"
 	if a := s.g.ActiveRow(); r.Promoted > 0 && a != nil && compare(r.Version, a.Version) > 0 {
-		what = "return to" // For example, a pin to a lower version has ended.
+		what = "return to" // For example, a pin to a lower version was removed.
 	} else if r.Promoted > 0 {
 		what = "rollback to"
 	}
@@ -247,7 +247,7 @@ func start(s *scope) {
 }
 
 // openGate allows a release to have pods. If there are no hooks, it does so immediately. Otherwise the hooks must
-// approve or no longer apply. The release's clock starts at that time.
+// approve the rollout, or must no longer apply. The clock of the rollout starts when the gate opens.
 func openGate(s *scope) {
 	run, r, c := s.rollout()
 	if run == nil || run.Gate != ConfirmRollout {
@@ -261,13 +261,13 @@ func openGate(s *scope) {
 		return
 	}
 	if from, rival := s.rival(); rival != nil {
-		from.raiseFloor(run, rival) // An autoscaler may have scaled it up in the meantime.
+		from.raiseFloor(run, rival) // An autoscaler may have scaled up the active release in the meantime.
 	}
 	run.begin(0, s.now)
 }
 
-// countHealthyTime adds up the time that a step waits while healthy, and records when the wait is interrupted
-// or continues (rules 13 and 23).
+// countHealthyTime adds up the time that a step waits while the release is healthy, and records when the wait is
+// interrupted or continues (rules 13 and 23).
 func countHealthyTime(s *scope) {
 	run, r, c := s.rollout()
 	if run == nil {
@@ -279,7 +279,7 @@ func countHealthyTime(s *scope) {
 	}
 	s.resetCalls(run, r)
 	healthy, cause, _ := s.health(run, r, c)
-	if r.Reason == TrafficLost && len(s.reports) > 0 { // The time without a policy does not count.
+	if r.Reason == TrafficLost && len(s.reports) > 0 { // The clock of the step restarts, because the time without a policy does not count.
 		run.Started, run.Waited, run.WaitingSince, run.Interrupted, run.Grace = s.now, 0, noTime, false, noTime
 		s.turn(r, r.Status, StepBegan)
 		healthy, cause, _ = s.health(run, r, c)
@@ -292,7 +292,7 @@ func countHealthyTime(s *scope) {
 	case cause == notCreated && s.outgrown(run):
 		run.interrupt(s.now)
 	case s.uncreated(run, cause) && !gaveWay, cause == otherRunning, slices.Contains([]Reason{noDomains, noAnswer, notProgrammed}, run.WaitsFor):
-		// The wait has lasted long enough, and is recorded from its start.
+		// The wait has lasted long enough to be recorded, and is recorded from its start.
 		s.idle(run, s.stepClock(run))
 		run.Interrupted = false
 	case run.WaitsFor != "":
@@ -312,8 +312,8 @@ func countHealthyTime(s *scope) {
 	}
 }
 
-// stopWaiting stops waiting for a policy if the policy has not confirmed the traffic of the group for the
-// duration of the deadline and no traffic is moving (rule 10).
+// stopWaiting stops waiting for a policy if the policy has not confirmed the traffic of the group within the
+// deadline and no traffic is moving (rule 10).
 func stopWaiting(s *scope) {
 	if s.g.Phase == Expired && len(s.g.Releases) == 0 {
 		return // The group has no traffic.
@@ -449,8 +449,8 @@ func (s *scope) onlyFailures() bool {
 	return s.g.Phase == Closing && !slices.ContainsFunc(s.g.Releases, func(r Row) bool { return r.Status != Error })
 }
 
-// stayWithinLimits keeps a group within its share of the status. It drops the group's Failed mark when
-// no version that the mark covers could still be chosen.
+// stayWithinLimits limits the releases of a group to the group's share of the status. It drops the group's Failed mark when
+// no version that the mark covers can be chosen any longer.
 func stayWithinLimits(s *scope) {
 	for len(s.g.Releases) > s.quota() && s.forget() {
 	}

@@ -34,7 +34,7 @@ const (
 	Expired Phase = "Expired"
 )
 
-// preview is the level of groups that are pull requests: they skip the canary steps
+// preview is the level of groups that belong to pull requests: previews skip the canary steps
 // and keep one release (rule 25).
 const preview = "Preview"
 
@@ -42,7 +42,7 @@ const preview = "Preview"
 type State struct {
 	// Sequence increases with every write.
 	Sequence int64
-	// Groups are sorted by version, the newest first. Previews follow all other groups.
+	// Groups are sorted by version, newest first. Previews follow all other groups.
 	Groups []Group
 }
 
@@ -51,8 +51,8 @@ type Group struct {
 	Slug, Name, Level string
 	// PullRequest is the number of the group's pull request. 0 means that the group is not a preview.
 	PullRequest int64
-	// Head is the last offered commit of the pull request. HeadTime is when the commit was pushed or, if that is
-	// not known, when the commit became known.
+	// Head is the most recently offered commit of the pull request. HeadTime is when the commit was pushed or, if
+	// that time is unknown, when the commit was first seen.
 	Head     string
 	HeadTime time.Time
 	Phase    Phase
@@ -66,8 +66,8 @@ type Group struct {
 	SettledRevision int64
 	// Superseded is the number of releases that have been superseded since the last promotion (rule 28).
 	Superseded int
-	// LastSuperseded is the last release since the last promotion whose row was dropped by the plan that superseded the
-	// release.
+	// LastSuperseded is the most recent of the releases that were superseded since the last promotion, and whose rows
+	// were dropped by the same plan.
 	LastSuperseded string
 	// Failed marks failed releases that were dropped because the group was full.
 	Failed  Failed
@@ -77,7 +77,8 @@ type Group struct {
 	Releases []Row
 }
 
-// End is the wait, since Time, for the hooks that are called at the end of a preview. Time is zero if no hooks are called.
+// End records the wait for the hooks that are called at the end of a preview. Time is the start of the wait, or zero if no hooks
+// are called.
 type End struct {
 	// Release is the release that calls the hooks.
 	Release string
@@ -123,7 +124,7 @@ type Rollout struct {
 	// when the deadline passed. Zero means that no such time applies.
 	Grace time.Time
 	// Gate is the point at which the rollout is waiting for hooks, or empty if it is not waiting for hooks.
-	// GateTime is when this wait began. While GateTime is zero, hooks are not called yet.
+	// GateTime is when this wait began. While GateTime is zero, no hooks are called.
 	Gate     Point
 	GateTime time.Time
 	// From is the slug of the group from which the newest domains move to this release. From is empty if the release
@@ -155,13 +156,13 @@ type Row struct {
 	Mirror int
 	// Available reports whether the release is active or a canary, and has all its replicas.
 	Available bool
-	// Promoted is the position of the release in the order of activation. 0 means that the release was
-	// never active (rules 24 and 39).
+	// Promoted is the position of the release in the order of activation. 0 means that the release has
+	// never been active (rules 24 and 39).
 	Promoted int64
-	// FirstActive is when the release became active for the first time. Zero means that the release was never active,
-	// or that the time is not known.
+	// FirstActive is when the release became active for the first time. Zero means that the release has never been active,
+	// or that the time is unknown.
 	FirstActive time.Time
-	// Routed reports whether a route ever referred to the release (rules 10 and 18).
+	// Routed reports whether a route has ever referred to the release (rules 10 and 18).
 	Routed bool
 	// Adopted reports whether a user decided to skip the steps.
 	Adopted bool
@@ -169,10 +170,10 @@ type Row struct {
 	// RetryTime is when the release may get traffic again (rule 29).
 	Attempt   int
 	RetryTime time.Time
-	// Zero records the revision from which the routes must not contain the release, and the time from
-	// which this applies.
+	// Zero records the traffic revision as of which the routes must not contain the release, and the time
+	// as of which this applies.
 	Zero *Zero
-	// Reason is the reason for the status, and Since is the time from which the status applies.
+	// Reason is the reason for the status, and Since is when the release got this status.
 	Reason Reason
 	Since  time.Time
 	// Decision is the last handled decision.
@@ -185,7 +186,7 @@ type Zero struct {
 	Time     time.Time
 	// Named reports whether a policy that never confirmed the group has an object that still refers to the release, such as
 	// the route of a canary domain. Named is also true while such a policy has no status, because its objects may refer to
-	// the release. Time is set when no object refers to the release any longer.
+	// the release. Time is updated when no object refers to the release any longer.
 	Named bool
 }
 
@@ -285,7 +286,7 @@ func cloneGroups(groups []Group) []Group {
 	return out
 }
 
-// copyGroups copies the parts of groups that a pass may change in place.
+// copyGroups copies the parts of groups that a pass over the rules may change in place.
 func copyGroups(groups []Group) []Group {
 	out, n := slices.Clone(groups), 0
 	for i := range out {
@@ -329,7 +330,7 @@ func sameRows(a, b []Row) bool {
 		return false
 	}
 	for i := range a {
-		if a[i] != b[i] && !sameRow(a[i], b[i]) { // In most cases the pointers are the same, so sameRow is not needed.
+		if a[i] != b[i] && !sameRow(a[i], b[i]) { // In most cases, the pointers in the rows are equal, so sameRow is not called.
 			return false
 		}
 	}
@@ -366,7 +367,7 @@ func stored(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Microsecond)
 }
 
-// sortRows sorts rows by version, the highest first. Usually the rows are already in order.
+// sortRows sorts rows by version, highest first. Usually the rows are already in order.
 func sortRows(rows []Row) {
 	order := func(x, y *Row) int {
 		return cmp.Or(compare(y.Version, x.Version), cmp.Compare(y.Promoted, x.Promoted), cmp.Compare(x.Release, y.Release))
@@ -379,7 +380,7 @@ func sortRows(rows []Row) {
 	}
 }
 
-// sortGroups sorts groups by version, the newest first, and previews after all others. Usually the groups
+// sortGroups sorts groups by version, newest first, and previews after all others. Usually the groups
 // are already in order.
 func sortGroups(groups []Group) {
 	for i := 1; i < len(groups); i++ {
@@ -390,7 +391,7 @@ func sortGroups(groups []Group) {
 	}
 }
 
-// byNewest orders groups by version, the newest first, and previews after all others.
+// byNewest orders groups by version, newest first, and previews after all others.
 func byNewest(x, y *Group) int {
 	switch px, py := x.Level == preview, y.Level == preview; {
 	case px && !py:
@@ -401,8 +402,8 @@ func byNewest(x, y *Group) int {
 	return cmp.Or(cmp.Compare(y.PullRequest, x.PullRequest), compareNames(y.Name, x.Name), cmp.Compare(x.Slug, y.Slug))
 }
 
-// byOffer orders candidates by version, the highest first. Commits of pull requests follow all versions,
-// the newest push first.
+// byOffer orders candidates by version, highest first. Commits of pull requests follow all versions,
+// most recent push first.
 func byOffer(x, y Candidate) int {
 	switch px, py := x.Level == preview, y.Level == preview; {
 	case px && py:
@@ -417,7 +418,7 @@ func byOffer(x, y Candidate) int {
 	return cmp.Or(compare(y.Version, x.Version), cmp.Compare(x.Slug, y.Slug), cmp.Compare(x.Release, y.Release))
 }
 
-// byPush orders previews, the newest push first.
+// byPush orders previews, most recent push first.
 func byPush(x, y *Group) int {
 	return cmp.Or(y.HeadTime.Compare(x.HeadTime), cmp.Compare(y.PullRequest, x.PullRequest), cmp.Compare(x.Slug, y.Slug))
 }

@@ -77,8 +77,7 @@ func (s *scope) unrecorded(run *Rollout, ws []*wait, since time.Time) time.Time 
 	return since.Add(min(recordAfter, s.o.Spec.Deadline/10))
 }
 
-// onlyPauses reports whether the current step is only waiting for time to pass and nothing is
-// measured.
+// onlyPauses reports whether the current step has a pause and the Microservice has no analysis.
 func (s *scope) onlyPauses(run *Rollout) bool {
 	steps := s.steps()
 	return run.Step > 0 && run.Step <= len(steps) && steps[run.Step-1].Pause > 0 && !s.o.Spec.Analysis
@@ -285,7 +284,7 @@ func promoteRetained(s *scope) {
 	}
 }
 
-// promoteAdopted promotes a release after a user skipped its steps, as soon as the release is available
+// promoteAdopted promotes a release whose steps a user skipped, as soon as the release is available
 // at full size.
 func promoteAdopted(s *scope) {
 	run, r, c := s.rollout()

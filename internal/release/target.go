@@ -80,8 +80,8 @@ func (s *scope) latest() Target {
 	return Target{Release: active.Release, Reason: Held}
 }
 
-// choices returns the candidates, and also the release in progress if its version is no longer offered. If the active
-// release is denied, the result also includes the retained releases. It also includes them if the active release is
+// choices returns the candidates, and also the release that is being rolled out if its version is no longer offered. If the
+// active release is denied, the result also includes the retained releases. It also includes them if the active release is
 // withdrawn and there are no candidates because the template is not known. If there are such retained releases while the
 // Microservice is paused or frozen, the result contains only these releases. For a pull request, the result is the
 // offered head commit, regardless of which commits were previously active or failed.
@@ -167,7 +167,7 @@ func (s *scope) finishes(target Target) bool {
 		return true
 	}
 	if run.Gate == Together || run.Gate == ConfirmRollout {
-		return false // The peers may already roll out the newer version, and superseding a release without pods loses nothing.
+		return false // The peers may already be rolling out the newer version, and superseding a release without pods loses nothing.
 	}
 	if a := s.g.ActiveRow(); s.g.Level == preview && a != nil && a.Release == target.Release {
 		return false // The active commit was pushed again.
@@ -179,15 +179,15 @@ func (s *scope) finishes(target Target) bool {
 	return (last || s.g.Superseded >= maxSuperseded) && run.WaitsFor == ""
 }
 
-// standsIn reports whether the release in progress responds although no pod of the active release can respond.
-// Without the release in progress, no release would respond until a newer release is available.
+// standsIn reports whether the release that is being rolled out responds although no pod of the active release can
+// respond. Without it, no release would respond until a newer release is available.
 func (s *scope) standsIn(r *Row) bool {
 	from, active := s.rival()
 	return active != nil && !s.o.Spec.Exclusive && r.Status == Canary && from.dead(active) && !s.dead(r)
 }
 
 // overdue reports whether a rollout is past its deadline and continues only because no other
-// release serves. A newer version supersedes such a rollout.
+// release serves traffic. A newer version supersedes such a rollout.
 func (s *scope) overdue() bool {
 	run, r, c := s.rollout()
 	healthy, cause, _ := s.health(run, r, c)

@@ -129,7 +129,7 @@ func keyOf(g view.GroupState) groupKey {
 func see(g view.GroupState, was seenGroup, known bool, now time.Time) seenGroup {
 	out := seenGroup{word: g.State.Word, since: now, rows: make([]seenRow, len(g.Group.Releases))}
 	switch {
-	case g.State.Since != nil && g.State.Word != view.WordUnavailable: // For WordUnavailable, Since is the start of the active release.
+	case g.State.Since != nil && g.State.Word != view.WordUnavailable: // For WordUnavailable, Since is when the active release became active.
 		out.since = g.State.Since.Time
 	case known && was.word == out.word:
 		out.since = was.since

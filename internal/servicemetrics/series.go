@@ -26,7 +26,7 @@ var (
 	policyLabels  = []string{"kind", "namespace", "name"}
 )
 
-// These metrics cover all services, without names of objects.
+// These metrics cover all services, and have no labels with names of objects.
 var (
 	groupsByState = describe("heighliner_groups", "Number of release groups, by state.", "state")
 	oldestByState = describe("heighliner_groups_oldest_timestamp_seconds", "Time at which the release group that has been in the state for the longest time entered it, by state.", "state")
@@ -257,7 +257,7 @@ func failingFirst(x client.Object, ofX []metav1.Condition, y client.Object, ofY 
 	return cmp.Or(cmp.Compare(rank(ofX), rank(ofY)), byName(client.ObjectKeyFromObject(x), client.ObjectKeyFromObject(y)))
 }
 
-// policyConditions returns the conditions of ImagePolicies and NetworkPolicies that have series.
+// policyConditions returns those conditions of ImagePolicies and NetworkPolicies for which there are series.
 func policyConditions(in view.Input) func(yield func(conditionOf) bool) {
 	return func(yield func(conditionOf) bool) {
 		each := func(kind, namespace, name string, conditions []metav1.Condition, reported ...string) bool {

@@ -85,7 +85,7 @@ func (g *Gate) Reconciler(r reconcile.Reconciler) reconcile.Reconciler {
 }
 
 // enqueue adds all objects of a shard to the queue: first those for which there is work in progress, and the others with a lower priority than
-// changes. Before the controller starts, enqueue adds nothing, because the watches of the controller add the objects later.
+// changed objects. Before the controller starts, enqueue adds nothing, because the watches of the controller add the objects later.
 func (g *Gate) enqueue(ctx context.Context, shard int) error {
 	g.mu.Lock()
 	q := g.queue

@@ -9,8 +9,8 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// patient is the lock of a shard. It lets other replicas take the shard first. client-go writes the lock only if it is free or held by this
-// replica. If another replica takes the lock in the meantime, the API server rejects the write with a conflict.
+// patient is the lock of a shard. It lets replicas with fewer shards take the shard first. client-go writes the lock only if it is free or held by
+// this replica. If another replica takes the lock in the meantime, the API server rejects the write with a conflict.
 type patient struct {
 	resourcelock.Interface
 	turns *turns
@@ -94,7 +94,7 @@ func (p *patient) renew(ctx context.Context, r resourcelock.LeaderElectionRecord
 func (p *patient) take(ctx context.Context, r resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
 	found := time.Now()
 	if expiry := p.seen.Add(p.lease); r.LeaderTransitions == 0 && expiry.After(found) {
-		found = expiry // Only a Lease that was created again has no transitions.
+		found = expiry // A record without transitions creates the Lease. If the Lease was deleted, it would have expired at this time.
 	}
 	return p.turns.take(ctx, found, func() error {
 		r.AcquireTime = metav1.Now() // This is later than the time at which the elector began the write.

@@ -64,7 +64,7 @@ type Options struct {
 	Identity string
 	// Leases is a client whose requests time out before RenewDeadline.
 	Leases coordinationv1.LeasesGetter
-	// Metrics registers the gauge of the shards that this replica holds; nil means no gauge.
+	// Metrics registers the gauges that show which shards this replica holds; nil means no gauges.
 	Metrics prometheus.Registerer
 }
 
@@ -136,7 +136,7 @@ func (s *Shards) Holds(namespace string) bool {
 	return s == nil || s.held[Of(namespace, s.Count)].runs()
 }
 
-// Since returns the time at which this replica took the shard of a namespace, or zero if it does not hold the shard, or if there are no shards.
+// Since returns the time at which this replica took the shard of a namespace, or zero if it has not taken the shard, or if there are no shards.
 func (s *Shards) Since(namespace string) time.Time {
 	if s != nil {
 		if begun := s.held[Of(namespace, s.Count)].begun.Load(); begun != nil {
@@ -152,8 +152,8 @@ func (s *Shards) HoldsFirst() bool { return s == nil || s.held[0].runs() }
 // ErrLost is returned by Start if a Lease could not be renewed. Another replica may then hold the shard, so the process must exit.
 var ErrLost = errors.New("the Lease of a shard was lost")
 
-// Start takes shards and holds them until ctx ends, or until a shard is lost. The loss of a shard is an error. Start then waits for the running
-// reconciles to end and releases the Leases, so that other replicas continue immediately.
+// Start takes shards and holds them until ctx ends, or until a shard is lost. The loss of a shard is an error. In both cases, Start waits for the
+// running reconciles to end (after a loss, only briefly) and releases the Leases, so that other replicas continue immediately.
 func (s *Shards) Start(ctx context.Context) error {
 	// When ctx ends, reconciles may still be running. The Leases are renewed until the last reconcile has
 	// ended.
@@ -162,7 +162,7 @@ func (s *Shards) Start(ctx context.Context) error {
 		s.close()
 		release()
 	})
-	ended := make(chan error, 1) // Only the first error counts.
+	ended := make(chan error, 1) // Only the first error is returned.
 	report := func(err error) {
 		select {
 		case ended <- err:

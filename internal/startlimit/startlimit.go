@@ -2,7 +2,7 @@
 //
 // If 1,000 services get a new version at the same moment, the API server and kube-controller-manager need minutes to
 // create the pods, and every rollout takes as long as all of them together. With a limit, the first rollouts end after
-// seconds, and no status has to describe a rollout that is only waiting for its turn.
+// seconds, and no status has to report that a rollout is only waiting for its turn.
 package startlimit
 
 import (
@@ -30,7 +30,7 @@ type Limit struct {
 	mu       sync.Mutex
 	queue    workqueue.TypedRateLimitingInterface[reconcile.Request] // nil before the controller starts
 	admitted map[reconcile.Request]time.Time                         // the end of each admission
-	called   map[reconcile.Request]bool                              // objects whose turn it is, and that have not asked again yet
+	called   map[reconcile.Request]bool                              // objects whose turn has come, but that have not asked again yet
 	waiting  map[reconcile.Request]bool
 	line     []reconcile.Request // in the order of arrival; may contain objects that no longer wait
 }

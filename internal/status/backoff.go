@@ -39,10 +39,10 @@ func (b bucket) When(reconcile.Request) time.Duration {
 	return MaxBackoff - rand.N(MaxBackoff/4)
 }
 
-// Requeues keeps the time at which an object must be reconciled again when a reconcile ends in an error. A
-// Reconciler that returns an error cannot also return a time. Requeues is a Source that a controller watches. If no
-// controller watches it, which is the case for the zero Requeues, Again returns both the time and the error to its
-// caller.
+// Requeues reconciles an object again at the requested time even if a reconcile ends in an error. This is needed because
+// controller-runtime ignores the requeue time of a Reconciler that returns an error. Requeues is a Source that a controller
+// watches. If no controller watches it, which is the case for the zero Requeues, Again returns both the time and the error
+// to its caller.
 type Requeues struct {
 	queue workqueue.TypedRateLimitingInterface[reconcile.Request]
 }

@@ -30,7 +30,7 @@ type entry struct {
 // next write causes a conflict.
 const remembered = time.Minute
 
-// Behind reports whether obj is older than the last status write of this process. In that case, the state is
+// Behind reports whether obj is older than the last status write of this process. In that case, obj is
 // outdated until the cache delivers that write.
 func (j *Journal) Behind(obj client.Object) bool {
 	j.mu.Lock()

@@ -62,7 +62,7 @@ var comparisonPattern = regexp.MustCompile(`^([=!<>~^]*)v?([0-9xX*]+)(?:\.([0-9x
 // likeVersion matches a pre-release that was probably meant as the end of a range.
 var likeVersion = regexp.MustCompile(`^v?[0-9]+(\.[0-9]+)+$`)
 
-// remedyRange is the advice for a range that cannot be read.
+// remedyRange is the remedy for a range that cannot be parsed.
 const remedyRange = `write comparisons such as ">=1.2.0 <2.0.0", "1.2.x" or "1.x || 2.x", or leave it empty for all versions`
 
 // parseConstraint parses a range. problem and remedy are empty if the range is valid.

@@ -130,7 +130,7 @@ func (s *Selector) run(filters []filter, c *candidate) (Verdict, string) {
 	return "", ""
 }
 
-// isAttachment reports whether a tag belongs to an attachment of an image. Signing and attesting tools create such tags, and
+// isAttachment reports whether a tag belongs to an attachment of an image. Signing and attestation tools create such tags, and
 // so do clients of registries without a referrers API. Such a tag consists of an algorithm, a
 // digest in hexadecimal, and an optional suffix such as .sig, .att or .sbom.
 func isAttachment(tag string) bool {

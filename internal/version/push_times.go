@@ -29,8 +29,8 @@ func (s *Selector) RankTimed(tags []string, times map[string]Timed) *Ranking {
 	return s.rank(tags, nil, times, nil)
 }
 
-// Chooses reports whether a tag passes the filters that apply only to the tag. The times of all other tags
-// are not needed.
+// Chooses reports whether a tag passes the filters that apply only to the tag. The times of tags that do not
+// pass are not needed.
 func (s *Selector) Chooses(tag string) bool {
 	verdict, _ := s.run(tagFilters, &candidate{tag: tag})
 	return verdict == ""

@@ -44,7 +44,7 @@ type Rules struct {
 type TagFilter struct {
 	// Pattern must match the tag. An empty pattern matches all tags.
 	Pattern string
-	// Extract is the version, in terms of the groups of Pattern ("$version",
+	// Extract is the version, in terms of the capture groups of Pattern ("$version",
 	// "${1}.0"). If Extract is empty, the version is the whole tag.
 	Extract string
 	// Exclude contains patterns. Tags that match one of them are not used.
@@ -56,7 +56,7 @@ type TagFilter struct {
 type NameMatch struct {
 	// From must match the whole name.
 	From string
-	// To is the tag, in terms of the groups of From ("$1", "${version}").
+	// To is the tag, in terms of the capture groups of From ("$1", "${version}").
 	To string
 }
 

@@ -13,8 +13,8 @@ import (
 )
 
 // Scheme defines how a version is parsed from a string. With every scheme, the normal
-// form has at least three numbers, so that ranges, groups and the order work in the same
-// way.
+// form of a version has at least three numbers, so that ranges, groups and ordering work
+// in the same way for all schemes.
 type Scheme string
 
 // The schemes.
@@ -22,13 +22,13 @@ const (
 	// SchemeSemVer is the default and parses semantic versions. See Parse.
 	SchemeSemVer Scheme = "SemVer"
 	// SchemeTuple parses Rules.Parts numbers that are separated by ".", "-" or "_". Use it for versions
-	// that are derived from the calendar or from a build, such as "2024.01.05" and "20240105-123045".
+	// that consist of dates, times or build numbers, such as "2024.01.05" and "20240105-123045".
 	SchemeTuple Scheme = "Tuple"
 	// SchemeRegexp parses the named groups of TagFilter.Pattern: major, minor, patch,
 	// revision and prerelease. A number that is missing or empty is 0.
 	SchemeRegexp Scheme = "Regexp"
-	// SchemePushTime does not parse the tag. The version is the time of the image, which is an
-	// argument to RankTimed.
+	// SchemePushTime does not parse the tag. The version is derived from the time of the image. The
+	// caller passes the versions of all tags to RankTimed.
 	SchemePushTime Scheme = "PushTime"
 )
 
@@ -70,8 +70,8 @@ func (v *Version) names(o *Version) bool {
 	return v.Equal(&o.Version) && (v.Metadata() == "" || v.Metadata() == o.Metadata()) && len(v.more) <= len(o.more) && slices.Equal(v.more, o.more[:len(v.more)])
 }
 
-// compare orders versions by their numbers, then by pre-release, and then by build. If the numbers that both
-// versions have are equal, the version with more numbers is above the version with fewer numbers.
+// compare orders versions by their numbers, then by pre-release, and then by build metadata. If two versions differ only
+// in that one of them has additional numbers, the version with more numbers is higher.
 func compare(a, b *Version) int {
 	if len(a.more) > 0 || len(b.more) > 0 {
 		if c := cmp.Or(
@@ -87,7 +87,7 @@ func compare(a, b *Version) int {
 	return compareBuild(a.Metadata(), b.Metadata())
 }
 
-// ofNumbers returns a version with one to six numbers.
+// ofNumbers returns the version with the given pre-release and the given numbers, of which there are one to six.
 func ofNumbers(numbers []uint64, prerelease string) *Version {
 	var first [3]uint64
 	n := copy(first[:], numbers)
@@ -160,7 +160,7 @@ func (s *Selector) parse(c *candidate) (*Version, error) {
 	return s.parseText(text)
 }
 
-// parseText parses a version without its suffix, as users write it in deny.
+// parseText parses a version without its suffix. Users write versions in this form in deny.
 func (s *Selector) parseText(text string) (*Version, error) {
 	switch s.rules.Scheme {
 	case SchemeTuple:
@@ -174,7 +174,7 @@ func (s *Selector) parseText(text string) (*Version, error) {
 		return ofNumbers(numbers, ""), nil
 	case SchemeRegexp:
 		if strings.Count(text, ".") < 2 && !strings.ContainsAny(text, "-_+") {
-			return nil, errNotThree // "1.2" is a range, because a pattern can add numbers to it.
+			return nil, errNotThree // "1.2" is a range, because the versions that a pattern parses can have more numbers.
 		}
 		return read(text)
 	case SchemePushTime:
@@ -187,11 +187,11 @@ func (s *Selector) parseText(text string) (*Version, error) {
 	}
 }
 
-// groupsOfVersion are the named groups of a pattern that SchemeRegexp parses. The numbers come
+// groupsOfVersion contains the names of the groups that SchemeRegexp parses. The groups for numbers come
 // first, in order of decreasing significance.
 var groupsOfVersion = []string{"major", "minor", "patch", "revision", "prerelease"}
 
-// parseGroups parses the named groups of the pattern in a tag.
+// parseGroups parses the parts of a tag that the named groups of the pattern matched.
 func (s *Selector) parseGroups(c *candidate) (*Version, error) {
 	var numbers [4]uint64
 	for i, at := range s.groups[:4] {

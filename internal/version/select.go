@@ -35,9 +35,9 @@ type Release struct {
 	Held bool
 }
 
-// Held is a version that a release of a Microservice has, or to which a pin or a domain refers.
+// Held is a version that is in use: a release of a Microservice has this version, or a pin or a domain refers to it.
 type Held struct {
-	// Group is the slug of the group. It is empty if a pin does not select a group.
+	// Group is the slug of the group. It is empty for a pin that does not select a group.
 	Group string
 	// Version is the version in any form that Parse accepts.
 	Version string
@@ -80,7 +80,7 @@ type Result struct {
 	// Rejected are all rejected tags. Tags with a version come first, the newest version first. All other
 	// tags follow, sorted by name. The caller truncates the list.
 	Rejected []Rejection
-	// Counts are the nonzero counts of Rejected, in the order of the filters.
+	// Counts contains the number of rejected tags for each filter that rejected tags, in the order of the filters.
 	Counts []Count
 	// Truncated are the groups beyond Limits.Groups, the newest first.
 	Truncated []string
@@ -113,16 +113,16 @@ type ranked struct {
 	version *Version
 }
 
-// Rank applies to the tags all filters that do not need a registry. A tag that is listed twice counts once.
+// Rank applies all filters that do not need access to a registry. It ignores duplicate tags.
 //
 // If a list may be incomplete because of an error, or because it was truncated or has shrunk, the caller
-// adds the previously offered tags, so that no offered tag is lost.
+// must add the previously offered tags, so that no offered tag is lost.
 func (s *Selector) Rank(tags []string) *Ranking { return s.rank(tags, nil, nil, nil) }
 
 // RankNames maps names to tags and applies the filters to the tags. If several names map to the same tag, only one
-// name counts. Names that the source does not mark as a pre-release are preferred. Among several such names, the
-// name that comes first in byte order counts. A tag without a name, for example a previously offered tag, counts if
-// no name maps to that tag.
+// name is used. Names that the source does not mark as a pre-release are preferred. Among several such names, the
+// name that comes first in byte order is used. An entry that contains only a tag, for example a previously offered
+// tag, is used if no name maps to that tag.
 func (s *Selector) RankNames(names []Name) *Ranking {
 	byTag := make(map[string]Name, len(names))
 	var unmatched []Rejection
@@ -165,7 +165,7 @@ func compareBools(a, b bool) int {
 	return 1
 }
 
-// tagOf maps a name to a tag. It returns false if the name does not match.
+// tagOf maps a name to a tag. It returns false if the name does not match Rules.Match.
 func (s *Selector) tagOf(name string) (string, bool) {
 	if s.mapping == nil {
 		return name, true
@@ -217,7 +217,7 @@ func rejection(tag string, v *Version, verdict Verdict, reason string) Rejection
 }
 
 // compareTags orders tags of the same version, the preferred tag first:
-// tags with more parts before tags with fewer parts, tags without "v" before tags with "v", then by their bytes.
+// tags with more parts before tags with fewer parts, tags without "v" before tags with "v", otherwise in byte order.
 func compareTags(a, b string) int {
 	return cmp.Or(
 		cmp.Compare(strings.Count(b, "."), strings.Count(a, ".")),
@@ -282,7 +282,7 @@ type offer struct {
 	groupsLeft int
 }
 
-// group offers versions of one group. releases are its candidates, the newest first.
+// group offers versions of one group. releases are the candidates of the group, the newest first.
 func (o *offer) group(name string, releases []ranked) {
 	slug, limits := Slug(name), o.ranking.selector.rules.Limits
 	truncated := o.groupsLeft == 0 && !o.held.group(slug)
@@ -346,7 +346,7 @@ func (o *offer) choose(same []ranked, within bool) (best ranked, ok bool) {
 	return best, ok
 }
 
-// best returns the first tag that the caller does not refuse, among the held tags or among the other tags.
+// best returns the first tag that the caller does not refuse. If held is true, it considers only held tags, and otherwise only tags that are not held.
 func (o *offer) best(same []ranked, held, within bool) (ranked, bool) {
 	for _, x := range same {
 		if _, no := o.refused[x.tag]; no || o.held.tags[x.tag] != held {

@@ -33,7 +33,7 @@ const maxLength = 128
 // Parse parses a version. It removes one leading "v", and leading zeros from the three numbers. For example,
 // 2024.01.05 becomes 2024.1.5. "_" stands for the "+" of build metadata, because tags cannot contain "+".
 // Numbers must be below 2^64. The Original of the version is its normal form, which String also returns. The
-// error describes what is missing and is the same for the same text.
+// error describes why the text is not a version. The same text always results in the same error.
 func Parse(text string, parts TwoParts) (*Version, error) {
 	if len(text) > maxLength {
 		return nil, errTooLong
@@ -166,7 +166,7 @@ func compareBuild(a, b string) int {
 }
 
 // compareIdentifier orders numbers by value, and orders numbers below words. Equal numbers with
-// different leading zeros are ordered by length.
+// different numbers of leading zeros are ordered by length.
 func compareIdentifier(a, b string) int {
 	numA, numB := isNumber(a), isNumber(b)
 	switch {

@@ -11,7 +11,7 @@ type Reason string
 
 // The reasons for a withdrawal, the strongest reason first.
 const (
-	// Denied means that deny lists the version.
+	// Denied means that deny contains the version.
 	Denied Reason = "Denied"
 	// Excluded means that the rules no longer admit the version, or no longer create its group.
 	Excluded Reason = "Excluded"
@@ -45,7 +45,7 @@ func (s *Selector) Withdrawn(held, gone []Held, offered []Release) []Withdrawal 
 		group, text, _ := s.normal(g)
 		w.gone[[2]string{group, text}] = true
 	}
-	made := map[string]bool{} // whether the current grouping creates a group, by slug
+	made := map[string]bool{} // keyed by slug; whether the current grouping creates the group
 	for _, h := range held {
 		if group, _, own := s.normal(h); group != "" {
 			made[group] = made[group] || group == own
@@ -113,7 +113,7 @@ func (w withdrawing) judge(h Held, group, text, own string) Reason {
 	return ""
 }
 
-// refusesTag reports whether the rules no longer parse this version from the tag.
+// refusesTag reports whether the rules now reject the tag, or parse another version from it.
 func (s *Selector) refusesTag(tag, version string) bool {
 	c := candidate{tag: tag, timed: Timed{Version: version}}
 	verdict, _ := s.run(filters, &c)
@@ -121,8 +121,8 @@ func (s *Selector) refusesTag(tag, version string) bool {
 }
 
 // normal returns the group that contains a version, the version in normal form, and the group into
-// which the current grouping puts the version. The last result is empty if the current grouping
-// does not put the version into any group.
+// which the current grouping puts the version. The last result is empty if the
+// version cannot be parsed.
 func (s *Selector) normal(h Held) (group, text, own string) {
 	v, err := read(h.Version)
 	if err != nil {

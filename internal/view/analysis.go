@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/internal/analysistemplate"
 )
 
-// analysis returns the analysis of a release with the bounds from the specification, or nil.
+// analysis returns the analysis of a release with the bounds from the specification, or nil if there is no analysis.
 func (s *service) analysis(o *v1alpha1.VersionedMicroservice) *Analysis {
 	if o == nil || o.Status.Analysis == nil {
 		return nil
@@ -28,7 +28,7 @@ func (s *service) analysis(o *v1alpha1.VersionedMicroservice) *Analysis {
 	return out
 }
 
-// NewMetric returns the last measurement of a metric with its bounds. spec may be nil.
+// NewMetric returns the latest measurement of a metric, and the bounds of the metric from spec. spec may be nil.
 func NewMetric(m v1alpha1.MetricStatus, spec *v1alpha1.CanaryAnalysis) Metric {
 	x := Metric{Name: m.Name, Result: string(m.Result), DryRun: m.DryRun}
 	if len(m.Measurements) > 0 {
@@ -75,8 +75,9 @@ func (m *Metric) bounds(spec *v1alpha1.CanaryAnalysis) {
 	}
 }
 
-// String formats a measurement with its nearest bound, as in "latency-p99 612 ms > 500 ms". For a measurement without a
-// value, it returns the reason.
+// String formats a measurement with the bound that it violates, as in "latency-p99 612 ms > 500 ms". If it violates no bound, the
+// result contains the upper bound or, if there is none, the lower bound. For a measurement without a value, the result contains
+// the outcome and the message instead.
 func (m Metric) String() string {
 	v, err := strconv.ParseFloat(m.Value, 64)
 	if m.Value == "" || err != nil || math.IsNaN(v) {
@@ -96,7 +97,7 @@ func (m Metric) String() string {
 	return text
 }
 
-// amount returns a value in the unit of the metric.
+// amount formats a value in the unit of the metric.
 func (m Metric) amount(v float64) string {
 	number := func(v float64, digits int) string {
 		text := strconv.FormatFloat(v, 'f', digits, 64)

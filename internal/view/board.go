@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// New returns the board of all services at a given time, in the time zone of now.
+// New returns the board of all services at the time now. The times in sentences are in the time zone of now.
 func New(in Input, now time.Time) Board {
 	x := newIndex(in, now)
 	b := Board{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: KindBoard}, Time: metav1.Time{Time: now.UTC()}, Services: make([]Service, 0, len(in.Microservices))}
@@ -28,7 +28,7 @@ func New(in Input, now time.Time) Board {
 	return b
 }
 
-// notificationProblems returns the problems of the policies whose condition Ready is False, sorted by namespace
+// notificationProblems returns the problems of the policies whose Ready condition is False, sorted by namespace
 // and name.
 func notificationProblems(policies []v1alpha1.NotificationPolicy) (out []NotificationProblem) {
 	for i := range policies {
@@ -84,7 +84,7 @@ func (b Board) Of(classes []Class) Board {
 	return b
 }
 
-// Is reports whether the service or one of its groups has one of the classes.
+// Is reports whether the service, one of its groups, or one of its previews is in one of the classes, as in [Board.Of].
 func (s *Service) Is(classes ...Class) bool {
 	of := func(g Group) bool {
 		return slices.Contains(classes, g.State.Class) || slices.Contains(classes, Failed) && g.State.Word == WordPinned && g.State.Detail != ""

@@ -19,8 +19,8 @@ type Change struct {
 }
 
 // Changes returns the changes from one view of a service to the next, in the order of the groups and
-// releases. A difference in the age of a state is not a change. If before is empty, each release is a
-// change.
+// releases. A difference in the age of a state is not a change. If before is empty, each release
+// counts as a change.
 func Changes(before, after Service) (out []Change) {
 	known := map[string]string{}
 	for _, g := range slices.Concat(before.Groups, before.Previews) {

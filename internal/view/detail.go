@@ -23,20 +23,20 @@ type ReleaseDetail struct {
 	Group           string      `json:"group"`
 	Release         Release     `json:"release"`
 	// Before is the version, and BeforeRelease is the name, of the previous release of the group. They are empty if there is none, or
-	// if its object is not known.
+	// if the object of one of the two releases is not known.
 	Before        string `json:"before,omitempty"`
 	BeforeRelease string `json:"beforeRelease,omitempty"`
 	// Changes are the fields of the pod template that differ, at most [MaxChanges]. More is the number of additional
 	// fields that differ.
 	Changes []FieldChange `json:"changes,omitempty"`
 	More    int           `json:"more,omitempty"`
-	// URL is the address of the source, which is a release or a pull request on GitHub.
+	// URL is the address of the GitHub release or pull request from which the release comes.
 	URL string `json:"url,omitempty"`
 	// Hooks are the hooks that were called or ran as Jobs for the release, the oldest first.
 	Hooks []HookRun `json:"hooks,omitempty"`
 }
 
-// HookRun is the last call of a hook, or its last Job.
+// HookRun is the latest call of a hook, or its latest Job.
 type HookRun struct {
 	Name string `json:"name"`
 	// Type is the point at which the hook is called, such as ConfirmRollout.
@@ -47,7 +47,8 @@ type HookRun struct {
 	Time     *metav1.Time `json:"time,omitempty"`
 	// Message is the first line of the answer, or the result of the Job.
 	Message string `json:"message,omitempty"`
-	// Job is the name of the Job. Log is its termination message or, if the Job failed, its last lines.
+	// Job is the name of the Job. Log is the termination message of the Job's container, or the last lines of its log if the
+	// Job failed.
 	Job string `json:"job,omitempty"`
 	Log string `json:"log,omitempty"`
 }
@@ -147,8 +148,8 @@ func (d *ReleaseDetail) compare(in Input, g Group) {
 	}
 }
 
-// templateOf returns the template of a release as fields, without its metadata, because the labels differ
-// in each release.
+// templateOf returns the pod template of a release as a map of fields. It omits the metadata, because each release has
+// different labels.
 func templateOf(o *v1alpha1.VersionedMicroservice) any {
 	raw, err := json.Marshal(o.Spec.Template)
 	if err != nil {

@@ -28,7 +28,7 @@ type Freeze struct {
 	Subject string `json:"subject"`
 	// Active reports whether the freeze applies now.
 	Active bool `json:"active"`
-	// From is when the freeze next applies, or nil if it applies now. Until is when the freeze ends, or nil if it has no
+	// From is when the freeze next takes effect, or nil if it applies now. Until is when the freeze ends, or nil if it has no
 	// end.
 	From   *metav1.Time `json:"from,omitempty"`
 	Until  *metav1.Time `json:"until,omitempty"`
@@ -106,8 +106,8 @@ func newFreezes(in Input, now time.Time) *freezes {
 	return out
 }
 
-// selects reports whether a freeze applies to a service. If this depends on namespace labels that were not read, the freeze
-// applies to the services that are waiting for it to end.
+// selects reports whether a freeze applies to a service. If this depends on namespace labels that were not read, selects
+// returns true only for services that are waiting for the freeze to end.
 func (x *freezes) selects(f resolved, ms *v1alpha1.Microservice) bool {
 	if x.unknown(f) {
 		return slices.ContainsFunc(freezeWaits(ms), func(w frozen.Wait) bool { return w.IsBy(f.String()) })
@@ -115,7 +115,7 @@ func (x *freezes) selects(f resolved, ms *v1alpha1.Microservice) bool {
 	return f.Selects(freeze.Subject{Namespace: ms.Namespace, Name: ms.Name, Labels: ms.Labels, NamespaceLabels: x.labels[ms.Namespace]})
 }
 
-// unknown reports whether the selection of a freeze is not known.
+// unknown reports whether it is not known which services a freeze selects.
 func (x *freezes) unknown(f resolved) bool { return x.labels == nil && f.NeedsNamespaceLabels() }
 
 // of returns the freezes that apply to a service now. The freeze that ends last comes first.
@@ -131,7 +131,7 @@ func (x *freezes) of(ms *v1alpha1.Microservice) (out []resolved) {
 	return out
 }
 
-// compareEnds orders times. Zero comes last.
+// compareEnds orders times. The zero time comes last.
 func compareEnds(a, b time.Time) int {
 	if a.IsZero() != b.IsZero() {
 		return compareBool(a.IsZero(), b.IsZero())
@@ -156,8 +156,8 @@ func freezeWaits(ms *v1alpha1.Microservice) []frozen.Wait {
 	return nil
 }
 
-// board returns all freezes with their effects on the services. Current freezes come first. Otherwise, freezes are
-// ordered by start.
+// board returns all freezes with their effects on the services. Current freezes come first. The future freezes that
+// follow are ordered by start time.
 func (x *freezes) board(in Input, program string, now time.Time) []Freeze {
 	all := slices.Clone(x.cluster)
 	for _, namespace := range slices.Sorted(maps.Keys(x.by)) {

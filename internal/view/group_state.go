@@ -176,8 +176,8 @@ func (s *service) activeState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) S
 	return x
 }
 
-// successor returns the release of an exclusive group for which the pods of the active release were stopped. It returns nil if the active release has
-// pods or should have pods.
+// successor returns the release that is to replace the active release of an exclusive group, if the pods of the active release were stopped for this
+// purpose. It returns nil if the active release has pods or should have pods.
 func (s *service) successor(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	active := activeOf(g)
 	if active == nil || active.Available {
@@ -299,8 +299,8 @@ func retained(r *v1alpha1.Release) bool {
 	return r.Status == v1alpha1.ReleaseDeprecated && r.Promoted > 0
 }
 
-// complete reports whether all pods of a release are available according to facts that are newer than its recorded availability. Directly
-// after a promotion, or after the last pod became ready, the record lags behind by a few seconds.
+// complete reports whether all pods of a release are available according to its pods and its object, which are more recent than the availability
+// in the rollout state. Shortly after a promotion, or after the last pod became ready, the rollout state lags behind by a few seconds.
 func (s *service) complete(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservice) bool {
 	if o == nil || o.Status.Failure != "" || o.Spec.Replicas == 0 {
 		return false
@@ -333,7 +333,7 @@ func (s *service) logs(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservice)
 	return []Action{s.actOn("logs", row)}
 }
 
-// failure returns the state of a release in error.
+// failure returns the state of a release with the status error.
 func (s *service) failure(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) State {
 	o := s.release(row.VersionedMicroservice)
 	x := State{Word: WordFailed, Class: Failed, Reason: row.Reason, Since: micros(&row.LastTransitionTime)}
@@ -358,8 +358,8 @@ func (s *service) failure(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) State
 	return x
 }
 
-// Retryable reports whether a failed release would be the target of its group if a user retried it. It follows the planner's choice of a
-// target. If the policy is nil, no version counts as withdrawn. Retryable does not check whether the version is still offered with the same
+// Retryable reports whether a failed release would be the target of its group if a user retried it. It applies the rules by which the planner
+// chooses a target. If the policy is nil, no version counts as withdrawn. Retryable does not check whether the version is still offered with the same
 // configuration, whether it failed in another Microservice, or whether the rollout in progress must finish first because the active release
 // has no ready pod.
 func Retryable(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) bool {
@@ -384,14 +384,14 @@ func Retryable(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, g *v1alp
 	if Withdrawn(policy, g, row.SemVer.Version) {
 		return false
 	}
-	if isPreview(g) { // Commits have no order. Only the head commit starts.
+	if isPreview(g) { // Commits have no order, so only the head commit can start.
 		return g.Head == "" || g.Head == row.SemVer.Version
 	}
 	return !passedOver(ms, policy, g, row)
 }
 
-// passedOver reports whether a group that is not pinned has a target that takes precedence over a failed release, or does not move to the version of
-// the failed release.
+// passedOver reports whether a group that is not pinned would not select a failed release as its target after a retry, because another release takes
+// precedence, or because the group does not move to the version of the failed release.
 func passedOver(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) bool {
 	active := activeOf(g)
 	if finishesFirst(ms, policy, g) {
@@ -412,7 +412,7 @@ func passedOver(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, g *v1al
 		case r.VersionedMicroservice == g.Target.Release && g.Target.Reason != "Held" && above >= 0:
 			return true
 		case free && retained(r) && (above == 0 || denied && stopped):
-			return true // The retained release returns instead.
+			return true // The retained release becomes active again instead.
 		case ms.Spec.Availability.Exclusive && active != nil && !denied && above > 0 && r.Status == v1alpha1.ReleaseError && r.RetryTime == nil:
 			return true // An exclusive group does not try versions below a failed version.
 		}
@@ -473,7 +473,7 @@ func pinnedFailure(g *v1alpha1.ReleaseGroup, from string) string {
 	return ""
 }
 
-// cause describes a failure by using the failed metrics, the report of the object, or the reason.
+// cause returns the description of a failure: the failed metrics, the message of the object, the answer of the hook, or the reason.
 func (s *service) cause(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservice) string {
 	if row.Reason == "AnalysisFailed" {
 		if a := s.analysis(o); a != nil {

@@ -22,7 +22,7 @@ type History struct {
 	Rollouts []Past `json:"rollouts"`
 }
 
-// Past is the last rollout of a release.
+// Past is the most recent rollout of a release.
 type Past struct {
 	Group   string `json:"group"`
 	Version string `json:"version"`
@@ -129,7 +129,7 @@ func NewEvents(in Input, events []eventsv1.Event, namespace, name string, now ti
 	return out
 }
 
-// inOrder returns events sorted by time. Events with the same time keep the order in which they were
+// inOrder returns events sorted by time. Events with the same time are in the order in which they were
 // written.
 func inOrder(events []eventsv1.Event) []*eventsv1.Event {
 	out := make([]*eventsv1.Event, len(events))
@@ -185,7 +185,7 @@ type Previews struct {
 	Services []ServicePreviews `json:"services"`
 }
 
-// ServicePreviews are the previews of one service. The highest number comes first.
+// ServicePreviews are the previews of one service, sorted by pull request number in descending order.
 type ServicePreviews struct {
 	Namespace string  `json:"namespace"`
 	Name      string  `json:"name"`

@@ -228,8 +228,8 @@ func (s *service) nameOf(r *v1alpha1.Release) string {
 	return r.SemVer.Version
 }
 
-// run is the rollout of a group, as recorded in the rollout state. Only this file reads fields that
-// are not meant for users.
+// run is the rollout of a group, as recorded in the rollout state. It includes fields that are not
+// meant for users.
 type run struct {
 	release               string
 	step                  int32

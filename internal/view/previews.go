@@ -25,8 +25,8 @@ func (s *service) repository() (*v1alpha1.ImagePolicy, *v1alpha1.GitHubRepositor
 	return p, s.repos[k]
 }
 
-// endState returns the state of a closing group, or of the group's release that is calling the PostPreview
-// hooks.
+// endState returns the state of a closing group, or of the release in the group for which the PostPreview hooks
+// are called.
 func (s *service) endState(g *v1alpha1.ReleaseGroup) State {
 	x := State{Word: WordDraining, Class: Moving, Detail: s.endHooks(g)}
 	if g.End != nil {

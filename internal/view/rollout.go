@@ -63,7 +63,7 @@ func (r *rollout) takesSteps() bool {
 	return (activeOf(r.group) != nil || r.from != "") && r.row.Promoted == 0 && !r.adopted()
 }
 
-// state returns the state of the rollout, which is its first wait in the planner's order.
+// state returns the state of the rollout, which is the first of its waits in the order in which the planner checks them.
 func (r *rollout) state() State {
 	s := r.find()
 	if st := r.present(); st != nil {
@@ -79,8 +79,8 @@ func (r *rollout) state() State {
 	return s
 }
 
-// beforeTraffic reports whether the release has not reached a step yet. After an edit of the steps, a canary with traffic can be before the first
-// step.
+// beforeTraffic reports whether the release has not reached its first step yet. It returns false for a canary with traffic that is before the first
+// step because the steps were edited.
 func (r *rollout) beforeTraffic() bool { return r.step == 0 && r.row.Status != v1alpha1.ReleaseCanary }
 
 func (r *rollout) find() State {
@@ -123,18 +123,19 @@ func (r *rollout) signed() bool {
 }
 
 // adoptable reports whether the planner would apply an Adopt decision by a single user. The rollout must not be the return to a
-// retained release, its steps must not need approvals, and there must be no freeze.
+// retained release, its steps must not need approvals that a single user cannot skip, and no freeze may apply unless the release
+// was active before.
 func (r *rollout) adoptable() bool {
 	return unfinished(r.row) && !r.signed() && (r.row.Promoted > 0 || !r.freezesDecisions())
 }
 
-// unfinished reports whether a release was started and is neither active nor retained.
+// unfinished reports whether the status of a release is pending or canary.
 func unfinished(row *v1alpha1.Release) bool {
 	return row.Status == v1alpha1.ReleaseCanary || row.Status == v1alpha1.ReleasePending
 }
 
 // abort returns the action that ends the rollout. This is the Deprecate decision or, for the return to a retained
-// release, the removal of the pin or a change to it. It returns nil if no action ends the rollout.
+// release, a pin to the active release or the removal of the pin. It returns nil if no action ends the rollout.
 func (r *rollout) abort() []Action {
 	switch active := activeOf(r.group); {
 	case unfinished(r.row):
@@ -297,7 +298,7 @@ func (r *rollout) late() (out []report) {
 func (r *rollout) halted() *State {
 	paused := r.ms.Spec.Paused && !r.adopted()
 	if c := frozenOf(r.ms); c != nil && !paused {
-		// Another release of the same version that has no rollout can also be waiting.
+		// Another release of the same version, without a rollout in progress, can also be waiting.
 		if why := freezeOf(r.ms, func(w frozen.Wait) bool { return w.Of(r.row.SemVer.Version) && w.HasRollout() }); why != "" {
 			return &State{Word: WordFrozen, Class: Moving, Reason: c.Reason, Since: timeOf(c.LastTransitionTime.Time), Detail: why, Next: r.abort()}
 		}
@@ -403,8 +404,8 @@ func (r *rollout) healthySince() time.Time {
 	return at
 }
 
-// measures reports whether the outcome of the current step depends on measurements. A canary that waits for its first step after an edit is
-// measured with its current traffic.
+// measures reports whether the outcome of the current step depends on measurements. A canary that waits for its first step because the steps were
+// edited is measured with its current traffic.
 func (r *rollout) measures() bool {
 	c, st := r.ms.Spec.UpdateStrategy.Canary, r.present()
 	if r.step == 0 && !r.beforeTraffic() {
@@ -432,7 +433,7 @@ func (r *rollout) verdict() *v1alpha1.ReleaseAnalysis {
 // result of the previous rounds, or nil before the first round, and since is the beginning of the wait.
 func (r *rollout) nextRound(v *v1alpha1.ReleaseAnalysis, since time.Time) time.Time {
 	if r.roundHook() != nil || r.unusable() != "" {
-		return time.Time{} // The round waits for the hook or the analysis.
+		return time.Time{} // The round waits for the hook, or until the shared analysis can be used.
 	}
 	if v != nil {
 		return micro(v.NextTime)
@@ -556,7 +557,7 @@ func (r *rollout) waitingHooks() (out []v1alpha1.HookStatus) {
 	return out
 }
 
-// answerOf describes the first answer from the hooks or, if a Job answers, the state of the Job. It returns "" if
+// answerOf describes the first answer from the hooks or, if the hook runs as a Job, the state of the Job. It returns "" if
 // there is none.
 func (r *rollout) answerOf(hooks []v1alpha1.HookStatus) string {
 	for _, h := range hooks {

@@ -300,7 +300,7 @@ func (s *service) releaseState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, 
 	case row.Status == v1alpha1.ReleaseError:
 		x = s.failure(g, row)
 	case row == s.pausedReturn(g):
-		x = State{Word: WordPaused, Class: Waiting, Detail: status.Short(row.SemVer.Version) + " waits before it returns", Next: []Action{s.act("resume")}}
+		x = State{Word: WordPaused, Class: Waiting, Detail: status.Short(row.SemVer.Version) + " waits to become active again", Next: []Action{s.act("resume")}}
 	case s.frozenReturn(g, row) != "":
 		c := frozenOf(s.ms)
 		x = State{Word: WordFrozen, Class: Moving, Reason: c.Reason, Since: timeOf(c.LastTransitionTime.Time), Detail: s.frozenReturn(g, row), Next: []Action{s.act("rollback", "--to", s.nameOf(row))}}

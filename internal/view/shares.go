@@ -68,7 +68,7 @@ type target struct {
 }
 
 // targets returns the hosts that split the traffic of a group. If there are none, it returns the listeners and user-managed routes that do. Targets that
-// route to a single release, because they have a fixed version or are only for the canary, do not count.
+// route to a single release, because they have a fixed version or are only for the canary, are omitted.
 func (s *service) targets(g *v1alpha1.ReleaseGroup, reports []report) (hosts []target) {
 	var others []target
 	for _, p := range s.policies {
@@ -115,7 +115,7 @@ func programmed(targets []target, release string) (out *int32) {
 }
 
 // confirmed reports whether all policies have confirmed the weight of a release in a group that no host, listener or user-managed route splits.
-// The Service of a policy that does not split traffic gives all traffic to a single release.
+// If a policy does not split traffic, its Service routes all traffic to a single release.
 func confirmed(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, reports []report) bool {
 	for _, rep := range reports {
 		whole := int32(0)

@@ -14,8 +14,8 @@ type Word string
 
 // The states.
 const (
-	// WordActive means that a release serves traffic. WordUnavailable means that a release is active, but lacks pods or
-	// routes.
+	// WordActive means that a release serves traffic. WordUnavailable means that a release is active, but has too few
+	// available pods or no programmed route.
 	WordActive      Word = "Active"
 	WordUnavailable Word = "Unavailable"
 	// WordPinned means that a release serves traffic because of a pin.

@@ -98,7 +98,7 @@ func micro(t *metav1.MicroTime) time.Time {
 	return t.Time
 }
 
-// openAt reports whether a window is open, and when that changes. known is false if the time zone of the window
+// openAt reports whether a window is open, and when it next opens or closes. known is false if the time zone of the window
 // does not exist. A nil window is always open.
 func openAt(w *v1alpha1.DeployWindow, now time.Time) (open bool, next time.Time, known bool) {
 	if w == nil {

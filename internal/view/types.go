@@ -51,7 +51,8 @@ type Counts struct {
 	Waiting  int `json:"waiting"`
 	Failed   int `json:"failed"`
 	Moving   int `json:"moving"`
-	// Unreconciled is the number of services that the manager has not reconciled yet. All other counts exclude them.
+	// Unreconciled is the number of services that the manager has not reconciled yet. Services includes them, and the counts of the
+	// classes exclude them.
 	Unreconciled int `json:"unreconciled,omitempty"`
 }
 
@@ -87,8 +88,8 @@ type Service struct {
 	Freezes []Freeze `json:"freezes,omitempty"`
 	// Groups are the groups that do not belong to pull requests, the newest first.
 	Groups []Group `json:"groups,omitempty"`
-	// Previews are the groups that belong to pull requests, and the pull requests that are waiting for approval. The
-	// highest number comes first.
+	// Previews are the groups that belong to pull requests, and the pull requests that are waiting for approval, sorted
+	// by number in descending order.
 	Previews []Group `json:"previews,omitempty"`
 	// Followers are the CronJobs that follow the active release of a group, sorted by name.
 	Followers []Follower `json:"followers,omitempty"`
@@ -140,13 +141,13 @@ type WeightShare struct {
 // Pin pins a group to a version or a release.
 type Pin struct {
 	// Group is the name of the group. It is empty if the pin applies to the group that has the
-	// version.
+	// version or the release.
 	Group   string       `json:"group,omitempty"`
 	Version string       `json:"version,omitempty"`
 	Release string       `json:"release,omitempty"`
 	Until   *metav1.Time `json:"until,omitempty"`
 	Reason  string       `json:"reason,omitempty"`
-	// By is the user who set the pin. It is empty if the author is not known.
+	// By is the user who set the pin. It is empty if the user is not known.
 	By string `json:"by,omitempty"`
 }
 
@@ -190,7 +191,7 @@ type PullRequest struct {
 	URL    string `json:"url,omitempty"`
 	// Pushed is when the head commit was pushed.
 	Pushed *metav1.Time `json:"pushed,omitempty"`
-	// Closed is when the pull request was closed. The group remains until the time in Until.
+	// Closed is when the pull request was closed. Until is the latest time at which the preview ends, or nil if there is no limit.
 	Closed *metav1.Time `json:"closed,omitempty"`
 	Until  *metav1.Time `json:"until,omitempty"`
 }
@@ -354,10 +355,11 @@ type Analysis struct {
 	Metrics  []Metric `json:"metrics,omitempty"`
 }
 
-// Metric is the last measurement of a metric with its bounds.
+// Metric is the latest measurement of a metric, and the bounds of the metric.
 type Metric struct {
 	Name string `json:"name"`
-	// Kind is successRate, latency, prometheus or web. It is empty if the metric is not in the specification.
+	// Kind is ratio or difference if the metric has a baseline. Otherwise, it is successRate, latency, prometheus or web. It is empty
+	// if the metric is not in the specification.
 	Kind   string `json:"kind,omitempty"`
 	Result string `json:"result"`
 	// Value is the value that was compared. It is empty if there was no value.

@@ -130,8 +130,8 @@ func Withdrawn(p *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup, version string
 }
 
 // OldestAbove returns the oldest live group if that group prevents the group of an offered version from starting. This is the case if the group of
-// the offered version does not exist yet, and all its versions are below the oldest live group. Otherwise, OldestAbove returns nil. Groups in
-// spec.endedGroups are about to close. Previews are not ordered relative to other groups.
+// the offered version does not exist yet, and all its versions are below the oldest live group. Otherwise, OldestAbove returns nil. OldestAbove
+// ignores groups in spec.endedGroups, because they are about to close, and previews, because they are not ordered relative to other groups.
 func OldestAbove(ms *v1alpha1.Microservice, p *v1alpha1.ImagePolicy, o *v1alpha1.OfferedRelease) (oldest *v1alpha1.ReleaseGroup) {
 	if o.Level == v1alpha1.LevelPreview || o.PullRequest > 0 {
 		return nil
@@ -195,7 +195,7 @@ type RollbackTarget struct {
 }
 
 // RollbackTargets returns the retained releases of a service, and the active releases of groups with a rollout. It omits the releases of
-// previews and of denied versions. In each group, the release that was active last comes first.
+// previews and of denied versions. In each group, the most recently promoted retained release comes first.
 func RollbackTargets(in Input, namespace, name string) (out []RollbackTarget) {
 	for i := range in.Microservices {
 		ms := &in.Microservices[i]
@@ -227,7 +227,7 @@ func targetsOf(g *v1alpha1.ReleaseGroup, policy *v1alpha1.ImagePolicy) (out []Ro
 	found := false
 	active := slices.ContainsFunc(g.Releases, func(r v1alpha1.Release) bool { return r.Status == v1alpha1.ReleaseActive })
 	for _, r := range rows {
-		// After a rollback, the replaced release is above the active release.
+		// After a rollback, the release that was rolled back is above the active release, and is not Last.
 		last := !found && !(active && aboveActive(g, &r))
 		found = found || last
 		out = append(out, RollbackTarget{Group: g.Name, Version: r.SemVer.Version, Release: r.VersionedMicroservice, Last: last})

@@ -114,7 +114,7 @@ func WhyHost(in Input, host, path string, now time.Time) (Answer, error) {
 	return WhyURL(in, "", host, path, now)
 }
 
-// WhyURL is like [WhyHost]. If the host has several routes, it prefers the route with the scheme of the URL. An empty scheme means any scheme.
+// WhyURL is like [WhyHost]. If the host has several routes, WhyURL prefers the route with the scheme of the URL. An empty scheme means any scheme.
 func WhyURL(in Input, scheme, host, path string, now time.Time) (Answer, error) {
 	x := newIndex(in, now)
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
@@ -154,7 +154,7 @@ func ofScheme(domains []policyDomain, scheme string) []policyDomain {
 	return domains
 }
 
-// domainsOf returns the domains that best match a host and a path. The order of preference is the same as in Gateways: the host itself, then the
+// domainsOf returns the domains that best match a host and a path. The order of preference is the same as in the Gateway API: the host itself, then the
 // longest wildcard, then the longest path. If any of these domains is programmed, only programmed domains are returned. Otherwise, domains whose host
 // and path belong to another entry or policy are omitted if there are other domains.
 func (x *index) domainsOf(host, path string) (best []policyDomain, names []string) {
@@ -266,7 +266,7 @@ func routeState(d *v1alpha1.DomainStatus) string {
 	return strings.TrimSuffix("programmed: "+d.Message, ": ")
 }
 
-// withoutPods reports whether all releases to which a domain routes lack a ready pod. The hosts of a group share its releases.
+// withoutPods reports whether all releases to which a domain routes lack a ready pod.
 func (s *service) withoutPods(backends []Backend) bool {
 	for _, b := range backends {
 		if b.Weight > 0 && !s.withoutPod(b.Release) {
@@ -374,8 +374,8 @@ func (p *Pods) suffix() string {
 	return fmt.Sprintf(", %d/%d pods", p.Available, p.Wanted)
 }
 
-// String formats a share. It returns one number if the requested weight is programmed, and two otherwise. It returns
-// an empty string if the share is not known.
+// String formats a share. The text contains the programmed weight only if that weight differs from the requested weight. The
+// text is empty if the share is not known.
 func (s Share) String(now time.Time) string {
 	if s.Asked == nil {
 		return ""
@@ -428,7 +428,7 @@ func WhyVersion(in Input, namespace, name, wanted string, now time.Time) (Answer
 }
 
 // Services returns the services that have a version, as namespace/name. These are services with a release of the version, and
-// services whose ImagePolicy reports the version.
+// services whose ImagePolicy offers or rejects the version.
 func Services(in Input, wanted string) (out []string) {
 	x := newIndex(in, time.Time{})
 	for i := range in.Microservices {
@@ -542,8 +542,8 @@ func (s *service) whyVersion(wanted string) Answer {
 	return a
 }
 
-// subject returns the version of a release or, if the active release of its group has the same version, the name of the release. A change of the pod
-// template or of the configuration creates another release of the same version.
+// subject returns the version of a release or, if the active release of its group has the same version, the name of the release. A change to the pod
+// template or to the configuration creates another release of the same version.
 func subject(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) string {
 	if active := activeOf(g); active != nil && active != row && active.SemVer.Version == row.SemVer.Version {
 		return row.VersionedMicroservice

@@ -115,7 +115,7 @@ func (s *Server) permissions(ctx context.Context) func(namespace string) []strin
 	}
 }
 
-// request is a request for an action, with the service and the state of the board to which it applies.
+// request is a request for an action, with the service to which the action applies, and the state of the board.
 type request struct {
 	Act
 	service *view.Service
@@ -251,7 +251,7 @@ func (s *Server) doAct(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, servicePath(q.Namespace, q.Act.Service)+"?done="+id, http.StatusSeeOther)
 }
 
-// once checks and performs an action.
+// once checks and performs an action through submissions.once.
 func (s *Server) once(ctx context.Context, q *request, id string) (done, error) {
 	key := fmt.Sprintf("%q", []any{ReaderOf(ctx).User, q.Act, q.shown, q.previewed})
 	result, err := s.submitted.once(ctx, id, key, s.Clock.Now, func(ctx context.Context) (done, error) {

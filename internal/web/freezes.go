@@ -33,8 +33,7 @@ type Freeze struct {
 	Indefinite    bool
 	// Selector selects services by labels, and Namespaces selects namespaces of the cluster, both in the format of kubectl; empty for all.
 	Selector, Namespaces string
-	// UID and Generation identify the freeze that the preview of its end showed, as in [Outcome]. If they are set, no other freeze is
-	// deleted.
+	// UID and Generation identify the freeze to end, as in the [Outcome] of the preview. If they are set, no other freeze is deleted.
 	UID        string
 	Generation int64
 }

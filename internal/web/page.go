@@ -235,7 +235,8 @@ var marks = map[string]string{
 // others returns the actions that are possible for a release in addition to those that its state lists.
 func others(r view.Release) (out []view.Action) {
 	verbs := map[string][]string{"canary": {"adopt", "deprecate"}, "pending": {"adopt", "deprecate"}, "active": {"pin"}, "deprecated": {"rollback"}}[r.Status]
-	if r.Status == "deprecated" && (!r.Retained || r.Rollout != nil || len(r.State.Next) == 0) { // The release is already returning, or its version is denied.
+	// The group is already returning to the release, or the version is denied.
+	if r.Status == "deprecated" && (!r.Retained || r.Rollout != nil || len(r.State.Next) == 0) {
 		verbs = nil
 	}
 	for _, verb := range verbs {

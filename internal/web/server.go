@@ -234,7 +234,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	recording, end := context.WithCancel(ctx)
 	defer end()
 	go s.record(recording)
-	go func() { // This renders all rows in advance, so that the first reader does not wait.
+	go func() { // This prepares the data of all rows, so that the first reader does not have to wait for it.
 		data, _ := s.Store.Data()
 		_, _ = s.boards.of("").get(s, data, Scope{})
 	}()

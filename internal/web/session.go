@@ -57,6 +57,6 @@ func (s *Server) authenticated(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		s.fail(w, r, &Problem{Status: http.StatusUnauthorized, Title: "Open the URL that hlnr web printed", Text: "It contains a token that changes with each start of the command. This browser does not have the current token."})
+		s.fail(w, r, &Problem{Status: http.StatusUnauthorized, Title: "Open the URL that hlnr web printed", Text: "It contains a token that changes each time the command is started. This browser does not have the current token."})
 	})
 }

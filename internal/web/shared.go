@@ -13,8 +13,8 @@ import (
 	"github.com/heighliner/heighliner/internal/view/text"
 )
 
-// These durations limit the age of a shared board. A changed board is rendered again, but at most once per minAge. Without a change, it is
-// rendered again after maxAge, because sentences contain ages.
+// These durations limit the age of a shared board. A changed board is computed again, but at most once per minAge. Without a change, it is
+// computed again after maxAge, because its sentences contain ages, such as "5m ago".
 const (
 	minAge = 200 * time.Millisecond
 	maxAge = 5 * time.Second

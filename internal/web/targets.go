@@ -115,7 +115,7 @@ func (q *request) aimBack() {
 	}
 }
 
-// labelled completes the labels of choices by adding the group if groups is set, a note about the active release, and the name of the
+// labelled completes the labels of choices by adding the group if groups is true, a note about the active release, and the name of the
 // release if several choices have the same version.
 func labelled(choices []choice, targets []view.RollbackTarget, groups bool) {
 	count := map[string]int{}
@@ -211,7 +211,7 @@ func (q *request) label() string {
 	return versionOf(q.service, q.Target)
 }
 
-// aimed rejects an action without a target, and a rollback to a release that was never active.
+// aimed rejects an action without a target, and a rollback to a release that was never active or is not retained.
 func (q *request) aimed() error {
 	switch {
 	case q.chosen() == "" && len(q.choices) > 0:

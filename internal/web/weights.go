@@ -40,7 +40,7 @@ func (s *Server) record(ctx context.Context) {
 	}
 }
 
-// These constants are the size of the weights picture in its own units. The page scales the width.
+// These constants are the size of the weights picture in its own units, and the number of its colors. The page scales the width.
 const (
 	weightsWidth  = 600.0
 	weightsHeight = 60.0
@@ -95,7 +95,7 @@ func drawWeights(g view.GroupWeights, now time.Time) weightsPicture {
 	return out
 }
 
-// color returns the number of a release's color. Each new release gets a new number.
+// color returns the number of a release's color. Each new release gets the next number; after weightColors releases, the numbers repeat.
 func (p *weightsPicture) color(share view.WeightShare) int {
 	i := slices.IndexFunc(p.Releases, func(r weightsRelease) bool { return r.Name == share.Release })
 	if i < 0 {

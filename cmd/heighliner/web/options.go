@@ -57,7 +57,7 @@ type Options struct {
 	proxySeparator                              string
 }
 
-// addFlags adds the flags. The flags for a provider and a proxy have the same names as the flags of kube-apiserver.
+// addFlags adds the flags. The flags for an identity provider and a proxy are named like the flags of kube-apiserver.
 func (o *Options) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.url, "url", "", "URL at which users open the board, such as https://board.example.com; required")
 	f.StringVar(&o.title, "title", "cluster", "cluster name that the board shows")
@@ -87,7 +87,7 @@ func (o *Options) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.proxySeparator, "requestheader-group-separator", ",", "separator of groups within a header; empty if each header contains one group")
 }
 
-// validate returns an error if the server cannot run with the flags.
+// validate returns an error if the server cannot run with these flags.
 func (o *Options) validate() error {
 	u, err := url.Parse(o.url)
 	switch {
@@ -194,7 +194,7 @@ func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// fileText returns the text of the file that a flag refers to, without surrounding space. It is empty if the flag
+// fileText returns the text of the file that a flag refers to, without surrounding white space. It is empty if the flag
 // is not set.
 func fileText(file, name string) (string, error) {
 	if file == "" {

@@ -25,7 +25,7 @@ import (
 	"github.com/heighliner/heighliner/internal/web/access"
 )
 
-// readPause is the time between attempts to read the objects for the first time.
+// readPause is the pause between attempts at the initial read of the objects.
 const readPause = 2 * time.Second
 
 // readTimeout is the timeout for probe requests.

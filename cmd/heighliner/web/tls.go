@@ -11,7 +11,7 @@ import (
 
 // certificates returns a configuration that reads the files for each connection, so that certificates can be renewed
 // while the server is running. If clientCAFile is set, the server refuses connections without a client certificate
-// signed by an authority in this file.
+// signed by a CA in this file.
 func certificates(certFile, keyFile, clientCAFile string) (*tls.Config, error) {
 	load := func() (*tls.Config, error) {
 		pair, err := pairOf(certFile, keyFile)

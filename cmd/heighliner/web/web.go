@@ -1,4 +1,4 @@
-// Package web contains the command that serves the board of internal/web in the cluster. The command reads with the
+// Package web contains the command that serves the board of internal/web in the cluster. The command reads objects with the
 // permissions of its ServiceAccount, shows users only what they are allowed to see, and impersonates the user whose
 // action it performs. The manager does not have the permissions of this command.
 //

@@ -148,7 +148,7 @@ func newScope(f *cli.Factory) (*scope, error) {
 	return &scope{f, c, namespace}, nil
 }
 
-// microservice reads a Microservice by its name, with or without the resource ("msvc/shop"). If the Microservice does
+// microservice reads a Microservice by its name, with or without a resource prefix ("msvc/shop"). If the Microservice does
 // not exist, the error suggests the most similar names.
 func (s *scope) microservice(ctx context.Context, name string) (*v1alpha1.Microservice, error) {
 	name = bare(name)
@@ -165,7 +165,7 @@ func (s *scope) microservice(ctx context.Context, name string) (*v1alpha1.Micros
 	return nil, cli.UnknownMicroservice(ctx, s.client, "Microservice", s.namespace, name, names)
 }
 
-// names returns the names of the objects in the namespace. The type of the list selects their kind.
+// names returns the names of the objects in the namespace. The type of the list determines their kind.
 func (s *scope) names(ctx context.Context, list client.ObjectList) ([]string, error) {
 	if err := s.client.List(ctx, list, client.InNamespace(s.namespace)); err != nil {
 		return nil, err

@@ -39,16 +39,16 @@ func (c *change) addFlags(cmd *cobra.Command) {
 type edit struct {
 	// field is the path of the field in the specification.
 	field []string
-	// apply makes the change on behalf of a user, whose name is by. The name is empty in a patch for Git, because the history in Git
-	// shows the author.
+	// apply makes the change. by is the name of the user who makes it. It is empty in a patch for Git, because the history in Git shows
+	// the author, and for a field that a GitOps tool owns.
 	apply func(spec *v1alpha1.MicroserviceSpec, by string)
 	// done is the result to report.
 	done Done
 	// awaits is the version or the release that is active after the change. moves reports whether the active release changes.
 	awaits string
 	moves  bool
-	// starts reports whether a freeze delays the selected release. A freeze delays every release except a retained release to
-	// which a pin returns the group.
+	// starts reports whether a freeze delays the change. A freeze does not delay a change that keeps the active release, or a pin that
+	// returns the group to a retained release.
 	starts bool
 }
 
@@ -119,7 +119,7 @@ func (c *change) do(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e 
 	}
 	done.By = by
 	if owner.Owns {
-		by = "" // The GitOps tool will overwrite the field, but would not remove an author that is not in Git.
+		by = "" // The GitOps tool overwrites the field, but does not remove an author that is not in Git.
 	}
 	if e.starts {
 		done.Frozen = s.frozenBy(ctx, ms)

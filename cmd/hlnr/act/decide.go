@@ -240,7 +240,7 @@ func (d *decision) report(ctx context.Context, s *scope, t target, done *Done, a
 	return done.print(s.Out, d.output)
 }
 
-// firstOf returns the output error if there is one, and otherwise the answer error.
+// firstOf returns output, the error from printing the result, if it is not nil. Otherwise, it returns answer, the error that sets the exit code.
 func firstOf(output, answer error) error {
 	if output != nil {
 		return output
@@ -328,7 +328,7 @@ func (d *decision) write(ctx context.Context, s *scope, t target, by string, opt
 	return fmt.Errorf("VersionedMicroservice %s/%s changes too often: run the command again", s.namespace, t.row.VersionedMicroservice)
 }
 
-// free returns the release as soon as the manager has handled its current decision, because the manager reads only the last decision: an earlier
+// free returns the release as soon as the manager has handled its current decision, because the manager reads only the latest decision: an earlier
 // one would be lost. Deprecate replaces any decision immediately, because an abort must not wait, and makes the replaced decision irrelevant. A dry run
 // does not wait either, because it replaces nothing.
 func (d *decision) free(ctx context.Context, s *scope, t target, end time.Time) (*v1alpha1.VersionedMicroservice, error) {
@@ -431,7 +431,7 @@ func (d *decision) handled(ctx context.Context, s *scope, t target) (*v1alpha1.H
 			return nil, cli.No(fmt.Errorf("%s: the decision was removed before the manager handled it", t))
 		case now.ID != d.id && withID(known, now.ID) == nil:
 			return nil, cli.No(fmt.Errorf("%s: the decision was replaced by %s before the manager handled it", t, decisionOf(vsvc)))
-		case now.ID != d.id: // The manager records only the last decision.
+		case now.ID != d.id: // The manager records only the latest decision.
 			return nil, cli.Failed(fmt.Errorf("%s: the decision was followed by %s; to see the outcome of both, run %q", t, decisionOf(vsvc), s.Command(s.namespace, "events", t.ms.Name)))
 		}
 		select {
@@ -467,7 +467,7 @@ func withID(known []*v1alpha1.HandledDecision, id string) *v1alpha1.HandledDecis
 	return nil
 }
 
-// recorded returns the last decision that the status of the Microservice contains for a release, or
+// recorded returns the latest handled decision about a release, according to the status of the Microservice, or
 // nil.
 func recorded(ms *v1alpha1.Microservice, release string) *v1alpha1.HandledDecision {
 	for i := range ms.Status.ReleaseGroups {

@@ -201,7 +201,7 @@ func freezeOf(o client.Object) freeze.Freeze {
 	return freeze.Freeze{}
 }
 
-// freeze creates the Freeze or ClusterFreeze. It replaces a freeze of the same name that has ended.
+// freeze creates the Freeze or ClusterFreeze. It replaces a freeze that has the same name and has ended.
 func (o *freezeOptions) freeze(ctx context.Context, s *scope) (*Done, error) {
 	by, err := s.me(ctx)
 	if err != nil {
@@ -260,7 +260,7 @@ func (o *freezeOptions) thawCommand(s *scope) string {
 	return strings.Join(words, " ")
 }
 
-// replace deletes a freeze of the same name that has ended, and creates the new freeze. In a dry run, it only simulates the deletion,
+// replace deletes a freeze that has the same name and has ended, and creates the new freeze. In a dry run, it only simulates the deletion,
 // because the API server does not accept a second object with the name of an existing one.
 func (o *freezeOptions) replace(ctx context.Context, s *scope, obj client.Object) error {
 	old := obj.DeepCopyObject().(client.Object)
@@ -339,7 +339,7 @@ func (s *scope) frozenBy(ctx context.Context, ms *v1alpha1.Microservice) string 
 	return fmt.Sprintf("%s, %s (%q)", f.Name, end, f.Reason)
 }
 
-// where describes the namespace or the cluster of the freeze.
+// where describes where the freeze applies: in the cluster or in a namespace.
 func (o *freezeOptions) where(s *scope) string {
 	if o.all {
 		return "cluster"

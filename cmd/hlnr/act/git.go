@@ -16,10 +16,10 @@ var tools = map[string]string{
 
 // gitOwner describes the GitOps tool that applies an object.
 type gitOwner struct {
-	// Tool is the name of the tool, and Manager is its field manager. Both are empty if there is no
-	// tool.
+	// Tool is the name of the tool, and Manager is its field manager. Both are empty if no tool
+	// applies the object.
 	Tool, Manager string
-	// Owns reports whether the tool set the field that the command changes. Otherwise, the tool set only other fields of the object.
+	// Owns reports whether the tool set the field that the command changes. If Owns is false, the tool, if any, set only other fields of the object.
 	Owns bool
 }
 

@@ -36,7 +36,7 @@ var pinField = []string{"updateStrategy", "manual"}
 // maxAuthor is the maximum length of the author's name in a pin. A longer name is omitted.
 const maxAuthor = 253
 
-// addWaitFlags adds the --wait and --timeout flags, and the flags of all changes.
+// addWaitFlags adds the --wait and --timeout flags, and the flags that are common to all changes.
 func (o *pinOptions) addWaitFlags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.BoolVar(&o.wait, "wait", false, "wait until the version is active, with the exit codes of \"hlnr wait\"")
@@ -202,8 +202,8 @@ func groupOf(ms *v1alpha1.Microservice, name string) (*v1alpha1.ReleaseGroup, er
 	return nil, cli.Unknown("release group of "+ms.Name, name, all)
 }
 
-// before returns the previous release of the group that --group names, or of the only live group that has a previous release. Previews count
-// only if --group names them.
+// before returns the previous release of the group that --group names, or of the only live group that has a previous release. Previews are
+// considered only if --group names them.
 func (o *pinOptions) before(ctx context.Context, s *scope, ms *v1alpha1.Microservice) (string, error) {
 	policy, err := s.policy(ctx, ms, false)
 	if err != nil {
@@ -301,7 +301,7 @@ func rollingOut(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 type wanted struct {
 	group *v1alpha1.ReleaseGroup
 	pin   v1alpha1.GroupPin
-	// row is the existing release, or nil if the version is only offered.
+	// row is the release, or nil if it does not exist yet or its name is not known.
 	row     *v1alpha1.Release
 	version string
 	// name is the name of the release, which might not exist yet. It is empty if the name is not known.
@@ -596,7 +596,7 @@ func follows(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, g *v1alpha
 			return active.SemVer.Version, active.VersionedMicroservice
 		case failure(g, v, name) == nil:
 			return v, name
-		case protected && ms.Spec.Availability.Exclusive: // An exclusive group does not try older versions.
+		case protected && ms.Spec.Availability.Exclusive: // A group with exclusive availability does not try older versions.
 			return active.SemVer.Version, active.VersionedMicroservice
 		}
 	}
@@ -606,8 +606,8 @@ func follows(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, g *v1alpha
 	return active.SemVer.Version, active.VersionedMicroservice
 }
 
-// failure returns the release of a version that failed with the current configuration, or nil. The name is the name of the release with this
-// configuration. If it is not known, each failed release of the version counts, unless the version is active.
+// failure returns the release of a version that failed with the current configuration, or nil. name is the name of the release with this
+// configuration. If name is empty, it is not known: failure then returns any failed release of the version, unless the version is active.
 func failure(g *v1alpha1.ReleaseGroup, v, name string) *v1alpha1.Release {
 	for i := range g.Releases {
 		r := &g.Releases[i]
@@ -618,8 +618,8 @@ func failure(g *v1alpha1.ReleaseGroup, v, name string) *v1alpha1.Release {
 	return nil
 }
 
-// failedInstead reports that the newest offered version of a group failed, so the group does not move to this version. The result is empty
-// if this version did not fail.
+// failedInstead returns a clause that explains, in the message of unpin, that the group does not move to the newest offered version because
+// this version failed. The result is empty if this version did not fail.
 func (s *scope) failedInstead(ctx context.Context, ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup, candidates map[string]string) string {
 	i := slices.IndexFunc(policy.Status.Releases, func(o v1alpha1.OfferedRelease) bool { return o.Group == g.Slug }) // The releases are sorted with the newest version first.
 	if i < 0 {

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// reasonFlag is the --reason flag of a command. The schema of the field limits the length of the reason.
+// reasonFlag is the --reason flag of a command. The schema of the field that stores the reason limits its length.
 type reasonFlag struct {
 	text *string
 	max  int // maximum number of characters
@@ -21,7 +21,7 @@ func addReason(flags *pflag.FlagSet, text *string, limit int, usage string) {
 
 func (f reasonFlag) String() string {
 	if f.text == nil {
-		return "" // pflag calls String of the zero value.
+		return "" // pflag calls String on the zero value.
 	}
 	return *f.text
 }

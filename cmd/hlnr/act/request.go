@@ -142,7 +142,7 @@ func (d *Done) Text() string { return d.text }
 // Deletes returns the UID and the generation of the freeze that a thaw deletes. They are empty for other actions.
 func (d *Done) Deletes() (uid string, generation int64) { return d.uid, d.generation }
 
-// IsGitOwned reports whether an action was rejected because a GitOps tool set the field, and would revert the change.
+// IsGitOwned reports whether an action was rejected because a GitOps tool set the field that the action changes, and would revert the change.
 func IsGitOwned(err error) bool {
 	var owned *gitOwned
 	return errors.As(err, &owned)

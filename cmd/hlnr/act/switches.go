@@ -124,7 +124,7 @@ func endGroup(ms *v1alpha1.Microservice, name string, undo bool) (edit, error) {
 		}
 		e.done = Done{Action: "EndGroup", Group: name, text: fmt.Sprintf("%s %s: may start again", ms.Name, name)}
 		return e, nil
-	case ended: // precedes the check of err, because the status might no longer list the group
+	case ended: // This case precedes the check of err, because groupOf returns an error if the status no longer lists the group.
 		return e, cli.No(fmt.Errorf("group %s of %s is already ended", name, ms.Name))
 	case err != nil:
 		return e, err

@@ -64,7 +64,7 @@ func (s *scope) target(ctx context.Context, action v1alpha1.DecisionAction, args
 	return target{}, cli.UnknownMicroservice(ctx, s.client, "release or Microservice", s.namespace, name, names)
 }
 
-// releases returns the releases of a Microservice, in the order of its status.
+// releases returns the releases of a Microservice, in the order in which its status lists them.
 func releases(ms *v1alpha1.Microservice) []target {
 	var all []target
 	for i := range ms.Status.ReleaseGroups {

@@ -18,7 +18,7 @@ var (
 )
 
 // until parses a time in the future. The text is a duration such as 4h or 2d12h, a weekday with or without a time of day,
-// a time of day, a date, or a time in RFC 3339. Weekdays and dates begin at 00:00 in the time zone of now.
+// a time of day, a date, or a time in RFC 3339. A weekday or date without a time of day means 00:00 in the time zone of now.
 func until(text string, now time.Time) (time.Time, error) {
 	at, err := readUntil(strings.TrimSpace(text), now)
 	switch {
@@ -66,12 +66,12 @@ func readUntil(text string, now time.Time) (time.Time, error) {
 	if len(fields) > 0 {
 		m := ofDay.FindStringSubmatch(fields[0])
 		if m == nil || len(fields) > 1 {
-			return time.Time{}, fmt.Errorf("no time of day")
+			return time.Time{}, fmt.Errorf("not a time of day")
 		}
 		hour, _ = strconv.Atoi(m[1])
 		minute, _ = strconv.Atoi(m[2])
 		if hour > 23 || minute > 59 {
-			return time.Time{}, fmt.Errorf("no time of day")
+			return time.Time{}, fmt.Errorf("not a time of day")
 		}
 	}
 	at := time.Date(midnight.Year(), midnight.Month(), midnight.Day(), hour, minute, 0, 0, now.Location())

@@ -26,8 +26,8 @@ var secret = regexp.MustCompile(`(?i)(pass(word|wd)?|secret|token|credential|api
 // hidden replaces a value that might be secret.
 const hidden = "(not shown)"
 
-// fields returns the differing fields below a path. It identifies the items of a list by their names if all items have a
-// name, and otherwise by their indexes.
+// fields returns the differing fields below a path. It identifies an item of a list by its name, or by its index if the item has no
+// name or an earlier item has the same name.
 func fields(path string, before, after any) []Field {
 	if reflect.DeepEqual(before, after) {
 		return nil
@@ -73,7 +73,7 @@ func nested(v any) bool {
 	return is && len(m) > 0
 }
 
-// asMap returns the fields of an object, or the items of a list with their names or indexes as keys. It returns no fields for nil.
+// asMap returns the fields of an object, or the items of a list with their names or indexes as keys. For nil, it returns an empty map.
 func asMap(v any) (map[string]any, bool) {
 	switch v := v.(type) {
 	case nil:

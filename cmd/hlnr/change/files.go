@@ -31,12 +31,12 @@ type document struct {
 	object manifest.Object
 }
 
-// byFlag rejects arguments, because files are specified with a flag.
+// byFlag rejects arguments, because files are specified with the --filename flag.
 func byFlag(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return cli.Usage(fmt.Errorf("unexpected argument %q: set files and folders with the flag, for example: %s -f %s", args[0], cmd.CommandPath(), args[0]))
+	return cli.Usage(fmt.Errorf("unexpected argument %q: use -f to specify files and folders, for example: %s -f %s", args[0], cmd.CommandPath(), args[0]))
 }
 
 // read reads all documents. For a folder, it reads the .yaml, .yml and .json files in the folder and its subfolders. The

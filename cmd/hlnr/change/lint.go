@@ -187,8 +187,8 @@ func metadata(o runtime.Object) (faults []string) {
 	return faults
 }
 
-// sharedAnalysis describes why a Microservice cannot use the template to which it refers. The text is empty if the Microservice
-// can use the template, or if the objects do not contain the template, which might exist only in the cluster.
+// sharedAnalysis returns the reason why a Microservice cannot use the template to which it refers. The reason is empty if the
+// Microservice can use the template, or if the objects do not contain the template, which might exist only in the cluster.
 func sharedAnalysis(ms *v1alpha1.Microservice, objects []runtime.Object) string {
 	for _, o := range objects {
 		var t *analysistemplate.Template
@@ -202,7 +202,7 @@ func sharedAnalysis(ms *v1alpha1.Microservice, objects []runtime.Object) string 
 				t = analysistemplate.Cluster(o)
 			}
 		}
-		if t == nil || analysistemplate.Check(t) != nil { // The fault is a finding about the template.
+		if t == nil || analysistemplate.Check(t) != nil { // A fault in the template is reported for the template.
 			continue
 		}
 		if _, err := analysistemplate.Resolve(ms.Spec.UpdateStrategy.Canary.AnalysisTemplateRef, ms.Namespace, t); err != nil {
@@ -220,7 +220,7 @@ func templateFault(t *analysistemplate.Template) []string {
 	return nil
 }
 
-// semantics checks fields that the manager parses, and that a schema cannot check.
+// semantics checks fields that the manager parses and that a schema cannot check.
 func semantics(o runtime.Object) (faults []string) {
 	switch o := o.(type) {
 	case *v1alpha1.AnalysisTemplate:

@@ -45,7 +45,7 @@ type Object struct {
 	NotAllowed []string `json:"notAllowed,omitempty"`
 	// Fields contains the differences in the specification, the labels and the annotations.
 	Fields []Field `json:"fields,omitempty"`
-	// NewRelease reports whether the configuration of releases changes. If it does, every selected version starts again.
+	// NewRelease reports whether the configuration of releases changes. If it does, every selected version is released again.
 	NewRelease bool `json:"newRelease,omitempty"`
 	// Forecast is the forecast for a Microservice. It contains only the events that the change causes.
 	Forecast *forecast.Forecast `json:"forecast,omitempty"`
@@ -352,7 +352,7 @@ func fieldsOf(before, after client.Object) ([]Field, error) {
 		specs[i] = raw["spec"]
 	}
 	if specs[0] == nil {
-		return nil, nil // All fields of a new object are new.
+		return nil, nil // The fields of a new object are not listed, because all of them are new.
 	}
 	return slices.Concat(
 		keysOf("metadata.labels", before.GetLabels(), after.GetLabels()),
@@ -416,8 +416,8 @@ func (p *planner) microservice(ctx context.Context, out *Object, before, after *
 	return nil
 }
 
-// hosts describes the hosts that a NetworkPolicy gains, loses or routes differently. It considers the entries of the
-// specification, and their hosts for the existing groups.
+// hosts describes the hosts that a NetworkPolicy gains, loses or routes differently. It considers the domain entries of the
+// specification, and the hosts that these entries have for the existing groups.
 func (p *planner) hosts(ctx context.Context, before, after *v1alpha1.NetworkPolicy) ([]string, error) {
 	ms := &v1alpha1.Microservice{}
 	err := p.client.Get(ctx, client.ObjectKey{Namespace: after.Namespace, Name: after.MicroserviceName()}, ms)
@@ -444,7 +444,7 @@ func (p *planner) hosts(ctx context.Context, before, after *v1alpha1.NetworkPoli
 	return out, nil
 }
 
-// entries describes the entries that a NetworkPolicy gains, loses or routes differently.
+// entries describes the domain entries that a NetworkPolicy gains, loses or routes differently.
 func entries(before, after *v1alpha1.NetworkPolicy) []string {
 	was := map[string]v1alpha1.Domain{}
 	if before != nil {

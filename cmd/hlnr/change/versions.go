@@ -13,7 +13,7 @@ import (
 const maxVersions = 5
 
 // versions describes how a change to an ImagePolicy affects the versions that the last scan recorded. Tags that the scan
-// rejected and did not record are not known.
+// rejected and did not record are not considered.
 func versions(before, after *v1alpha1.ImagePolicy) []string {
 	const other = "to see which versions the policy would offer, run hlnr explain -f FILE (only for images in a registry)"
 	if before == nil || before.Spec.Image != after.Spec.Image {

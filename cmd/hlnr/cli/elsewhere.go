@@ -17,7 +17,7 @@ import (
 // the user is not allowed to read the namespace.
 func KnownNamespace(ctx context.Context, c client.Reader, name string) error {
 	err := c.Get(ctx, client.ObjectKey{Name: name}, &corev1.Namespace{})
-	if name == "" || !apierrors.IsNotFound(err) || !strings.Contains(err.Error(), fmt.Sprintf("%q not found", name)) { // A server without namespaces returns another message.
+	if name == "" || !apierrors.IsNotFound(err) || !strings.Contains(err.Error(), fmt.Sprintf("%q not found", name)) { // An API server without the Namespace resource returns another message.
 		return nil
 	}
 	var list corev1.NamespaceList
@@ -59,7 +59,7 @@ func UnknownMicroservice(ctx context.Context, c client.Reader, what, namespace, 
 func namespacesWith(ctx context.Context, c client.Reader, name string) (namespaces []string) {
 	var list v1alpha1.MicroserviceList
 	if err := c.List(ctx, &list, client.MatchingFields{"metadata.name": name}); err != nil {
-		return nil // The command's message does not need a second error for missing permissions.
+		return nil // The error about the unknown name is sufficient without these namespaces.
 	}
 	for i := range list.Items {
 		namespaces = append(namespaces, list.Items[i].Namespace)

@@ -115,7 +115,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// explainKind converts errors for kinds that the API server does not have.
+// explainKind converts errors for kinds that the API server does not serve.
 func explainKind(err error) error {
 	if meta.IsNoMatchError(err) {
 		return Failed(fmt.Errorf("the cluster lacks a required kind: %w; %s", err, installHint))

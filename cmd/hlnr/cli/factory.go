@@ -162,7 +162,7 @@ func newClient(config *rest.Config, discover func() (meta.RESTMapper, error)) (c
 }
 
 // strictClient makes the API server reject fields that its schemas do not contain. Otherwise, the API server would silently
-// drop fields if its CRDs have a different version, and an action would have only some of its effects.
+// drop these fields if its CRDs had a different version, and an action would have only some of its effects.
 type strictClient struct{ client.WithWatch }
 
 const strict = client.FieldValidation(metav1.FieldValidationStrict)
@@ -204,7 +204,7 @@ func (f *Factory) Home() (string, error) {
 func (f *Factory) Command(namespace, verb string, args ...string) string {
 	home, err := f.Home()
 	if err != nil {
-		home = "" // The command then includes the namespace.
+		home = "" // If the home namespace is unknown, the command includes the namespace.
 	}
 	return view.Command(f.Program(), home, namespace, verb, args...)
 }
@@ -226,7 +226,7 @@ func AddScope(cmd *cobra.Command) *Scope {
 	return s
 }
 
-// AddAllNamespaces adds the --all-namespaces flag. The returned scope selects all Microservices.
+// AddAllNamespaces adds the --all-namespaces flag. The returned scope has no label selector.
 func AddAllNamespaces(cmd *cobra.Command) *Scope {
 	var s Scope
 	cmd.Flags().BoolVarP(&s.allNamespaces, "all-namespaces", "A", false, "read the objects of all namespaces, regardless of --namespace")

@@ -10,7 +10,7 @@
 //	scheme.go     the kinds that the client knows without discovery
 //	output.go     the flag --output
 //	names.go      errors for unknown names, with the nearest names
-//	elsewhere.go  errors for Microservices of other namespaces, and for unknown namespaces
+//	elsewhere.go  errors for Microservices in other namespaces, and for unknown namespaces
 //	args.go       errors for missing and unexpected arguments
 package cli
 
@@ -43,7 +43,8 @@ const (
 )
 
 // Program returns the name with which the user called the command, and the arguments. For a kubectl plugin, the name in
-// usage text and messages is "kubectl hlnr". If the binary is called kubectl_complete-hlnr, it completes arguments.
+// usage text and messages is "kubectl hlnr". If the binary is called kubectl_complete-hlnr, the returned
+// arguments request shell completion.
 func Program(argv []string) (program string, args []string) {
 	if len(argv) == 0 {
 		return name, nil
@@ -63,7 +64,7 @@ type NewCommand func(*Factory) *cobra.Command
 // Main runs the program, and returns its exit code. The first SIGINT or SIGTERM ends the run, and the second kills the
 // process.
 func Main(argv []string, version string, commands ...NewCommand) int {
-	klog.SetLogger(logr.Discard()) // Users do not need the client-go log, for example the lines about a request that a signal interrupted.
+	klog.SetLogger(logr.Discard()) // Users do not need the client-go log, for example the messages about requests that a signal interrupted.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
@@ -106,7 +107,7 @@ func NewRoot(f *Factory, commands ...NewCommand) *cobra.Command {
 	root := &cobra.Command{
 		Use:           name,
 		Short:         "Show, explain and control releases from a terminal",
-		Long:          "hlnr shows, explains and controls the releases of hlnr.io.\n\n" + codesText(),
+		Long:          "hlnr shows, explains and controls the releases that Heighliner manages.\n\n" + codesText(),
 		Version:       f.Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,

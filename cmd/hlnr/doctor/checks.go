@@ -31,7 +31,7 @@ import (
 	"github.com/heighliner/heighliner/internal/watches"
 )
 
-// The limits within which an installation counts as correct.
+// The limits for a correct installation.
 const (
 	minMinor = 33 // minimum minor version of Kubernetes, whose CEL library the CRDs need
 	maxSkew  = 5 * time.Second
@@ -44,9 +44,9 @@ const (
 	annotationHelmRelease = "meta.helm.sh/release-name"
 )
 
-// installAgain returns the fix for an incomplete installation. The fix uses Helm if a CRD, or a Deployment in the namespace of the
-// manager, is part of a Helm release of Heighliner. CRDs remain after "helm uninstall". installAgain ignores errors, because the
-// checks of these objects report them.
+// installAgain returns the fix for an incomplete installation. The fix uses Helm if the Deployment of the manager is part of a Helm
+// release. If the Deployment cannot be read, the fix uses Helm if the CRD of Microservices is part of a Helm release, because CRDs
+// remain after "helm uninstall". installAgain ignores errors, because the checks of these objects report them.
 func (d *doctor) installAgain(ctx context.Context) string {
 	manager := &appsv1.Deployment{}
 	err := d.client.Get(ctx, client.ObjectKey{Namespace: d.manager, Name: "heighliner"}, manager)

@@ -156,7 +156,7 @@ found but some objects could not be read, for example because you lack permissio
 	return cmd
 }
 
-// run runs all checks, and returns the checked objects. It returns an error if the cluster cannot be reached.
+// run runs all checks, and returns the checked objects. It returns an error if the cluster cannot be reached or rejects the credentials.
 func (d *doctor) run(ctx context.Context) ([]client.Object, error) {
 	d.result = Result{APIVersion: "view.hlnr.io/v1", Kind: "Doctor", Version: d.Version, Findings: []Finding{}}
 	if err := d.checkServer(ctx); err != nil {
@@ -179,7 +179,7 @@ func (d *doctor) add(level Level, check, fix, format string, args ...any) {
 	d.result.Findings = append(d.result.Findings, Finding{level, check, fmt.Sprintf(format, args...), fix})
 }
 
-// unknown adds a finding about an object that cannot be read. Each check has only one such finding for all objects that the user is not
+// unknown adds a finding about an object that cannot be read. Each check has only one finding for all objects that the user is not
 // allowed to read.
 func (d *doctor) unknown(check, what string, err error) {
 	if apierrors.IsForbidden(err) {

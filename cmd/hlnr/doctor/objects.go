@@ -117,8 +117,8 @@ func addTo(in *view.Input, list client.ObjectList) {
 	}
 }
 
-// judgeActive returns the findings about active releases of a Microservice that have lacked ready pods for longer than it takes to move pods to
-// other nodes. A release without a ready pod is a problem, and a release with too few ready pods is a warning.
+// judgeActive returns the findings about active releases of a Microservice that have lacked ready pods for longer than it takes to reschedule
+// pods to other nodes. A release without ready pods is a problem, and a release with too few ready pods is a warning.
 func judgeActive(in view.Input, ms *v1alpha1.Microservice, now time.Time) (found []Finding) {
 	ms = ms.DeepCopy()
 	ms.Status.Convert()
@@ -137,7 +137,7 @@ func judgeActive(in view.Input, ms *v1alpha1.Microservice, now time.Time) (found
 			fix := "see " + view.Command(in.Program, in.Namespace, ms.Namespace, "tree", ms.Name)
 			actions := r.State.Next
 			if r.State.Outage {
-				actions = g.State.Next // The pods were stopped for another release of the group, to which these actions apply.
+				actions = g.State.Next // The pods were stopped for another release of the group, so the actions for the group apply.
 			}
 			for _, next := range actions {
 				fix += ", or " + next.Command
@@ -149,8 +149,8 @@ func judgeActive(in view.Input, ms *v1alpha1.Microservice, now time.Time) (found
 	return found
 }
 
-// unavailableSince returns the time when a release began to lack ready pods, according to the condition of the release or, if the
-// release does not have this condition, according to the condition of its Microservice.
+// unavailableSince returns the time when a release began to lack ready pods. This is the time when the Available condition of the
+// release became False or, if this condition is not False, the time when the Ready condition of the Microservice became False.
 func unavailableSince(in view.Input, ms *v1alpha1.Microservice, release string) time.Time {
 	for i := range in.Releases {
 		if o := &in.Releases[i]; o.Namespace == ms.Namespace && o.Name == release {

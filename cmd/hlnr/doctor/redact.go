@@ -39,7 +39,7 @@ var secrets = sync.OnceValue(func() []secret {
 		{regexp.MustCompile(`(?i)(\b(?:authorization|(?:set-)?cookie)` + quote + separator + `)(?:` + quoted + `|[^\r\n]+)`), "${1}" + removed},                                                         // headers
 		{regexp.MustCompile(`(?i)([a-z0-9_.-]*(?:password|passwd|passphrase|pwd|secret|token|credential|api[_-]?key|private[_-]?key)[a-z0-9_.-]*` + quote + separator + `)` + value), "${1}" + removed}, // key=value
 		{regexp.MustCompile(`(?i)(\b(?:[a-z0-9_.-]*[_.-])?(?:pass|dsn)` + quote + separator + `)` + value), "${1}" + removed},
-		// Ordinary words count as keys only before an equals sign, or in quotes.
+		// Common words such as "key" and "auth" count as keys only before an equals sign, or in quotes.
 		{regexp.MustCompile(`(?i)((?:\b(?:[a-z0-9_.-]*[_.-])?o?(?:auth|key|sig)|[a-z0-9_.-]*(?:access[_-]?key|signature|(?-i:[a-z0-9](?:Key|Auth))))(?:[_-]?[0-9])?` + quote + `\s*(?:=+|%(?:25)*3d)\s*)` + value), "${1}" + removed},
 		{regexp.MustCompile(`(?i)(["'](?:[a-z0-9_.-]*[_.-])?(?:auth|key|sig|access[_-]?key|signature)\\*["']\s*:\s*)` + value), "${1}" + removed},
 		{regexp.MustCompile(`(?i)(--[a-z0-9-]*(?:token|secret|password|passwd|-key)\s+)` + value), "${1}" + removed}, // flags
@@ -98,11 +98,11 @@ func cleanText(text string) string {
 	})
 }
 
-// dropped contains fields that a report does not need, because they repeat other fields or can contain secrets.
+// dropped contains the fields and annotations that a report omits, because they repeat other fields or can contain secrets.
 var dropped = map[string]bool{"managedFields": true, "kubectl.kubernetes.io/last-applied-configuration": true}
 
-// valued contains fields with values that a report does not need: environment variables, headers, bodies, object data, volume
-// attributes, arguments and commands.
+// valued contains the fields whose values a report omits: environment variables, headers, bodies, object data, volume attributes,
+// arguments, commands, webhook secrets and CA bundles.
 var valued = map[string]bool{"env": true, "headers": true, "httpHeaders": true, "volumeAttributes": true, "body": true, "data": true, "stringData": true, "binaryData": true, "args": true, "command": true, "webhookSecret": true, "caBundle": true}
 
 // clean removes secrets from a decoded object: the values of environment variables, headers, arguments and data,
@@ -209,7 +209,7 @@ func cleanAnnotations(v any) any {
 	return out
 }
 
-// blank removes the values. It keeps the keys, and the names and references of list items.
+// blank removes the values in a field. It keeps the keys, and the names and references of list items.
 func blank(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -56,7 +56,7 @@ func (d *doctor) checkGateways(ctx context.Context, objects []client.Object) {
 	}
 }
 
-// namesOf lists policies for a message about the object to which they refer.
+// namesOf returns the name of the first policy and the number of the others, for a message about the object to which they refer.
 func namesOf(policies []*v1alpha1.NetworkPolicy) string {
 	text := "NetworkPolicy " + policies[0].Namespace + "/" + policies[0].Name
 	if more := len(policies) - 1; more > 0 {
@@ -104,7 +104,7 @@ func hostsOf(p *v1alpha1.NetworkPolicy) []string {
 	return slices.Sorted(maps.Keys(hosts))
 }
 
-// sectionsOf returns the listeners that a policy uses in a Gateway.
+// sectionsOf returns the listeners of a Gateway that a policy uses.
 func sectionsOf(p *v1alpha1.NetworkPolicy, g *gatewayv1.Gateway) (out []gatewayv1.Listener) {
 	for _, l := range g.Spec.Listeners {
 		for _, ref := range p.Spec.Provider.Gateway.ParentRefs {
@@ -182,7 +182,7 @@ func (d *doctor) checkPrometheus(ctx context.Context, objects []client.Object) {
 			return nil
 		})
 	}
-	_ = g.Wait() // No function returns an error.
+	_ = g.Wait() // None of the functions returns an error.
 	d.result.Findings = append(d.result.Findings, findings...)
 	if locked > 0 {
 		d.add(Unknown, "Prometheus", "", "the servers of %s need Secrets, whose content is not read", cli.Count(locked, "service"))

@@ -34,7 +34,7 @@ import (
 // maxInput is the maximum number of bytes that are read from a file.
 const maxInput = 32 << 20
 
-// options are the flags of explain.
+// options are the flags and the argument of explain.
 type options struct {
 	file, name string
 	// stored is the name of an ImagePolicy or a Microservice in the cluster. scan reports whether the registry is scanned.

@@ -13,7 +13,7 @@ import (
 const kindImagePolicy = "ImagePolicy"
 
 // readPolicy reads the only ImagePolicy in a stream of YAML or JSON documents, or the ImagePolicy with the given name.
-// It ignores other kinds. It validates the policy and sets defaults as an API server does. Errors name the field.
+// It ignores other kinds. It validates the policy and sets defaults as an API server does. Validation errors name the field.
 func readPolicy(ctx context.Context, stream []byte, name string) (*v1alpha1.ImagePolicy, error) {
 	objects, err := manifest.Read(stream)
 	if err != nil {

@@ -18,10 +18,10 @@ type ticker struct {
 	every time.Duration
 	now   func() time.Time
 
-	last time.Time // the time of the last line, or of the first call before the first line
+	last time.Time // the time of the last line or, if no line has been written yet, the time of the first call
 }
 
-// report writes a line if at least the time t.every has passed since the last line.
+// report writes a line if at least t.every has passed since t.last.
 func (t *ticker) report(p imagepolicy.Progress) {
 	now := t.now()
 	if t.last.IsZero() {

@@ -47,7 +47,7 @@ type report struct {
 	Refused []refusedCount `json:"refused,omitempty"`
 	// Hidden is the number of candidates that are not printed.
 	Hidden int `json:"hidden,omitempty"`
-	// Notes describes checks that the command did not perform.
+	// Notes contains notes about the result, for example about checks that the command did not perform.
 	Notes []string `json:"notes,omitempty"`
 	// Candidates contains the tags with their results, sorted with the newest version first.
 	Candidates []judged `json:"candidates"`
@@ -121,7 +121,7 @@ func merge(offered, rejected []judged) []judged {
 	return append(append(all, offered...), rejected...)
 }
 
-// notes describes the checks that a cluster would perform, but that this run did not perform.
+// notes returns the notes about the result, for example about checks that the manager performs and that this run did not perform.
 func notes(policy *v1alpha1.ImagePolicy, e imagepolicy.Explanation, o options) (notes []string) {
 	spec := &policy.Spec
 	if o.tags != "" {

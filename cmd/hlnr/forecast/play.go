@@ -85,7 +85,7 @@ type play struct {
 	asked    map[string]bool // waits for approval that were already reported; a key contains the group, rollout, step and number of approvals
 }
 
-// Play starts with the facts, and simulates plans until no rollout is in progress.
+// Play starts with the facts, and simulates plans until no rollout is in progress, or until all rollouts in progress are blocked.
 func (f *Facts) Play(now time.Time) Forecast {
 	p := &play{o: f.Observed, objects: slices.Clone(f.objects), windows: f.windows, freezes: f.freezes, start: now, now: now, voted: map[string]bool{}, asked: map[string]bool{}}
 	p.o.Policies = slices.Clone(f.Policies)
@@ -220,7 +220,7 @@ func (p *play) apply(r release.Result) bool {
 	return moved
 }
 
-// ensure creates a release, or changes its number of pods. The pods are available immediately.
+// ensure creates a release, or increases its number of pods. The pods are available immediately.
 func (p *play) ensure(e release.Ensure, state release.State) bool {
 	for i := range p.objects {
 		c := &p.objects[i]
@@ -293,7 +293,7 @@ func (p *play) measure(c *object, run *release.Rollout) bool {
 	return true
 }
 
-// gates simulates approval by the hooks of a gate.
+// gates simulates that the hooks of the current gate approve.
 func (p *play) gates(c *object, run *release.Rollout) bool {
 	if run.Gate == "" || run.GateTime.IsZero() {
 		return false
@@ -372,8 +372,8 @@ func (p *play) reportOf(policy *release.Policy, g release.Group) release.Report 
 	return r
 }
 
-// markNewest records in the reports that each domain that follows the newest group routes to the newest group
-// with an active release.
+// markNewest marks the report about the newest group with an active release. The mark means that the domains that
+// follow the newest group route to this group.
 func markNewest(reports []release.Report, groups []release.Group) {
 	for i, g := range groups {
 		if g.Phase == release.Live && g.PullRequest == 0 && g.ActiveRow() != nil {

@@ -268,7 +268,7 @@ func (t *test) measure(ctx context.Context, ms *v1alpha1.Microservice, spec v1al
 	if err := g.Wait(); err != nil {
 		return nil, err
 	}
-	// A single round belongs to a simulated step that began one interval ago.
+	// Without --since, the only round belongs to a simulated step that began one interval ago.
 	if t.since <= 0 {
 		start = now.Add(-spec.Interval.Std(analysis.DefaultInterval))
 	}

@@ -51,8 +51,8 @@ func (c credentials) Secret(ctx context.Context, namespace, name string) (map[st
 	return secret.Data, nil
 }
 
-// newMeasurer returns a Measurer for this machine. It does not restrict addresses, because the user can also reach the network of
-// this machine without the command.
+// newMeasurer returns a Measurer for this machine. The Measurer also connects to loopback addresses, because the user can reach them
+// without the command.
 func newMeasurer(f *cli.Factory, secrets analysis.Secrets) (*analysis.Measurer, error) {
 	policy, err := outbound.New(outbound.Config{Allow: []string{"127.0.0.0/8", "::1", "localhost"}})
 	if err != nil {
@@ -61,7 +61,7 @@ func newMeasurer(f *cli.Factory, secrets analysis.Secrets) (*analysis.Measurer, 
 	return analysis.New(analysis.Config{Outbound: policy, Secrets: secrets, UserAgent: "hlnr/" + f.Version, Workers: workers, QueriesPerSecond: perSecond, Now: f.Now})
 }
 
-// at returns the analysis with the given address of the Prometheus server, or the unchanged analysis if the address is empty. For
+// at returns the analysis with the given Prometheus address, or the unchanged analysis if the address is empty. For
 // a new address, it removes the credentials, so that they are not sent to another server.
 func at(spec v1alpha1.CanaryAnalysis, address string) (v1alpha1.CanaryAnalysis, error) {
 	if address == "" {
@@ -121,7 +121,7 @@ func servicesOf(ctx context.Context, c client.Client, namespace string) ([]corev
 }
 
 // active returns the active release in the group of the measured release, which is the baseline for
-// metrics. This can be the release itself.
+// metrics. This can be the measured release itself. Without an active release, active returns the measured release.
 func (m measured) active() measured {
 	for i := range m.group.Releases {
 		if r := &m.group.Releases[i]; r.Status == v1alpha1.ReleaseActive {

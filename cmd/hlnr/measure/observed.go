@@ -76,7 +76,7 @@ func Observe(ctx context.Context, f *cli.Factory, in *view.Input, namespace, add
 	return asked(g.Wait(), address)
 }
 
-// asked returns the error if the user set the address with the flag, and otherwise nil.
+// asked returns err if the user set the address with the flag, and nil otherwise.
 func asked(err error, address string) error {
 	if address == "" {
 		return nil

@@ -28,12 +28,12 @@ type Report struct {
 	// Since and Time are the start and the end of the measured period.
 	Since metav1.Time `json:"since"`
 	Time  metav1.Time `json:"time"`
-	// Phase is the phase after the last round. Failures is the number of simulated rollouts that would have failed.
+	// Phase is the phase of the analysis after the last round. Failures is the number of simulated rollouts that would have failed.
 	Phase    string `json:"phase"`
 	Failures int    `json:"failures"`
 	// Counts contains the number of rounds for each result: Passed, Failed, Inconclusive, NoTraffic, Error.
 	Counts map[string]int `json:"counts"`
-	// Omitted contains the names of metrics that cannot be queried for the past.
+	// Omitted contains the names of metrics whose past values cannot be queried.
 	Omitted []string `json:"omitted,omitempty"`
 	Rounds  []Round  `json:"rounds"`
 }
@@ -69,7 +69,7 @@ func newReport(spec *v1alpha1.CanaryAnalysis, decided []analysis.Decided) *Repor
 	return r
 }
 
-// exit returns the error with the exit code for the decision.
+// exit returns an error with the exit code for the decision, or nil if the canary would have continued.
 func (r *Report) exit() error {
 	switch all := len(r.Rounds); {
 	case r.Failures > 0:
@@ -90,8 +90,8 @@ type span struct {
 	n           int
 }
 
-// spans joins consecutive rounds that differ only in values. If wide is true, each round is a separate
-// span.
+// spans joins consecutive rounds that have the same result, unless the analysis failed in one of them. If wide is true,
+// each round is a separate span.
 func (r *Report) spans(wide bool) (all []span) {
 	for _, round := range r.Rounds {
 		if i := len(all) - 1; !wide && i >= 0 && all[i].last.Result == round.Result && all[i].last.Phase != string(v1alpha1.AnalysisFailed) && round.Phase != string(v1alpha1.AnalysisFailed) {

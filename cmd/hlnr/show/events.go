@@ -82,7 +82,7 @@ an hour by default.`,
 				return err
 			}
 		}
-		if len(v.Events) == 0 { // An empty list does not show whether there are no events, or the cluster does not have these kinds.
+		if len(v.Events) == 0 { // The list is empty if there are no events, but also if the cluster does not have the hlnr.io kinds.
 			if err := c.List(cmd.Context(), &v1alpha1.MicroserviceList{}, client.InNamespace(home), client.Limit(1)); meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 				return err
 			}

@@ -29,10 +29,10 @@ type live struct {
 	run func(words []string) tea.Cmd
 
 	height, offset int
-	// asked is the action that the user selected and has not confirmed yet. It belongs to the state that was shown when
+	// asked is the action that the user selected but has not confirmed yet. It belongs to the state that was shown when
 	// the user selected it.
 	asked *choice
-	// note is the last message that is not derived from the objects.
+	// note is the message below the tree, or empty if there is none.
 	note string
 }
 
@@ -44,7 +44,7 @@ type choice struct {
 }
 
 // words returns the words of the command for an action, without the connection flags, because the factory already contains them. A
-// decision about a step includes the step, so that the decision cannot apply to a later step.
+// continue command includes the number of the current step, so that it cannot apply to a later step.
 func (l *live) words(c choice) []string {
 	words := append(strings.Fields(l.factory.Name()), strings.Fields(strings.TrimPrefix(c.Command, l.factory.Program()))...)
 	if c.Verb == "continue" && c.step > 0 {
@@ -70,7 +70,7 @@ func (l *live) Init() tea.Cmd { return tick() }
 
 func tick() tea.Cmd { return tea.Tick(time.Second, func(time.Time) tea.Msg { return second{} }) }
 
-// Update handles changes to the objects, the time and the size of the terminal, and pressed keys.
+// Update handles changed objects, clock ticks, changes to the size of the terminal, and pressed keys.
 func (l *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch m := msg.(type) {
 	case objectsRead:
@@ -174,7 +174,7 @@ func (l *live) action(verb string) *choice {
 	return nil
 }
 
-// room returns the number of lines for the tree.
+// room returns the number of lines that are available for the tree.
 func (l *live) room() int { return max(1, l.height-2) }
 
 // View draws the tree, and a line with the keys below the tree.
@@ -213,7 +213,7 @@ func (l *live) help() string {
 	return cutLine(strings.Join(parts, "  "), l.options.Width)
 }
 
-// cutLine truncates a line to a width in cells. A width of 0 means no limit.
+// cutLine truncates a line to a width in characters. A width of 0 means no limit.
 func cutLine(line string, width int) string {
 	if r := []rune(line); width > 0 && len(r) > width {
 		return string(r[:width])
@@ -284,7 +284,7 @@ func (i *inner) Run() error {
 	return awaitEnter(i.in)
 }
 
-// awaitEnter reads to the end of a line. It does not read further input, which consists of keys for the live tree.
+// awaitEnter reads to the end of a line. It does not read any further, because later input consists of keys for the live tree.
 func awaitEnter(in io.Reader) error {
 	for b := make([]byte, 1); ; {
 		n, err := in.Read(b)

@@ -15,11 +15,11 @@ import (
 
 // query selects the objects to read.
 type query struct {
-	// namespace is the namespace of the objects, empty for all namespaces.
+	// namespace is the namespace of the objects, or empty for all namespaces.
 	namespace string
 	// selector selects Microservices. nil selects all Microservices.
 	selector labels.Selector
-	// service is the name of the only service whose releases and pods are read, empty for all services.
+	// service is the name of the only service whose releases and pods are read, or empty for all services.
 	service string
 	// Pods, CronJobs that follow releases, and NotificationPolicies are read only if the corresponding
 	// field is true.
@@ -84,8 +84,8 @@ func findIn(ctx context.Context, f *cli.Factory, in view.Input, namespace, name 
 	return found, explained(ctx, f, namespace, err)
 }
 
-// explained converts errors from views, as explain does. If a namespace does not have a service, explained searches other namespaces
-// for the service.
+// explained converts errors from views, as explain does. If the namespace does not contain the requested service, explained
+// searches other namespaces for it.
 func explained(ctx context.Context, f *cli.Factory, namespace string, err error) error {
 	var unknown *view.Unknown
 	if !errors.As(err, &unknown) || unknown.What != microserviceWord && unknown.What != nameWord {

@@ -47,7 +47,7 @@ func addRoutes(ctx context.Context, f *cli.Factory, in *view.Input, namespace st
 			return nil
 		})
 	}
-	_ = g.Wait() // No function returns an error.
+	_ = g.Wait() // None of the functions returns an error.
 	for i := range gateways {
 		if found[i] {
 			in.Gateways = append(in.Gateways, gateways[i])

@@ -28,8 +28,9 @@ const (
 // question is the condition for which the command waits.
 type question struct {
 	version string
-	// followed is the name of the release of the version whose rollout the command last saw in progress. It is empty if no rollout was in
-	// progress. A change of the configuration starts another release of the same version, while the previous one is still active.
+	// followed is the name of that release of the version whose rollout the command most recently observed in progress. It is empty if the
+	// command has not observed such a rollout. A change to the configuration starts another release of the same version, while the previous
+	// release is still active.
 	followed string
 	// state is active, canary, approval or step=NAME.
 	state string
@@ -263,7 +264,7 @@ func (q question) halted(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.Rel
 	case q.throughApprovals, row.Promoted > 0 && (s.pinnedTo(g, q.version) || view.Denied(s.policy, g, g.Active)):
 	case s.ms.Spec.Paused && !view.Adopted(row):
 		return &answer{cli.ExitWaits, fmt.Sprintf("%s is paused: %s", s.ms.Name, q.next("resume", s))}
-	case s.release != nil && s.release.Status.Failure != "": // The release might fail during the freeze.
+	case s.release != nil && s.release.Status.Failure != "": // The release can fail even during a freeze.
 	case waitsFrozen(s.ms, func(w frozen.Wait) bool {
 		return w.Of(row.SemVer.Version) || w.Clause == frozen.Rollback(row.SemVer.Version)
 	}):
@@ -380,7 +381,7 @@ func (q question) follows(s snapshot) string {
 	return q.followed
 }
 
-// rowOf returns the release of a group with the given name, or nil if the group has no such release.
+// rowOf returns the release with the given name, or nil if the group has no such release.
 func rowOf(g *v1alpha1.ReleaseGroup, name string) *v1alpha1.Release {
 	for i := range g.Releases {
 		if r := &g.Releases[i]; r.VersionedMicroservice == name {
@@ -420,7 +421,7 @@ func (s snapshot) row(wanted string) (group *v1alpha1.ReleaseGroup, row *v1alpha
 	return nil, nil
 }
 
-// passing contains the verdicts that a later scan can change, for example because the image then exists or is signed.
+// passing contains the verdicts that a later scan can change, for example because the image exists or is signed by then.
 var passing = map[version.Verdict]bool{
 	version.VerdictMinAge: true, version.VerdictExists: true, version.VerdictLimits: true, version.VerdictPlatform: true, version.VerdictVerify: true,
 }
@@ -544,7 +545,7 @@ func stepNumber(ms *v1alpha1.Microservice, name string) (int, bool) {
 	return n, err == nil && n >= 1 && n <= len(c.Steps)
 }
 
-// stepNames returns the names of the steps, or the number for a step without a name.
+// stepNames returns the name of each step, or its number if the step has no name.
 func stepNames(ms *v1alpha1.Microservice) []string {
 	var names []string
 	if c := ms.Spec.UpdateStrategy.Canary; c != nil {
@@ -577,8 +578,8 @@ func (s snapshot) started(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) line 
 	return l
 }
 
-// available returns the line about the pods of a release, and whether the release is available. A release with traffic might have lost its
-// pods.
+// available returns the line about the pods of a release, and whether the release is available. It also checks the
+// status of the release's object, because a release with traffic might have lost its pods.
 func (s snapshot) available(row *v1alpha1.Release) (line, bool) {
 	l := line{What: "available"}
 	if !row.Available || s.release != nil && s.release.Status.Available == 0 {
@@ -628,7 +629,7 @@ func (q question) step(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, row 
 // failed describes why a release failed, and which release now has the traffic of the group.
 func (q question) failed(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) string {
 	wanted, active := q.version, g.Active
-	if g.Active == row.SemVer.Version { // Only the names of the two releases differ.
+	if g.Active == row.SemVer.Version { // The two releases have the same version, so the text also contains their names.
 		if wanted != row.VersionedMicroservice {
 			wanted += " (" + row.VersionedMicroservice + ")"
 		}
@@ -656,8 +657,8 @@ func (q question) failed(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.Rel
 	return text
 }
 
-// decided returns the user who aborted a release. The text includes the user's reason if the object still contains this decision. The text is
-// empty if no user aborted the release.
+// decided returns the user who aborted a release. The text includes the user's reason if the release's object still contains this
+// decision. The text is empty if no user aborted the release.
 func decided(release *v1alpha1.VersionedMicroservice, row *v1alpha1.Release) string {
 	d := row.Decision
 	if d == nil || d.Action != v1alpha1.DecisionDeprecate || d.By == "" || row.Reason != "Aborted" {

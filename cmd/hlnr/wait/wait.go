@@ -184,8 +184,8 @@ func (w *waiter) judge(s snapshot) error {
 	return w.end(a)
 }
 
-// passes reports whether another attempt can succeed after an error. This is the case if the API server could not be reached or is
-// busy.
+// passes reports whether another attempt can succeed after an error. This is the case if the API server could not be reached, is
+// busy, or returned an internal error.
 func passes(err error) bool {
 	var status apierrors.APIStatus
 	return !errors.As(err, &status) || apierrors.IsTooManyRequests(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsServerTimeout(err) ||

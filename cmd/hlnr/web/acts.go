@@ -22,13 +22,13 @@ import (
 const permissionsAge = time.Minute
 
 // reviewPause is the duration between a failed access review and the next one, so that a page does not wait for many reviews while the API
-// server does not respond.
+// server is not responding.
 const reviewPause = 2 * time.Second
 
 // Acts executes actions as the commands with the same names do, but with the permissions of a reader of the board.
 type Acts struct {
 	Factory *cli.Factory
-	// Client returns a client that has the permissions of the reader that the context contains.
+	// Client returns a client that has the permissions of the reader in the context.
 	Client func(ctx context.Context) (client.WithWatch, error)
 	// Permissions returns the actions that the reader may take in a namespace.
 	Permissions func(ctx context.Context, namespace string) []string

@@ -7,7 +7,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// DisruptionBudget returns a release's disruption budget. A release that serves, or is about to serve, gets
+// DisruptionBudget returns a release's disruption budget. A release that serves traffic, or is about to, gets
 // the user's budget. A retained release gets a budget that allows the eviction of one pod at a time. If a
 // release has fewer than two replicas, there is no budget, because a budget would block every node drain
 // (protocol rule 35). The exception is a single-pod release to which an autoscaler may add pods: its budget

@@ -29,8 +29,8 @@ const (
 const AnnotationSource = "hlnr.io/source"
 
 // AnnotationClaim is the annotation on a copy that contains the UID of the Microservice that created the
-// copy. The annotation identifies the Microservice while the copy has no owner reference because the release
-// was deleted and created again. It is removed from a copy that outlives its Microservice.
+// copy. It identifies this Microservice if no existing Heighliner object controls the copy because the release
+// was deleted and created again. The annotation is removed from a copy that outlives its Microservice.
 const AnnotationClaim = "hlnr.io/claim"
 
 // Source is a ConfigMap or Secret whose content a pod template uses.
@@ -41,10 +41,10 @@ type Source struct {
 	Name string
 }
 
-// String returns the source for messages, for example ConfigMap "settings".
+// String describes the source in messages, for example ConfigMap "settings".
 func (s Source) String() string { return fmt.Sprintf("%s %q", s.Kind, s.Name) }
 
-// Contents are the hashes of the content of sources. The hash of an optional source that does not
+// Contents maps each source to the hash of its content. The hash of an optional source that does not
 // exist is empty.
 type Contents map[Source]string
 
@@ -168,8 +168,9 @@ func visitContainer(c *corev1.Container, at func(kind string, name *string, opti
 // slash, which the API server does not accept in keys.
 const hashed = "hlnr.io/hash"
 
-// TrimConfigMap replaces the content of a ConfigMap with its hash. It also removes annotations, because tools
-// duplicate the content in them, but keeps the annotations of copies. It may be called repeatedly.
+// TrimConfigMap replaces the content of a ConfigMap with its hash. It also removes all annotations except
+// AnnotationSource and AnnotationClaim, because tools duplicate the content in annotations. It may be called
+// repeatedly.
 func TrimConfigMap(c *corev1.ConfigMap) {
 	c.Data, c.BinaryData = map[string]string{hashed: HashOfConfigMap(c)}, nil
 	c.ManagedFields = nil

@@ -33,8 +33,8 @@ func Secrets(pod *corev1.PodSpec) map[string]bool {
 	return needed
 }
 
-// WithoutSecrets removes Secrets from a pod. It removes the environment variables that refer to them, and
-// replaces their volumes with empty volumes, because containers mount these volumes.
+// WithoutSecrets removes from a pod the Secrets for which taken returns true. It removes the environment variables
+// that refer to them, and replaces their volumes with empty volumes, because containers still mount these volumes.
 func WithoutSecrets(pod *corev1.PodSpec, taken func(name string) bool) {
 	for i := range pod.Volumes {
 		v := &pod.Volumes[i]

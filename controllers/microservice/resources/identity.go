@@ -1,4 +1,4 @@
-// Package resources builds the release objects of a Microservice. It is pure.
+// Package resources builds the release objects of a Microservice. All of its functions are pure.
 //
 //	identity.go       the identity of a release, and the hash of its template
 //	release.go        VersionedMicroservices
@@ -23,11 +23,11 @@ import (
 )
 
 // IdentityScheme is the version of the algorithm that computes identities. A change to the algorithm would
-// start a new release of every service, and would therefore require a migration.
+// start a new release of every Microservice, and would therefore require a migration.
 const IdentityScheme = "v1"
 
-// ContainerError means that the container for the image does not exist or, if Name is empty, that
-// spec.containerName is missing and there are several containers.
+// ContainerError means that the template has no container for the image. If Name is empty, spec.containerName
+// is not set, and none of several containers has the name of the Microservice.
 type ContainerError struct{ Name string }
 
 // Error returns a message with the field and the fix.
@@ -38,8 +38,8 @@ func (e *ContainerError) Error() string {
 	return fmt.Sprintf("spec.containerName: spec.template has no container %q; set the field to the name of one of its containers", e.Name)
 }
 
-// ImageContainerError means that there is no container for one of the images that are released
-// together or, if Main is set, that its container already runs the main image.
+// ImageContainerError means that one of the images that are released together has no container. If Main is
+// set, its container exists, but already runs the main image.
 type ImageContainerError struct {
 	Policy, Name string
 	Main         bool
@@ -85,8 +85,8 @@ func named(pod *corev1.PodSpec, name string) *corev1.Container {
 	return nil
 }
 
-// Container returns the index of the container that gets the image: the container in spec.containerName,
-// otherwise the container with the name of the Microservice, and otherwise the only container. Admission
+// Container returns the index of the container that gets the image: the container that spec.containerName
+// names, otherwise the container with the name of the Microservice, and otherwise the only container. Admission
 // rejects a template without such a container, except in objects that were created before this check existed.
 func Container(ms *v1alpha1.Microservice) (int, error) {
 	containers := ms.Spec.Template.Spec.Containers
@@ -131,7 +131,7 @@ func Config(template *corev1.PodTemplateSpec, container int, contents Contents) 
 			}
 		}
 	}
-	raw, err = json.Marshal(gets) // maps are written with sorted keys
+	raw, err = json.Marshal(gets) // The keys of maps are sorted.
 	if err != nil {
 		return "", fmt.Errorf("encode canonical template: %w", err)
 	}
@@ -148,7 +148,7 @@ func Config(template *corev1.PodTemplateSpec, container int, contents Contents) 
 // encoded contains the fields that Go's encoding writes as empty objects if they are not set.
 var encoded = map[string]bool{"resources": true, "metadata": true, "status": true, "strategy": true}
 
-// prune removes fields that are not set.
+// prune removes fields that are not set, and the default protocol of ports.
 func prune(v any) {
 	switch v := v.(type) {
 	case map[string]any:

@@ -108,9 +108,9 @@ func minReady(ms *v1alpha1.Microservice, container int) int32 {
 	return 0
 }
 
-// Autoscaling returns a release's autoscaling settings: the user's settings if the release serves or is about
-// to serve, and otherwise nil. A retained release, or a release that has no pods yet, keeps the number of
-// replicas in its specification.
+// Autoscaling returns a release's autoscaling settings: the user's settings if the release receives traffic or
+// is about to receive it, and otherwise nil. A retained release, or a release that has no pods yet, keeps the
+// number of replicas in its specification.
 func Autoscaling(ms *v1alpha1.Microservice, replicas int32, serving bool) *v1alpha1.Autoscaling {
 	if replicas == 0 || !serving {
 		return nil

@@ -1,7 +1,7 @@
 // Package probe checks whether gateways serve routes as they were written. Probes are sent in the
 // background: no method waits for a response.
 //
-// A probe is an HTTP request to one address. The gateway itself responds with a redirect that only
+// A probe consists of HTTP requests to one address. The gateway itself responds with a redirect that only
 // the new content of the route contains. A probe succeeds after InARow consecutive correct
 // responses, each on its own connection, because several proxies may share one address. A
 // successful probe is not sent again.
@@ -63,11 +63,11 @@ type Result string
 
 // The results of requests.
 const (
-	// Served is the response from the route as it was written.
+	// Served means that the response is from the route as it was written.
 	Served Result = "Served"
-	// Earlier is the response from an earlier version of the route.
+	// Earlier means that the response is from an earlier version of the route.
 	Earlier Result = "Earlier"
-	// Elsewhere is a response that is not from the route.
+	// Elsewhere means that the response is not from the route.
 	Elsewhere Result = "Elsewhere"
 	// Failed means that there was no response.
 	Failed Result = "Failed"
@@ -143,7 +143,7 @@ func New(o Options) *Pool {
 }
 
 // backOff is the default for Options.Wait. With this back-off, the time until a change is observed
-// is at most about a quarter longer than the time that the gateway needed.
+// is at most about a quarter longer than the time that the gateway needs to apply the change.
 func backOff(round int) time.Duration {
 	d := firstWait
 	for range round - 1 {

@@ -106,8 +106,8 @@ type Input struct {
 	// Unwatched contains the namespaces that appear in references but that the manager does not watch.
 	// The manager cannot read objects in these namespaces.
 	Unwatched map[string]bool
-	// Namespace contains the labels of the policy's namespace, if a Referent selects namespaces by
-	// labels and the policy has probes.
+	// Namespace contains the labels of the policy's namespace, if one of the Referents selects
+	// namespaces by labels and the policy has probes.
 	Namespace map[string]string
 	// Probed contains the known results of probes.
 	Probed map[Probe]Probed
@@ -117,7 +117,7 @@ type Input struct {
 	// Older are the older policies that name the same user-managed route.
 	Older []*v1alpha1.NetworkPolicy
 	// Services contains the names of the policy's own Services. Releases contains the names of
-	// those Services that route to one release.
+	// those Services that always select the same release.
 	Services, Releases map[string]bool
 }
 
@@ -255,7 +255,7 @@ func Undecided(hosts []string, decided []Route, live map[string]*Live) []string 
 	})
 }
 
-// hasHost reports whether a live route has a host.
+// hasHost reports whether a live route that is not being deleted has the host.
 func hasHost(live map[string]*Live, host string) bool {
 	for _, r := range live {
 		if !r.Deleting && slices.Contains(r.Hostnames, host) {

@@ -108,7 +108,7 @@ func setGateway(s *gatewayv1.ListenerSet) string {
 	return namespace + "/" + string(s.Spec.ParentRef.Name)
 }
 
-// programSet sets the status of a ListenerSet that a gateway serves.
+// programSet sets the status of a ListenerSet as if a gateway had programmed it.
 func programSet(s *gatewayv1.ListenerSet) {
 	var conditions []metav1.Condition
 	for _, kind := range []string{"Accepted", "ResolvedRefs", "Programmed"} {
@@ -135,13 +135,13 @@ func ParentsOf(o resources.Object) []gatewayv1.ParentReference {
 	return parents.ParentRefs
 }
 
-// AnswersOf returns the status of the parents in a route of any kind.
+// AnswersOf returns the status that each parent has reported for a route of any kind.
 func AnswersOf(o resources.Object) []gatewayv1.RouteParentStatus {
 	_, s, _ := common(o)
 	return s.Parents
 }
 
-// SetAnswers replaces the status of the parents in a route of any kind.
+// SetAnswers replaces the status that the parents have reported for a route of any kind.
 func SetAnswers(o resources.Object, answers []gatewayv1.RouteParentStatus) {
 	_, s, _ := common(o)
 	s.Parents = answers
@@ -173,8 +173,8 @@ func common(o resources.Object) (_ *gatewayv1.CommonRouteSpec, _ *gatewayv1.Rout
 	return &gatewayv1.CommonRouteSpec{}, &gatewayv1.RouteStatus{}, false
 }
 
-// Answer returns the status of a parent for a generation of a route: whether the parent accepted the route, and the
-// reason. The status always reports that the references of the route are resolved.
+// Answer returns the status that a parent reports for a generation of a route: whether the parent accepted the route,
+// and the reason. The status always reports that the references of the route are resolved.
 func Answer(p gatewayv1.ParentReference, generation int64, accepted metav1.ConditionStatus, reason string) gatewayv1.RouteParentStatus {
 	return gatewayv1.RouteParentStatus{ParentRef: p, ControllerName: "example.com/gateway", Conditions: []metav1.Condition{
 		{Type: string(gatewayv1.RouteConditionAccepted), Status: accepted, Reason: reason, ObservedGeneration: generation},

@@ -41,7 +41,7 @@ func (s *memory) Confirmed(slug string, revision int64, references ...string) {
 	s.w.Settle()
 	g := s.w.GroupTraffic(slug)
 	if g.Revision != revision || !slices.Equal(g.References, references) {
-		s.t.Fatalf("group %s: revision %d with %v, want %d with %v: %s", slug, g.Revision, g.References, revision, references, mustJSON(s.w.Policy.Status))
+		s.t.Fatalf("group %s: revision %d with references %v, want revision %d with references %v: %s", slug, g.Revision, g.References, revision, references, mustJSON(s.w.Policy.Status))
 	}
 }
 

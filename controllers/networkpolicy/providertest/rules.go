@@ -40,7 +40,8 @@ func keepRule(t *testing.T, c Case, keep func(*testing.T, Case, *World)) {
 	keep(t, c, w)
 }
 
-// picture returns a string with all objects that a plan writes, and the reported groups.
+// picture returns a string that contains all objects that a plan writes, the names of the routes and
+// Services that it deletes, and the reported groups.
 func picture(f *traffic.Observed) string {
 	d := traffic.Plan(f)
 	now, _ := traffic.Status(f, d, traffic.Applied{})
@@ -183,7 +184,7 @@ func hostsStay(t *testing.T, c Case, w *World) {
 			}
 			for _, host := range live.Hostnames {
 				if out[host] != "" {
-					t.Errorf("%s is in %s and %s", host, out[host], name)
+					t.Errorf("host %s is in routes %s and %s", host, out[host], name)
 				}
 				out[host] = name
 			}
@@ -202,7 +203,7 @@ func hostsStay(t *testing.T, c Case, w *World) {
 	want(t, "hosts afterwards", len(after), 39)
 	for host := range maps.Keys(after) {
 		if was := before[host]; was != "" && was != after[host] {
-			t.Errorf("%s moved from %s to %s", host, was, after[host])
+			t.Errorf("host %s moved from route %s to %s", host, was, after[host])
 		}
 	}
 }

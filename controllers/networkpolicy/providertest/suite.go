@@ -122,7 +122,7 @@ func (p player) split(step, entry, wanted string) {
 }
 
 // referred returns the releases to which routes refer. Its arguments are the releases that have a
-// weight.
+// weight, with the active release first.
 func (c Case) referred(weighted ...string) []string {
 	if c.Whole {
 		return weighted[:1] // Only the active release gets requests.
@@ -146,7 +146,7 @@ func (p player) firstReleases() {
 		p.Rollout(Group("1-x", int64(2+i), fmt.Sprintf("b 1.1.0 canary %d", weight), fmt.Sprintf("a 1.0.0 active %d", 100-weight)))
 		p.Confirmed("1-x", int64(2+i), p.referred("a", "b")...)
 		for _, entry := range []string{first, second} {
-			want(p.T, "Service next to a canary", p.Active("1-x"), "1.0.0")
+			want(p.T, "Service while a canary is in progress", p.Active("1-x"), "1.0.0")
 			wanted := fmt.Sprintf("1.0.0=%d 1.1.0=%d", 100-weight, weight)
 			if p.Whole {
 				wanted = "1.0.0=100"
@@ -185,7 +185,7 @@ func (p player) domains() {
 		})
 		p.Confirmed("1-x", 8, "a", "b")
 		p.split("pinned domain", pinned, "1.0.0=100")
-		p.split("next to the pinned domain", first, "1.1.0=100")
+		p.split("domain that is not pinned", first, "1.1.0=100")
 	}
 
 	p.Edit(func(spec *v1alpha1.NetworkPolicySpec) { p.Spec(spec, Entry{Name: first}) })
@@ -217,7 +217,7 @@ func (p player) newerGroup() {
 	p.Rollout(Group("2-x", 11, "c 2.0.0 error 0"), older)
 	p.Confirmed("2-x", 11)
 	p.split("back from the newer group", first, "1.1.0=100")
-	want(p.T, "Service of a group that was rejected", p.Active("2-x"), "")
+	want(p.T, "Service of a group whose only release has failed", p.Active("2-x"), "")
 	on(12, 50)
 	p.Rollout(Group("2-x", 13, "c 2.0.0 active 100"), older)
 	p.Confirmed("2-x", 13, "c")

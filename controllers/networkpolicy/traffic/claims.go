@@ -20,10 +20,10 @@ func (d *planner) literal(r *Row) bool {
 // earlier entries have precedence. A preview does not get a host that an entry names independently
 // of the group, because the author of a pull request chooses the branch name. This rule applies to
 // all paths of the host, even if the host is not routed. The same applies to a host that another
-// policy, even a younger one, serves and names independently of the group. However, a preview that already has
-// such a host of another policy keeps the host, because a host that is served is not taken away. If one entry
-// renders the same host for two groups, the newer group gets the host when its active release has a ready
-// endpoint, or earlier if the other group cannot serve the host.
+// policy, even a younger one, serves and names independently of the group. However, if a preview already has a
+// route for such a host of another policy, the preview keeps the host, because a host that is already served is
+// not taken away. If one entry renders the same host for two groups, the newer group gets the host when its
+// active release has a ready endpoint, or earlier if the other group cannot serve the host.
 func (d *planner) settleClaims(rows []*Row) {
 	own, named := map[string]*Row{}, map[string]*Row{}
 	var literal, rest []*Row
@@ -189,7 +189,7 @@ func refusedHosts(rows []*Row) map[string]bool {
 	return out
 }
 
-// keepsLive reports whether a row that has no route keeps the live route of its host with the given
+// keepsLive reports whether a row that cannot be routed keeps the live route of its host with the given
 // path: invalid input does not remove a route, unless another policy or row uses the host and path.
 func (d *planner) keepsLive(r *Row, rows []*Row, path string) bool {
 	switch r.reason {

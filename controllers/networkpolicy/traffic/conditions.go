@@ -220,7 +220,7 @@ func Find(groups []v1alpha1.GroupTraffic, slug string) v1alpha1.GroupTraffic {
 	return v1alpha1.GroupTraffic{}
 }
 
-// nameConflict reports which object names belong to another owner.
+// nameConflict reports which object names are already used by objects of another owner.
 func (r *reporter) nameConflict(now *v1alpha1.NetworkPolicyStatus) {
 	var texts []string
 	for _, key := range SortedKeys(r.writes.Refused) {
@@ -236,9 +236,9 @@ func (r *reporter) nameConflict(now *v1alpha1.NetworkPolicyStatus) {
 	}
 }
 
-// domainShared reports that a domain moves between groups without steps (rule 9), because the
-// Microservice has no steps, or because the host depends on the group. It reports this before the
-// first move if possible.
+// domainShared reports that a domain moves between groups without canary steps (rule 9 in
+// docs/explanation/protocol.md), because the Microservice has no steps, or because the host depends on
+// the group. It reports this before the first move if possible.
 func (r *reporter) domainShared(now *v1alpha1.NetworkPolicyStatus) {
 	if r.Microservice == nil {
 		return

@@ -24,17 +24,17 @@ const (
 
 // adoption is the decision about the Service that the policy adopts.
 type adoption struct {
-	// Mark is the Service with the mark of this policy; nil if the Service already has the mark or
-	// cannot be adopted.
+	// Mark is a copy of the Service to which the mark of this policy has been added; nil if the live
+	// Service already has the mark or cannot be adopted.
 	Mark *corev1.Service
 	// Reason and message explain why the Service does not route to the active release yet.
 	Reason, message string
 }
 
-// RestsOnFailed returns the error that prevents a route from being written as planned; nil if there is none. Either
-// a Service of the route does not exist and could not be created, or the write of one of its
-// Services, or of another object on which the route depends, failed temporarily. missing reports
-// whether a Service of the route does not exist. In this case, no object may refer to that Service. A
+// RestsOnFailed returns the error that prevents a route from being written as planned; nil if there is none. Such
+// an error means that a Service of the route does not exist and could not be created, or that the write
+// of one of its Services, or of another object on which the route depends, failed temporarily. missing
+// reports whether a Service of the route does not exist. If so, no object may refer to that Service. A
 // Service of another owner does not count as existing.
 func (f *Observed) RestsOnFailed(route *RouteDecision, out *Decision, w Applied) (cause *status.Error, missing bool) {
 	for _, name := range route.services() {
@@ -52,7 +52,7 @@ func (f *Observed) RestsOnFailed(route *RouteDecision, out *Decision, w Applied)
 	return cause, missing
 }
 
-// MissingKind reports whether a reason means that the API server lacks a kind.
+// MissingKind reports whether a reason means that the API server does not serve a kind.
 func MissingKind(reason string) bool {
 	return reason == ReasonGatewayAPIMissing || reason == providers.ReasonProviderAPIMissing
 }
@@ -111,7 +111,7 @@ type groupDecision struct {
 	group *v1alpha1.ReleaseGroup
 	slug  string
 	mode  v1alpha1.SplitMode
-	// routed reports whether a domain or listener follows the group. Otherwise the group has only
+	// routed reports whether a domain or listener follows the group. Otherwise, the group has only
 	// Services.
 	routed bool
 	// moves reports whether the group's routes target only the active release.
@@ -134,7 +134,7 @@ type groupDecision struct {
 	absent bool
 	// answers reports whether weights contain only releases to which the rollout state gives
 	// traffic. Otherwise, weights are the last written weights, because no release that should
-	// serve has a ready endpoint.
+	// receive traffic has a ready endpoint.
 	answers bool
 	// reason and message explain why the group cannot be confirmed, regardless of the status of
 	// live objects.
@@ -208,8 +208,8 @@ type Applied struct {
 	// Changed contains the keys of the objects that this reconcile wrote. The observed state of
 	// these objects is older than the write.
 	Changed map[string]bool
-	// Refused contains, by key, the errors for objects that could not be written because the name
-	// belongs to another owner or because the API server rejected a value.
+	// Refused contains, by key, the errors for objects that could not be written, for example because
+	// an object of another owner has the same name or because the API server rejected a value.
 	Refused map[string]*status.Error
 }
 
@@ -322,7 +322,7 @@ func (r *Row) fail(reason, message string) {
 	}
 }
 
-// move is a move of domains from one group to another, by slug.
+// move identifies a move of domains from one group to another by the slugs of the groups.
 type move struct{ from, to string }
 
 // SharedKey identifies, within a reconcile, an object on which routes depend.

@@ -278,7 +278,7 @@ func Surplus(f *Observed, out *Decision) []resources.Object {
 	var gone []resources.Object
 	for _, name := range out.DeleteRoutes {
 		if f.Live[name].User {
-			continue // User-managed routes are restored.
+			continue // User-managed routes are restored, not deleted.
 		}
 		gone = append(gone, f.Live[name].Objects...)
 	}
@@ -293,7 +293,7 @@ func Surplus(f *Observed, out *Decision) []resources.Object {
 func Leftovers(f *Observed, route *RouteDecision) (gone []resources.Object) {
 	live := f.Live[route.Name]
 	if live == nil || live.User || len(route.Objects) == 0 {
-		return nil // The route is new, or does not change.
+		return nil // The route is new, is user-managed, or does not change.
 	}
 	for _, o := range live.Objects {
 		if !slices.ContainsFunc(route.Objects, func(want resources.Object) bool { return LiveObject(live, want) == o }) {

@@ -146,7 +146,7 @@ func testable(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 }
 
 // rejected reports whether a group's routes to the given releases must be deleted. This is the case
-// if no release of the group may serve and no release of the group was ever active, unless one of
+// if no release of the group may receive traffic and no release of the group was ever active, unless one of
 // the given releases is still ready and is missing from the rollout state.
 func (d *planner) rejected(g *v1alpha1.ReleaseGroup, releases ...string) bool {
 	if mainOf(g) != nil || slices.ContainsFunc(g.Releases, func(r v1alpha1.Release) bool { return r.Promoted > 0 }) {
@@ -226,7 +226,7 @@ func aborted(g *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 }
 
 // Behind reports whether a live object, or the status of the policy, was written from a later
-// rollout state than the state that was read. The status matters for groups whose objects were
+// rollout state than the one that was read. The status matters for groups whose objects were
 // deleted: otherwise, an old state would remove their confirmation from the status.
 func Behind(m *v1alpha1.Microservice, f *Observed) bool {
 	late := func(s resources.Stamp, ok bool) bool {
@@ -234,7 +234,7 @@ func Behind(m *v1alpha1.Microservice, f *Observed) bool {
 			return false
 		}
 		if s.RolloutState != m.UID {
-			return s.Sequence > 0 // The stamp is from another Microservice: only the API server knows which of the two exists.
+			return s.Sequence > 0 // The stamp is from another Microservice: only the API server knows which of the two Microservices exists.
 		}
 		return s.Sequence > m.Status.Sequence() || slices.ContainsFunc(m.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool {
 			return g.Slug == s.Group && s.Revision > g.TrafficRevision

@@ -156,7 +156,7 @@ func (d *planner) hasRoute(host string) bool {
 }
 
 // forbidden reports whether a live route has a host that is not allowed for the namespace. Such a
-// route does not stay, even if its other hosts are allowed.
+// route is deleted, even if its other hosts are allowed.
 func (f *Observed) forbidden(route *providers.Live) bool {
 	return !route.User && slices.ContainsFunc(route.Hostnames, func(host string) bool { return f.Owned.refuses(host, host) != nil })
 }

@@ -42,7 +42,7 @@ type Observed struct {
 	Adopted *corev1.Service
 	// Older are the older policies that name the same user-managed route.
 	Older []*v1alpha1.NetworkPolicy
-	// Written contains, by name, the known times at which routes were last written.
+	// Written contains the known times at which routes were last written, by route name.
 	Written map[string]time.Time
 	// Probed contains the known results of route probes.
 	Probed map[providers.Probe]providers.Probed
@@ -66,7 +66,7 @@ type Claim struct {
 	host, path, policy string
 	// literal reports whether an entry of that policy names the host independently of the group.
 	literal bool
-	// younger reports whether that policy is younger and serves the host.
+	// younger reports whether that policy is younger than the observed policy and serves the host.
 	younger bool
 }
 
@@ -150,10 +150,10 @@ func (f *Observed) previous(route *providers.Live) bool {
 }
 
 // shares reports whether the routes of the policy could conflict with those of another policy. By
-// default, routes of the same provider could conflict.
+// default, this is the case if both policies use the same provider.
 func (f *Observed) shares(other *v1alpha1.NetworkPolicy) bool {
 	if s := other.Status.ProviderSwitch; s != nil && slices.Contains(s.From, ProviderOf(f.Policy).Name()) {
-		return true // The other policy's previous routes serve until they are deleted.
+		return true // The other policy's previous routes keep serving until they are deleted.
 	}
 	if s, ok := f.View.(providers.ConflictChecker); ok {
 		return s.MayConflict(other)
@@ -348,7 +348,7 @@ func RouteHost(p *v1alpha1.NetworkPolicy) string {
 	return "route " + p.Namespace + "/" + providers.UserRoute(ref.Kind, ref.Name)
 }
 
-// liveSlugs returns the groups for which live objects were written.
+// liveSlugs returns the slugs of the groups for which live objects were written.
 func (f *Observed) liveSlugs() map[string]bool { return f.liveSlugsBut(nil) }
 
 // liveSlugsBut is like liveSlugs, but ignores the given routes.

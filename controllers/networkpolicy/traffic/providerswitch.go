@@ -144,14 +144,14 @@ func (d *planner) carry(all *Decision, live *providers.Live, rows []*Row, groups
 		return out
 	}
 	if first.pinned == "" && len(d.splitOf(all, &first, groups).weights) == 0 {
-		return out // No release that may serve has a ready endpoint.
+		return out // No release that may receive traffic has a ready endpoint.
 	}
 	if len(rows) == 0 {
 		rows = []*Row{&first}
 	}
 	out.slug = first.group.Slug
 	out.Route = d.plan(live.Name, rows, d.splitOf(all, &first, groups))
-	out.TLS, out.RecordTTL, out.Parents = nil, 0, nil // The live values do not change.
+	out.TLS, out.RecordTTL, out.Parents = nil, 0, nil // Without these values, Carry keeps the live values.
 	out.Objects = providers.Carry(d.viewOf(live.Provider), live, out.Route)
 	return out
 }

@@ -37,7 +37,7 @@ func (r *reporter) routeOf(want *Row) *RouteDecision {
 	return nil
 }
 
-// refused returns a problem if the host depends on an object that could not be written, and nil
+// refused returns a problem if a host depends on an object that could not be written, and nil
 // otherwise.
 func (r *reporter) refused(host string) *providers.Problem {
 	for _, s := range r.out.Shared {

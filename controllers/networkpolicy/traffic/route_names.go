@@ -56,7 +56,7 @@ type RouteKey struct {
 	// providers must not have the same name when a policy switches between them.
 	provider string
 	// own differs if settings that apply to a whole route differ: whether the route is attached to
-	// ListenerSets, and the TTL of its DNS records. own is empty if neither is specified.
+	// ListenerSets, and the TTL of its DNS records. own is empty if no such setting is specified.
 	own string
 	// user is the name of a user-managed route; empty for routes of the policy.
 	user string

@@ -20,7 +20,7 @@ func (d *planner) addRoutes(out *Decision) {
 			continue
 		}
 		if r.pinned == "" && len(d.splitOf(out, r, groups).weights) == 0 {
-			continue // No release that may serve has a ready endpoint, and there is no live route.
+			continue // No release that may receive traffic has a ready endpoint, and there is no live route.
 		}
 		if d.unreadyPin(r) {
 			r.fail(reasonNoReadyEndpoints, unreadyMessage(r))
@@ -161,7 +161,7 @@ type target struct {
 
 func targetOf(r *Row) target { return target{r.group, r.newer, r.pinned} }
 
-// key returns a text that identifies a target among the targets of one domain.
+// key returns a string that identifies a target among the targets of one domain.
 func (t target) key() string {
 	text := "/" + t.pinned
 	for _, g := range []*v1alpha1.ReleaseGroup{t.group, t.newer} {
@@ -401,7 +401,7 @@ func (f *Observed) WeightsAlone(route *RouteDecision) []resources.Object {
 	}
 	alone, input := route.Route, f.Input
 	alone.Hostnames = slices.DeleteFunc(slices.Clone(live.Hostnames), func(host string) bool { return !slices.Contains(route.Hostnames, host) })
-	alone.TLS, alone.RecordTTL, alone.Parents = nil, 0, nil // The live values do not change.
+	alone.TLS, alone.RecordTTL, alone.Parents = nil, 0, nil // Without these values, Carry keeps the live values.
 	input.Policy = f.Policy.DeepCopy()
 	input.Policy.Spec.Provider = nil // The view then behaves as if the policy no longer used the provider.
 	return providers.Carry(ProviderOf(f.Policy).NewView(input), live, alone)

@@ -48,7 +48,7 @@ func (d *planner) carriedOut(s resources.Service) verdict {
 	return verdict{Accepted: true}
 }
 
-// addServices determines the desired Services: one for each row of the rollout state, then the
+// addServices determines the desired Services: one for each release in the rollout state, then the
 // Services that follow the active release of a group, then the Service of the policy itself.
 func (d *planner) addServices(out *Decision) {
 	for _, g := range d.rollout.groups {
@@ -111,7 +111,7 @@ func (d *planner) follow(services []resources.Service, name string, g *v1alpha1.
 	}
 	s := resources.Service{Name: name, Release: target, Group: label, Stamp: d.stamp(g)}
 	if old := d.service(name); old != nil && target == selected {
-		// The stamp stays if the selector does not change, so that a canary step writes no Service.
+		// The stamp stays if the selector does not change, so that a canary step does not write the Service.
 		if stamp, stamped := resources.StampOf(old); stamped && stamp.RolloutState == s.Stamp.RolloutState && stamp.Group == s.Stamp.Group {
 			s.Stamp = stamp
 		}
@@ -124,8 +124,8 @@ func (d *planner) stamp(g *v1alpha1.ReleaseGroup) resources.Stamp {
 }
 
 // addAdopted decides what happens to the Service that the policy adopts. First, the Service is
-// labeled, so that its EndpointSlices are visible. Its selector changes when the active release of
-// the newest group that serves has at least as many ready endpoints as the Service. From then on,
+// labeled, so that the controller can read its EndpointSlices. Its selector changes when the active release of
+// the newest group that serves traffic has at least as many ready endpoints as the Service. From then on,
 // the adopted Service follows this group in the same way as the Service of the policy.
 func (d *planner) addAdopted(out *Decision) {
 	name := AdoptedName(d.Policy)
@@ -196,8 +196,8 @@ func (d *planner) mayAdopt(name string, g *v1alpha1.ReleaseGroup, wait func(stri
 		wait(ReasonPending, "the EndpointSlices of Service %q have not been read yet", name)
 		return false
 	}
-	// Release pods can have the labels that the Service selects. These pods do not count as previous
-	// pods.
+	// Release pods can have the labels that the Service selects, so endpoints of releases do not count
+	// as endpoints that the release replaces.
 	previous := difference(now.Ready, d.released())
 	have, need := len(d.Endpoints[d.ReleaseService(active.VersionedMicroservice)].Ready), max(1, len(previous))
 	if have < need {

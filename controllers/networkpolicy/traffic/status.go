@@ -90,14 +90,14 @@ func Silent(f *Observed, now v1alpha1.NetworkPolicyStatus) time.Duration {
 		return 0
 	}
 	if before.Provider != "" || slices.ContainsFunc(now.Groups, func(g v1alpha1.GroupTraffic) bool { return g.Revision > 0 }) {
-		return 0 // The status has been written before, and must remain true.
+		return 0 // A status that has been written must remain true, and a confirmation must be reported.
 	}
 	created := f.Policy.CreationTimestamp.Time
 	if f.Now.Before(created) { // The clocks of the API server and the manager differ.
 		return 0
 	}
 	if f.Microservice != nil && f.Microservice.StartDelayed() {
-		return maxSilence // The Microservice shows the wait.
+		return maxSilence // The Microservice reports that it is waiting for its turn.
 	}
 	if m := f.Microservice; m != nil && m.Status.ObservedGeneration == 0 && len(m.Status.ReleaseGroups) == 0 {
 		return max(0, created.Add(maxSilenceBefore).Sub(f.Now))
@@ -114,8 +114,8 @@ func Silent(f *Observed, now v1alpha1.NetworkPolicyStatus) time.Duration {
 	return max(0, end.Sub(f.Now))
 }
 
-// lastProgress returns the last time at which a rollout started or traffic changed. Times after now are ignored, because they are from a
-// manager whose clock was ahead.
+// lastProgress returns the latest time at which a rollout started or traffic changed. Times after now are
+// ignored, because they are from a manager whose clock was ahead.
 func lastProgress(m *v1alpha1.Microservice, now time.Time) (last time.Time) {
 	for _, g := range m.Status.ReleaseGroups {
 		if g.TrafficTime != nil && !g.TrafficTime.After(now) {

@@ -264,7 +264,7 @@ func countDomains(domains []v1alpha1.DomainStatus) (summary, url string) {
 }
 
 // primary returns the domain whose URL is status.url: the first programmed domain that routes to a
-// group with an active release, so that the URL does not change to a group that is being tested. If
+// group with an active release, so that the URL does not change to that of a group that is being tested. If
 // there is no such domain, primary returns the first programmed domain, and nil if no domain
 // is programmed.
 func (r *reporter) primary(domains []v1alpha1.DomainStatus) (out *v1alpha1.DomainStatus) {

@@ -37,7 +37,7 @@ func (r *reporter) groupReports() []v1alpha1.GroupTraffic {
 			prev.References = Union(r.written(slug), known)
 			prev.Active, prev.Split = cmp.Or(r.selectedOf(slug), prev.Active), cmp.Or(prev.Split, v1alpha1.SplitWhole)
 			prev.CanaryDomains, prev.Canary = false, "" // The group no longer has domains.
-			prev.Reason, prev.Message = reasonNoMicroservice, "the Microservice has no such release group: the objects of the group are deleted when another group serves"
+			prev.Reason, prev.Message = reasonNoMicroservice, "the Microservice has no such release group: the objects of the group are deleted when another group serves traffic"
 			out = append(out, prev)
 		}
 	}

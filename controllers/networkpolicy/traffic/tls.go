@@ -89,8 +89,8 @@ func (d *planner) meanwhile(r *Row) []*Row {
 }
 
 // liveTLS returns the TLS settings of a host that stays in its live route although row r no longer
-// requests this route. like is another row of the route. If r has a route, its settings apply
-// to both routes. Otherwise, the live settings remain.
+// requests this route. like is another row of the route. If r has a route, the settings of r
+// apply to both routes. Otherwise, the live settings remain.
 func (d *planner) liveTLS(r, like *Row) *providers.TLS {
 	out := r.tls
 	if out == nil || ofSet(out) != ofSet(like.tls) || !r.routable() || d.unsupported(r) != nil {
@@ -135,7 +135,7 @@ func (d *planner) addShared(out *Decision) {
 		for _, v := range d.views {
 			decided := routes
 			if v != d.View {
-				decided = nil // The remaining routes of another provider depend on its existing objects.
+				decided = nil // The remaining routes of another provider depend on that provider's existing objects.
 			}
 			held = held || providers.Holds(v, o, decided)
 		}

@@ -34,10 +34,10 @@ func (d *planner) group(g *v1alpha1.ReleaseGroup, rows []*Row) *groupDecision {
 			continue // Canary rows do not follow weights.
 		}
 		if r.covered {
-			continue // Another group has the host. This does not block the group.
+			continue // Another group has the host. This does not block the row's group.
 		}
-		// A group has a split even if its domain cannot be routed: otherwise the group could count as
-		// programmed.
+		// A group has a split even if its domain cannot be routed: otherwise, the group could
+		// be reported as programmed.
 		out.routed = true
 		if providers.Splits(d.View) {
 			out.mode = v1alpha1.SplitWeighted
@@ -248,7 +248,7 @@ func (d *planner) testTraffic(g *v1alpha1.ReleaseGroup, out *groupDecision) {
 	}
 }
 
-// hold returns the weights of a group's routes while no release that should serve has a ready
+// hold returns the weights of a group's routes while no release that should receive traffic has a ready
 // endpoint: the last written weights, excluding those of releases that are rejected in the rollout
 // state. If all releases with a last written weight are rejected, it returns the required weights,
 // because a rule without backends could not serve requests either. last is nil if the group has no route. last is
@@ -281,7 +281,7 @@ func hold(last map[string]int, g *v1alpha1.ReleaseGroup) (weights map[string]int
 	case len(asked) > 0:
 		return split.Percent(asked), true
 	}
-	return split.Percent(last), false // If domains were moving from another group, the weights of that group are omitted.
+	return split.Percent(last), false // Without the weights of another group that shared the routes, the sum may be less than 100.
 }
 
 // liveWeights returns the weights of a group's releases in the group's live routes, or nil if the

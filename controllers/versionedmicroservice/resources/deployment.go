@@ -101,7 +101,7 @@ func setOwned(d *appsv1.Deployment, release *v1alpha1.VersionedMicroservice) {
 	}
 	maps.Copy(d.Labels, Labels(release))
 	// The attempt is copied to the Deployment. Starting the release again therefore changes the
-	// resourceVersion, and a scale-down by an older leader results in a conflict (protocol rule 2).
+	// Deployment's resourceVersion, and a scale-down by an older leader results in a conflict (protocol rule 2).
 	if attempt := release.Annotations[v1alpha1.AnnotationAttempt]; attempt != "" {
 		Annotate(d, v1alpha1.AnnotationAttempt, attempt)
 	}

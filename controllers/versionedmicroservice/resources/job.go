@@ -114,7 +114,7 @@ func setLabelVariables(pod *corev1.PodSpec, release *v1alpha1.VersionedMicroserv
 	}
 }
 
-// MainContainer returns the container that runs the release's image, which is the image without a
+// MainContainer returns the container that runs the release's image. This is the image without a
 // containerName. Images with a containerName are additional images.
 func MainContainer(release *v1alpha1.VersionedMicroservice) *corev1.Container {
 	containers := release.Spec.Template.Spec.Containers
@@ -128,8 +128,8 @@ func MainContainer(release *v1alpha1.VersionedMicroservice) *corev1.Container {
 	return &containers[0] // The API server requires a container.
 }
 
-// Confined reports whether a release's pods have no identity, as is the case for pods that run the code of
-// forks. Messages of such pods are not shown.
+// Confined reports whether a release's pods use the default ServiceAccount without a mounted token, as is the
+// case for pods that run the code of forks. Messages of such pods are not shown.
 func Confined(release *v1alpha1.VersionedMicroservice) bool {
 	pod := &release.Spec.Template.Spec
 	return pod.ServiceAccountName == "default" && pod.AutomountServiceAccountToken != nil && !*pod.AutomountServiceAccountToken

@@ -383,7 +383,7 @@ type exchange struct {
 	params map[string]string
 	query  url.Values
 	body   map[string]any
-	actor  *actor // actor whose limits count; nil before it is known
+	actor  *actor // actor whose limits apply; nil before it is known
 	who    *actor
 	app    *app
 	repo   *Repository
@@ -658,7 +658,7 @@ func (s *Server) write(x *exchange, status int, body any, link string) {
 	if status == http.StatusOK {
 		// GitHub's reference does not specify whether the ETag also covers the Link header, or whether a 304 response has a Link header. This
 		// server assumes neither.
-		// The ETag also covers the credential: with a new token of the same installation, each stored response counts once.
+		// The ETag also covers the credential: with a new token of the same installation, each stored response counts against the limit once.
 		sum := sha256.New()
 		fmt.Fprintf(sum, "%s%q", text, x.r.Header.Get("Authorization"))
 		tag := fmt.Sprintf(`W/"%x"`, sum.Sum(nil))

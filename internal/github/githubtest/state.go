@@ -61,7 +61,7 @@ type Deployment struct {
 	created                                        time.Time
 }
 
-// State returns the state of the last status; empty if there is no status.
+// State returns the state of the latest status; empty if there is no status.
 func (d Deployment) State() string {
 	if len(d.Statuses) == 0 {
 		return ""
@@ -103,7 +103,7 @@ type Repository struct {
 	releases    []*Release
 	tags        []Tag
 	commits     map[string]time.Time
-	parents     map[string][]string // parents of merge commits, by commit
+	parents     map[string][]string // parents of merge commits, keyed by commit
 	lateMerges  bool
 	deployments []*Deployment
 	comments    []*Comment

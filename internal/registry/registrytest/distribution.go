@@ -25,7 +25,7 @@ import (
 // hashOfRobot is the entry for Robot in an htpasswd file, with the bcrypt hash of the password.
 const hashOfRobot = Robot + ":$2b$04$V6TnGHZsNjTZyY2T34BFjeHi95UvSGU/mg0F.c3fjDkE/SQh5F/k6\n"
 
-// distribution2 returns CNCF Distribution as packaged by Debian. It always returns a list in one page, and cannot delete a single tag. Tags are
+// distribution2 returns CNCF Distribution as packaged by Debian. It always returns a list as one page, and cannot delete a single tag. Tags are
 // therefore deleted directly in its files.
 func distribution2() Product {
 	return Product{
@@ -94,8 +94,8 @@ func (p *Process) folder(path, tag string) string {
 	return filepath.Join(p.data, "docker", "registry", "v2", "repositories", filepath.FromSlash(p.path(path)), "_manifests", "tags", tag)
 }
 
-// tagInFiles creates tags in the files of the registry, because creating them with a thousand
-// requests would take seconds.
+// tagInFiles creates tags directly in the files of the registry, because creating a thousand tags
+// with requests would take seconds.
 func tagInFiles(p *Process, path, digest string, tags []string) error {
 	for _, tag := range tags {
 		folder := filepath.Join(p.folder(path, tag), "current")

@@ -38,7 +38,7 @@ const (
 	Hidden Login = "hidden"
 )
 
-// Robot is the name of a user who may read and write in every Process. RobotPassword is the password.
+// Robot is the name of a user who has read and write access to every Process. RobotPassword is the user's password.
 const (
 	Robot         = "robot"
 	RobotPassword = "hunter2"
@@ -159,8 +159,8 @@ func (p *Process) run(deadline time.Time) error {
 	}
 }
 
-// environment returns the environment of the processes. Except for PATH, it contains no variables of the machine, so that the machine's variables
-// do not configure a registry.
+// environment returns the environment of the processes. Except for PATH, the processes inherit no variables from the test, because inherited variables
+// could change the configuration of a registry.
 func (p *Process) environment() []string {
 	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.data}
 }
@@ -194,7 +194,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// For makes failures end t, which is a subtest, instead of the parent test that started the registry.
+// For makes the methods of p report failures to t, which is a subtest, instead of the parent test that started the registry.
 func (p *Process) For(t testing.TB) { p.t = t }
 
 // Stop kills the registry. Its stored data remains.
@@ -203,7 +203,7 @@ func (p *Process) Stop() { p.stop() }
 // Host returns the registry's host and port.
 func (p *Process) Host() string { return p.address }
 
-// Repository returns the full name of a repository whose path is below Robot's path.
+// Repository returns the full name of the repository at a path below Robot's path.
 func (p *Process) Repository(path string) string { return p.address + "/" + p.path(path) }
 
 func (p *Process) path(path string) string { return Robot + "/" + path }

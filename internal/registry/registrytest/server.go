@@ -3,7 +3,7 @@
 //
 //	server.go        the server in the test process
 //	authority.go     certificates
-//	product.go       registries of other projects, as processes
+//	product.go       registries from other projects, run as processes
 //	distribution.go  CNCF Distribution
 //	gitea.go         Gitea
 package registrytest
@@ -117,7 +117,7 @@ func (s *Server) Repository(path string) string { return s.Host() + "/" + path }
 func Outbound() *outbound.Policy {
 	policy, err := outbound.New(outbound.Config{Allow: []string{"127.0.0.0/8", "::1"}})
 	if err != nil {
-		panic(err) // the entries are constant
+		panic(err) // cannot happen, because the entries are constant
 	}
 	return policy
 }
@@ -151,7 +151,7 @@ func (s *Server) RefusePagesAbove(n int) {
 	s.refuse = n
 }
 
-// Push creates an image for the platforms ("linux/amd64"), pushes it and returns its digest. For several platforms,
+// Push creates an image for platforms such as "linux/amd64", pushes it and returns its digest. For several platforms,
 // it creates an index. If no platform is given, it creates an image for linux/amd64. The same path, tag and
 // platforms result in the same digest.
 func (s *Server) Push(t testing.TB, path, tag string, platforms ...string) string {
@@ -223,7 +223,7 @@ func (s *Server) PushIndex(t testing.TB, path, tag string, index v1.ImageIndex) 
 }
 
 // PushReferrer pushes an image without a tag, and returns the digest of its manifest. subject is the digest of the manifest's subject. If the
-// registry has no referrers API, the index at the referrers tag of the subject contains the manifest.
+// registry has no referrers API, the index at the referrers tag of the subject lists the manifest.
 func (s *Server) PushReferrer(t testing.TB, path, subject string, image v1.Image) string {
 	t.Helper()
 	backend := strings.TrimPrefix(s.back.URL, "http://") + "/" + path + "@"
@@ -275,8 +275,8 @@ func (s *Server) Delete(t testing.TB, path, identifier string) {
 	}
 }
 
-// SetTags replaces the tag list of a path with the given tags in this order, regardless of existing images. nil
-// restores the actual list.
+// SetTags replaces the tag list of a path with the given tags in this order, regardless of existing images. If
+// tags is nil, the actual list is restored.
 func (s *Server) SetTags(path string, tags []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -436,7 +436,7 @@ func (s *Server) admits(r *http.Request) bool {
 	return s.knows(r)
 }
 
-// knows reports whether the request contains the user name and the password.
+// knows reports whether the request contains the required user name and password.
 func (s *Server) knows(r *http.Request) bool {
 	username, password, _ := r.BasicAuth()
 	return username == s.username && password == s.password

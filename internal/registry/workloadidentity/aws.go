@@ -18,8 +18,8 @@ import (
 	"github.com/heighliner/heighliner/internal/registry"
 )
 
-// ecrHost matches the host of a private registry of Amazon ECR, which contains the account, an optional FIPS endpoint, and the region. The sources are
-// the pages "Private registry authentication" and "Dual-stack endpoints" of the Amazon ECR User Guide.
+// ecrHost matches the host name of a private registry of Amazon ECR. The name contains the account, an optional suffix for FIPS endpoints, and the region.
+// The formats are documented on the pages "Private registry authentication" and "Dual-stack endpoints" of the Amazon ECR User Guide.
 var ecrHost = regexp.MustCompile(`^[0-9]{12}\.dkr[.-]ecr(-fips)?\.([a-z]{2,8}(?:-[a-z]{1,16}){1,3}-[0-9]{1,2})\.(?:amazonaws\.(?:com|com\.cn|eu)|on\.aws|on\.amazonwebservices\.com\.cn)$`)
 
 // amazon requests tokens from Amazon ECR. As documented by AWS, the environment defines the identity: IAM roles for service accounts, EKS Pod Identity,

@@ -36,7 +36,7 @@ func (e *Error) Error() string { return e.Service + " " + e.Detail }
 // Unwrap returns the cause for errors.Is. Do not print the cause.
 func (e *Error) Unwrap() error { return e.cause }
 
-// word matches the error codes of the clouds.
+// word matches the error codes that cloud services return.
 var word = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.]{0,63}$`)
 
 // federated matches the status in an error of Google's library for workload identity federation. The library has no type for this error.

@@ -24,7 +24,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry"
 )
 
-// These are the names of the clouds in flags.
+// These are the names of the clouds as they are specified in flags.
 const (
 	AWS    = "aws"
 	Azure  = "azure"
@@ -75,7 +75,7 @@ type Identity struct {
 	clock   clock.PassiveClock
 	flights singleflight.Group
 	mu      sync.Mutex
-	known   *lru.Cache // contains *known by scope
+	known   *lru.Cache // contains *known values, keyed by scope
 }
 
 // known contains the last credential of a scope, and the last error.
@@ -88,7 +88,7 @@ type known struct {
 
 var _ registry.Identity = (*Identity)(nil)
 
-// New returns an Identity. It sends no request. The error reports an unsupported cloud.
+// New returns an Identity. It sends no request. It returns an error if a cloud is not supported.
 func New(o Options) (*Identity, error) {
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}

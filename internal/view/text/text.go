@@ -92,7 +92,7 @@ var ascii = strings.NewReplacer(
 )
 
 // toASCII replaces the non-ASCII characters that the renderers use. All other non-ASCII characters become
-// a question mark.
+// question marks.
 func toASCII(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r > unicode.MaxASCII {
@@ -174,7 +174,7 @@ func mark(class view.Class) string {
 	return ""
 }
 
-// marks are the marks of the statuses of releases.
+// marks contains the mark of each status of a release.
 var marks = map[string]string{"active": "✔", "canary": "◐", "deprecated": "○", "error": "✖", "pending": "…"}
 
 // short returns a version for columns. It shortens a commit to its first seven digits.

@@ -9,7 +9,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// Why writes an answer: the summary, the chain, and the next action.
+// Why writes an answer: the summary, the lines of the explanation, and the next action.
 func Why(out io.Writer, a view.Answer, o Options) error {
 	p := &page{Options: o}
 	class := map[view.Result]view.Class{view.Serving: view.Stable, view.NotServing: view.Failed, view.ForPerson: view.Waiting}[a.Result]

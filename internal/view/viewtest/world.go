@@ -1,6 +1,6 @@
 // Package viewtest runs small histories with the real planner, and returns the resulting objects,
 // for tests of views. The environment of the planner is simple. Pods become available when they
-// are created, or never, and a policy confirms immediately, or never.
+// are created, or never, and a policy confirms routes immediately, or never.
 //
 //	world.go       the planner, the pods and the policy
 //	record.go      the rollout state as stored in the status
@@ -26,7 +26,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// The namespace and the host of all histories.
+// The namespace and the domain of all histories.
 const (
 	namespace = "shop"
 	domain    = "example.com"
@@ -47,7 +47,7 @@ type world struct {
 	objects  map[string]*fact
 	broken   map[string]release.Reason // keyed by version or release: the reason why its pods never become available
 	messages map[string]string         // keyed by version or release: the message of its pods
-	stuck    bool                      // the policy confirms nothing from now on
+	stuck    bool                      // the policy confirms no routes from now on
 	reports  map[string]release.Report
 	written  map[string]map[string]int // keyed by group: weights of the routes
 	titles   map[int64]string
@@ -217,7 +217,7 @@ func (w *world) active(o *fact) bool {
 	})
 }
 
-// measure adds the analysis of the version to a canary.
+// measure adds the analysis of a canary's version to the object of the canary.
 func (w *world) measure(o *fact) {
 	a := w.analyses[o.Version]
 	if a == nil {

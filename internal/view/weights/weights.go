@@ -23,8 +23,8 @@ type History struct {
 	services map[types.NamespacedName][]view.GroupWeights
 }
 
-// Observe records the weights of the services at a given time. It drops services and groups that no longer exist, and ignores pull
-// requests, because they have no steps.
+// Observe records the weights of the services at a given time. It drops services and groups that no longer exist, and ignores
+// previews, because they have no steps.
 func (w *History) Observe(services []v1alpha1.Microservice, now time.Time) {
 	next := make(map[types.NamespacedName][]view.GroupWeights, len(services))
 	for i := range services {

@@ -95,7 +95,7 @@ func (a *Access) Allowed(ctx context.Context, r web.Reader, namespace, verb, gro
 	}
 	key := strings.Join([]string{q.reader, q.namespace, q.verb, q.group, q.resource}, "\x01")
 	result := a.flight.DoChan(key, func() (any, error) {
-		// Another review may have ended after the first check.
+		// Another review may have answered the question since the first check.
 		switch known, _, fresh, failure := a.known(q); {
 		case fresh:
 			return known.allowed, nil

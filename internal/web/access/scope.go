@@ -67,9 +67,9 @@ type seen struct {
 
 func (s seen) has(namespace string) bool { return s.all || s.in[namespace] }
 
-// Scope determines which objects a reader sees. It first checks each kind in all namespaces. If that is denied, it checks services in each
-// namespace, and the other kinds in the namespaces whose services are visible. A namespace without an answer, such as one that was created shortly
-// before an outage, is hidden. If there is no answer at all, Scope fails.
+// Scope determines which objects a reader sees. It first checks whether the reader may list each kind in all namespaces. If this is denied, it
+// checks services in each namespace, and the other kinds in the namespaces whose services are visible. A namespace without an answer, such as one that
+// was created shortly before an outage, is hidden. If there is no answer at all, Scope fails.
 func (a *Access) Scope(ctx context.Context, r web.Reader, namespaces []string) (web.Scope, error) {
 	var all [kinds]seen
 	g, gctx := errgroup.WithContext(ctx)

@@ -79,7 +79,7 @@ type login struct {
 	Expires  time.Time `json:"e"`
 }
 
-// NewOIDC returns the identity for a provider. It sends no request to the provider before the first login.
+// NewOIDC returns an OIDC for a provider. No request is sent to the provider before the first login.
 func NewOIDC(o OIDCOptions) (*OIDC, error) {
 	for name, value := range map[string]string{"URL": o.URL, "issuer": o.Issuer} {
 		if u, err := url.Parse(value); err != nil || u.Scheme != "https" || u.Host == "" {
@@ -230,7 +230,7 @@ func (o *OIDC) finish(w http.ResponseWriter, r *http.Request) error {
 	if errors.As(err, &p) && p.Status == http.StatusServiceUnavailable {
 		return err // The page retries with the same login.
 	}
-	http.SetCookie(w, cookie(loginCookie+l.State[:8], "", -1)) // The browser removes the login, so that it is not used again.
+	http.SetCookie(w, cookie(loginCookie+l.State[:8], "", -1)) // This removes the cookie of the login, so that the login is not used again.
 	if err != nil {
 		return err
 	}

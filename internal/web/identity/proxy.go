@@ -15,10 +15,10 @@ import (
 const proxyAge = 5 * time.Minute
 
 // Proxy trusts the headers of an authenticating proxy only on connections whose client certificate the server has
-// verified, as the Kubernetes API server does with its request headers.
+// verified, like the request header authentication of the Kubernetes API server.
 type Proxy struct {
 	Rules
-	// Names are the allowed common names of certificates. If Names is empty, all certificates of the authority are allowed.
+	// Names are the allowed common names of certificates. If Names is empty, all certificates that the CA has issued are allowed.
 	Names []string
 	// UserHeaders are the headers that may contain the user; the first header with a value is used. GroupHeaders are the headers that may contain
 	// groups.

@@ -60,7 +60,7 @@ func newSealer(key []byte) (*sealer, error) {
 	return &sealer{aead}, nil
 }
 
-// seal encrypts a value for the cookie with the given name. The result can be opened only under that name.
+// seal encrypts a value for the cookie with the given name. The result can be opened only with the same name.
 func (s *sealer) seal(name string, value any) (string, error) {
 	raw, err := json.Marshal(value)
 	if err != nil {

@@ -55,7 +55,7 @@ type Rule struct {
 	Priority int `json:"priority,omitempty"`
 	// Match selects requests.
 	Match Match `json:"match"`
-	// WebSocket reports whether connections can be upgraded to WebSocket.
+	// WebSocket allows connections to be upgraded to WebSocket.
 	WebSocket bool `json:"websocket"`
 	// Backends share the requests by weight.
 	Backends []Backend `json:"backends,omitempty"`
@@ -63,18 +63,17 @@ type Rule struct {
 
 // Match selects requests that meet all of its conditions.
 type Match struct {
-	// Hosts lists hosts. A matching request has one of them.
+	// Hosts lists the hosts of matching requests.
 	Hosts []string `json:"hosts,omitempty"`
-	// Paths lists paths. A matching request has one of them. "*" at the end of a path matches any
-	// suffix.
+	// Paths lists the paths of matching requests. "*" at the end of a path matches any suffix.
 	Paths []string `json:"paths"`
-	// Methods lists HTTP methods. A matching request has one of them.
+	// Methods lists the HTTP methods of matching requests.
 	Methods []string `json:"methods,omitempty"`
 	// Exprs are additional conditions. All of them must be true.
 	Exprs []Expr `json:"exprs,omitempty"`
 }
 
-// Expr compares a part of a request.
+// Expr compares a part of a request with a value.
 type Expr struct {
 	Subject Subject `json:"subject"`
 	// Op is Equal or RegexMatch.

@@ -56,7 +56,7 @@ func Missing(s providers.Input, t providers.TLS) *providers.Problem {
 
 // Shared returns the Certificates for the hosts of the routes, one for each Secret that has an
 // issuer. Like the Certificates that cert-manager creates, each Certificate has the same name as
-// its Secret. A Certificate retains the hosts of live routes that it already contains.
+// its Secret. A Certificate also keeps the hosts that it already contains and that live routes still have.
 func Shared(s providers.Input, routes []providers.Route, live map[string]*providers.Live) []providers.Shared {
 	issuers, had, hosts := map[string]v1alpha1.IssuerReference{}, map[string][]string{}, providers.BySecret(routes)
 	for _, r := range routes {
@@ -116,8 +116,8 @@ func wildcard(host string) string {
 	return "*." + parent
 }
 
-// Unready returns a problem if the certificate of a host does not exist yet. It returns nil if the
-// certificate is ready or has no issuer. A Certificate that is being renewed counts as ready.
+// Unready returns a problem if the certificate of a host is not ready yet, and nil if it is ready or
+// has no issuer. A Certificate that is being renewed counts as ready.
 func Unready(s providers.Input, host string, t providers.TLS) *providers.Problem {
 	if t.Issuer.Name == "" {
 		return nil

@@ -240,7 +240,7 @@ func key(namespace string, p v1alpha1.ParentReference) string {
 	return cmp.Or(p.Namespace, namespace) + "/" + p.Name
 }
 
-// keyOf returns the namespace and name of a parent reference in a route, in the same form.
+// keyOf returns the namespace and name to which a parent reference in a route refers, as "namespace/name".
 func keyOf(p gatewayv1.ParentReference, namespace string) string {
 	return cmp.Or(string(deref(p.Namespace)), namespace) + "/" + string(p.Name)
 }

@@ -52,8 +52,8 @@ func protocolOf(route resources.Object) v1alpha1.PortProtocol {
 }
 
 // keepRules copies everything except matches and backends from the last rule of the old route to
-// the rules of the next route. Mirrors are not copied, because the canary's step sets them. Replaced
-// prefixes are adapted to the match of each rule.
+// the rules of the next route. Mirrors are not copied, because the canary's step sets them. Filters
+// that replace a path prefix are adapted to the match of each rule.
 func keepRules(next, old resources.Object) {
 	switch next := next.(type) {
 	case *gatewayv1.HTTPRoute:

@@ -41,8 +41,8 @@ func (v *view) probes(protocol v1alpha1.PortProtocol) bool {
 	return p != nil && p.Gateway != nil && p.Gateway.Confirm == v1alpha1.ConfirmProbe && kindOf(protocol).Kind == httpKind.Kind
 }
 
-// probeRule returns a rule that makes the gateway respond to probes of a route whose other rules
-// are complete. The path does not change during the lifetime of the route. The response identifies
+// probeRule returns a rule that makes the gateway respond to probes of a route. All other rules of the
+// route must be complete. The path does not change during the lifetime of the route. The response identifies
 // the content: a gateway that still serves earlier content returns the response for that earlier
 // content. No request reaches a backend. The path match is exact, so the rule does not affect other
 // requests.
@@ -79,7 +79,8 @@ func (v *view) answerOf(r providers.Route, done *gatewayv1.HTTPRoute) string {
 	return fmt.Sprintf("%s-%d%s", content, changes, answerSuffix)
 }
 
-// parseAnswer returns the parts of an answer: the digest of the content, and the number of changes.
+// parseAnswer returns the parts of an answer, which is the host of a redirect: the digest of the content,
+// and the number of changes.
 func parseAnswer(host string) (content string, changes int, ok bool) {
 	label, suffixed := strings.CutSuffix(host, answerSuffix)
 	content, number, counted := strings.Cut(label, "-")

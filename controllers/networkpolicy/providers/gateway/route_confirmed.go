@@ -10,11 +10,12 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// fixes contains the text of the fix for each reason for which a parent rejects a route.
+// fixes contains format strings for the fix, by the reason for which a parent rejects a route. Their
+// arguments are the kind and the namespace of the route.
 var fixes = map[string]string{
 	string(gatewayv1.RouteReasonNotAllowedByListeners):      "allow %ss from namespace %q in allowedRoutes of a listener",
-	string(gatewayv1.RouteReasonNoMatchingListenerHostname): "add to the Gateway a listener whose hostname matches spec.domains (%s, namespace %q)",
-	string(gatewayv1.RouteReasonNoMatchingParent):           "set sectionName to the name of a listener of the Gateway, or omit it (%s, namespace %q)",
+	string(gatewayv1.RouteReasonNoMatchingListenerHostname): "add to the Gateway a listener that accepts %ss from namespace %q and whose hostname matches spec.domains",
+	string(gatewayv1.RouteReasonNoMatchingParent):           "set sectionName to the name of a listener of the Gateway that accepts %ss from namespace %q, or omit sectionName",
 }
 
 // Verdict reports whether a desired route exists unchanged, is accepted by every parent, and, if

@@ -100,8 +100,8 @@ func weightsOf(u *unstructured.Unstructured, t *resources.Taken, releases map[st
 	return out
 }
 
-// userView is the view of a user-managed route. It embeds the view of Gateways for the parts that
-// are the same for all routes.
+// userView is the view of a user-managed route. It embeds the view of the gateway provider for the
+// parts that are the same for all routes.
 type userView struct {
 	*view
 	users map[string]user

@@ -53,9 +53,10 @@ func (v *view) chosen(r providers.Route) [][]v1alpha1.CanaryMatch {
 	return [][]v1alpha1.CanaryMatch{r.Matches}
 }
 
-// filtersBelow returns the filters of a rule for a match below the path of the route, given those for the whole route. A
-// gateway replaces the prefix that the rule matches, not the path of the route. The replacement must therefore contain the
-// rest of that prefix; otherwise, the canary and the active release would get different paths for the same request.
+// filtersBelow returns the filters of a rule whose match is for a path below the path of the route, given the filters of
+// the rule for the whole route. A gateway replaces the prefix that the rule matches, not the path of the route. The
+// replacement must therefore contain the rest of that prefix; otherwise, the canary and the active release would get
+// different paths for the same request.
 func filtersBelow(path string, match gatewayv1.HTTPRouteMatch, filters []gatewayv1.HTTPRouteFilter) []gatewayv1.HTTPRouteFilter {
 	rest, below := strings.CutPrefix(strings.TrimSuffix(deref(deref(match.Path).Value), "/"), strings.TrimSuffix(path, "/"))
 	if !below || !strings.HasPrefix(rest, "/") {
@@ -64,7 +65,7 @@ func filtersBelow(path string, match gatewayv1.HTTPRouteMatch, filters []gateway
 	out := slices.Clone(filters)
 	for i := range out {
 		if u := out[i].URLRewrite; u != nil && u.Path != nil && u.Path.ReplacePrefixMatch != nil {
-			out[i].URLRewrite = u.DeepCopy() // The rule for the whole route can have the same filter.
+			out[i].URLRewrite = u.DeepCopy() // The rule for the whole route can share this filter.
 			out[i].URLRewrite.Path.ReplacePrefixMatch = new(strings.TrimSuffix(*u.Path.ReplacePrefixMatch, "/") + rest)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 )
 
-// Missing returns a problem if the API server lacks a kind for the protocol.
+// Missing returns a problem if the API server lacks a kind that the protocol requires.
 func (v *view) Missing(protocol v1alpha1.PortProtocol) *providers.Problem {
 	for _, kind := range []providers.Kind{gatewayKind, kindOf(protocol)} {
 		if _, served := v.Served[kind.Kind]; !served {

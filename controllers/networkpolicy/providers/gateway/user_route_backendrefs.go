@@ -91,8 +91,7 @@ func splits(rule map[string]any, releases map[string]bool) bool {
 const nothing = "null"
 
 // ofOthers returns the backendRefs of a rule that do not refer to the policy's own Services. If a
-// user has removed the policy's annotation, these backendRefs count as the previous
-// backendRefs.
+// user has removed the policy's annotation, these backendRefs count as the previous backendRefs.
 func ofOthers(rule map[string]any, services map[string]bool) json.RawMessage {
 	refs, _ := rule["backendRefs"].([]any)
 	var kept []any
@@ -115,9 +114,10 @@ type operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// Patch returns the JSON patch that changes the route that was read into the desired route, or nil if
-// the routes are equal. The patch changes only backendRefs of rules and Heighliner's annotations. The
-// API server applies it only to the state that was read, so that the rule indexes are correct.
+// Patch returns the JSON patch from the route as it was read to the desired route, or nil if the
+// routes are equal. The patch changes only backendRefs of rules and Heighliner's annotations. The API
+// server applies the patch only if the route has not changed since it was read, so that the rule
+// indexes are correct.
 func Patch(read, next *unstructured.Unstructured) []byte {
 	var ops []operation
 	had, has := rulesOf(read), rulesOf(next)

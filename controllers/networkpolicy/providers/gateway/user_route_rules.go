@@ -132,8 +132,8 @@ func previous(rule map[string]any, index int, own *resources.Taken, had map[int]
 	return now
 }
 
-// Restore returns a route in which the rules of a policy have their previous backendRefs. It also
-// returns the names of those rules that no longer exist.
+// Restore returns a route in which the rules that a policy manages have their previous backendRefs. It
+// also returns the recorded names of those rules that no longer exist.
 func Restore(u *unstructured.Unstructured, policy string, releases map[string]bool) (next *unstructured.Unstructured, missing []string) {
 	next = u.DeepCopy()
 	rules := rulesOf(next)
@@ -147,8 +147,8 @@ func Restore(u *unstructured.Unstructured, policy string, releases map[string]bo
 	return Disown(next, policy), missing
 }
 
-// Managed returns the annotation of a policy in a route, and the backendRefs of the policy's rules.
-// Managed returns equal results for equal content.
+// Managed returns a string that contains the annotation of a policy in a route, and the backendRefs of
+// the rules that the policy manages. Equal content results in equal strings.
 func Managed(u *unstructured.Unstructured, policy string, releases map[string]bool) string {
 	out, rules := u.GetAnnotations()[resources.TakenKey(policy)], rulesOf(u)
 	had := holders(resources.ReadTaken(u.GetAnnotations(), policy), rules, releases)

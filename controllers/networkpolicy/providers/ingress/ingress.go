@@ -347,9 +347,9 @@ func shares(r providers.Route) (main, second string, weight int32, exact bool) {
 	return main, second, weight, exact
 }
 
-// Build returns the Ingress of a route, and the Ingress of its canary if there is one. Ingresses
-// support only two Services. If there are additional Services, the main Ingress also receives their
-// weights, and Verdict reports that the split is not supported. If the specification names a class
+// Build returns the Ingress of a route, and the Ingress of its canary if there is one. Each of these
+// Ingresses routes to one Service. If there are additional Services, the main Ingress also receives
+// their weights, and Verdict reports that the split is not supported. If the specification names a class
 // that does not exist, a live Ingress keeps its class, so that a wrong name does not interrupt
 // traffic.
 func (v *view) Build(r providers.Route) []resources.Object {
@@ -413,7 +413,7 @@ func (v *view) build(r providers.Route, name, service string, extra map[string]s
 	return out
 }
 
-// LiveTLS returns the settings for a host in the policy's Ingresses, or nil.
+// LiveTLS returns the TLS settings for a host in the policy's Ingresses, or nil if there are none.
 func (v *view) LiveTLS(host string) *providers.TLS {
 	for _, name := range providers.Sorted(v.live) {
 		for _, o := range v.live[name].Objects {

@@ -87,7 +87,7 @@ func (p *Provider) Rotate(t testing.TB) {
 	p.key, p.kid = key, rand.Text()
 }
 
-// Person sets the claims of the next user who logs in. They override the default claims of the protocol.
+// Person sets the claims of the next user who logs in. They override the claims that the provider sets by default.
 func (p *Provider) Person(claims map[string]any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -101,7 +101,7 @@ func (p *Provider) Down(down bool) {
 	p.down = down
 }
 
-// Refuse makes logins fail with the given error. An empty code lets them succeed.
+// Refuse makes logins fail with the given error code. If the code is empty, logins succeed.
 func (p *Provider) Refuse(code string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
