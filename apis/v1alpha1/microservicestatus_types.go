@@ -106,7 +106,7 @@ type Rollout struct {
 
 	// from is set only for the first release of a group: it is the slug of the other group whose
 	// traffic moves to this release through the domains that route to the newest group. If from is not
-	// set, the release takes over the traffic of its own group.
+	// set, the release takes over the traffic of its group.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	From string `json:"from,omitempty"`

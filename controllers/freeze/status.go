@@ -58,3 +58,11 @@ func began(s *v1alpha1.FreezeStatus) string {
 	}
 	return fmt.Sprintf("%d Microservices are frozen %s: %s", s.Services, end, s.Reason)
 }
+
+// ended returns the message of the event at the end of a freeze.
+func ended(s *v1alpha1.FreezeStatus) string {
+	if s.Services == 1 {
+		return "1 Microservice is no longer frozen"
+	}
+	return fmt.Sprintf("%d Microservices are no longer frozen", s.Services)
+}

@@ -822,7 +822,7 @@ func TestAskedForAPoll(t *testing.T) {
 
 	s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Suspend = true })
 	r = s.poll("shop")
-	same(t, "Ready", condition(r, "Ready"), "True Suspended: spec.suspend is true: GitHub is not polled, and the status remains")
+	same(t, "Ready", condition(r, "Ready"), "True Suspended: spec.suspend is true: GitHub is not polled, and the status is kept")
 	same(t, "known while suspended", len(r.Status.PullRequests), 3)
 	s.reconciler.polls.hint(s.key("shop"), nil)
 	s.poll("shop")

@@ -209,7 +209,7 @@ func (a *poller) resolveName(after time.Time) (github.Repository, error) {
 // Another GitHub user may have taken the name. Therefore, a user of the cluster must decide whether the change
 // is intended.
 func repositoryReplaced(known *v1alpha1.GitHubRepositoryStatus, now *github.Repository) error {
-	return status.NewTerminal("RepositoryReplaced", fmt.Errorf("spec.owner, spec.repo: %s is now another repository: its ID is %d, and was %d (%s); it is not read, and the status remains; "+
+	return status.NewTerminal("RepositoryReplaced", fmt.Errorf("spec.owner, spec.repo: %s is now another repository: its ID is %d, and was %d (%s); it is not read, and the status is kept; "+
 		"correct the names if the repository was moved, or delete and recreate this GitHubRepository to use the new repository",
 		known.ResolvedFrom, now.ID, known.RepositoryID, known.Repository))
 }

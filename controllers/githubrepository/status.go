@@ -170,7 +170,7 @@ func setReady(o *observed, known cacheEntry) {
 		status.Stalled(conds, gen, o.problem.Reason, o.problem.Error())
 		return
 	case o.repository.Spec.Suspend:
-		status.Ready(conds, gen, "Suspended", "spec.suspend is true: GitHub is not polled, and the status remains")
+		status.Ready(conds, gen, "Suspended", "spec.suspend is true: GitHub is not polled, and the status is kept")
 		return
 	case !answered && neverReported(o) && known.task != nil:
 		status.Reconciling(conds, gen, "Polling", "the first poll is not complete: polls of the same namespace or server are queued, or the server is slow")

@@ -225,7 +225,7 @@ type recordReader struct {
 // Errors of a scan that are not registry errors.
 var (
 	errNotScanned = errors.New("not scanned yet")
-	errTimedOut   = errors.New("the scan took longer than two minutes; its results are kept, and the rest is requested again")
+	errTimedOut   = errors.New("the scan took longer than two minutes; the results so far are kept, and the next scan requests the rest")
 )
 
 // progressed updates the progress, and reports it.

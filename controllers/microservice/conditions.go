@@ -188,10 +188,10 @@ func exchanged(w *pass, slug string, next *v1alpha1.Release) string {
 	}
 	for _, n := range w.plan.Notes {
 		if n.Slug == slug && waits[n.Reason] != "" && !n.Event {
-			return "is available and has no traffic yet: " + n.Message
+			return "is available but has no traffic yet: " + n.Message
 		}
 	}
-	return "is available and has no traffic yet"
+	return "is available but has no traffic yet"
 }
 
 // frozenBy describes the releases that a freeze prevents from starting, or returns "".

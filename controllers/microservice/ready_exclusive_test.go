@@ -43,7 +43,7 @@ func TestReadyAfterTheExchange(t *testing.T) {
 	w := &pass{observed: observed{ms: ms}}
 	w.facts.Objects = []release.Object{{Release: "shop-1-1-0", Slug: "1-x", Version: "1.1.0", Replicas: 3, Available: 3}, {Release: "shop-1-0-0", Slug: "1-x", Version: "1.0.0"}}
 	w.plan.Notes = []release.Note{{Slug: "1-x", Reason: release.AwaitingGate, Message: "1.1.0 waits for its PreRollout hooks"}}
-	want := "in group 1.x, the pods of 1.0.0 were stopped so that 1.1.0 can run; 1.1.0 is available and has no traffic yet: 1.1.0 waits for its PreRollout hooks"
+	want := "in group 1.x, the pods of 1.0.0 were stopped so that 1.1.0 can run; 1.1.0 is available but has no traffic yet: 1.1.0 waits for its PreRollout hooks"
 	if ready, reason, message := serves(w); ready || reason != "ActiveStopped" || message != want {
 		t.Errorf("%t %s %q, want %q", ready, reason, message, want)
 	}

@@ -208,7 +208,7 @@ func (k *kinds) problem(rests []providers.Kind) *providers.Problem {
 	for _, kind := range rests {
 		if err := k.unread[kind.Kind]; err != nil {
 			return &providers.Problem{Reason: reasonMissing(kind.Group), Message: fmt.Sprintf(
-				"objects of kind %s (%s) cannot be read: %v: allow the manager to list and watch them, or fix the cause of this error; existing routes stay unchanged until then", kind.Kind, kind.Group, err)}
+				"objects of kind %s (%s) cannot be read: %v: allow the manager to list and watch them, or fix the cause of this error; existing routes remain unchanged until then", kind.Kind, kind.Group, err)}
 		}
 	}
 	return nil

@@ -287,7 +287,7 @@ func (e *Error) setNetwork(err error) {
 	const remedy = again + "; check spec.baseURL and the network path to it"
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &request) && request.Timeout():
-		e.set(Unreachable, "no complete response in time", remedy)
+		e.set(Unreachable, "did not receive a complete response in time", remedy)
 	case errors.As(err, &certificate), errors.As(err, &authority):
 		e.set(Unreachable, "the server's certificate is not trusted", remedy)
 	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, new(tls.RecordHeaderError)):

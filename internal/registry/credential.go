@@ -257,7 +257,7 @@ func (s Secret) decode(key string, into any) error {
 		return fmt.Errorf("secret %q does not have the key %q", s.Name, key)
 	}
 	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("secret %q: key %q is not a docker configuration in JSON", s.Name, key)
+		return fmt.Errorf("secret %q: key %q is not a Docker configuration in JSON", s.Name, key)
 	}
 	return nil
 }

@@ -134,7 +134,7 @@ func classify(op, object string, t target, err error) *Error {
 		e.set(WorkloadIdentityFailed, "the manager has no credential for this registry: "+unidentified.Error(), "the request is retried; check the workload identity of the manager, and its permissions in the cloud, or add a Secret to spec.imagePullSecrets")
 	case errors.As(err, &paused):
 		e.RetryAt = paused.until
-		e.set(RateLimited, "the registry limits the rate of requests (429)", "requests continue after the pause; use a credential with a higher limit, or a longer spec.interval")
+		e.set(RateLimited, "the registry limits the rate of requests", "requests continue after the pause; use a credential with a higher limit, or a longer spec.interval")
 	case errors.As(err, &refused):
 		e.setRefused(refused)
 	case strings.Contains(err.Error(), privateRealm):
@@ -249,9 +249,9 @@ func (e *Error) setNetwork(err error, t target) {
 	const again = "the request is retried; check the host in spec.image or spec.additionalImages, and the network path to it"
 	switch {
 	case errors.As(err, &operation) && operation.Op == "dial" && operation.Timeout():
-		e.set(Unreachable, "no connection in time", again)
+		e.set(Unreachable, "could not connect in time", again)
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &request) && request.Timeout():
-		e.set(Unreachable, "no complete response in time", "the request is retried; increase spec.timeout for a slow registry")
+		e.set(Unreachable, "did not receive a complete response in time", "the request is retried; increase spec.timeout for a slow registry")
 	case !t.plain() && (errors.Is(err, http.ErrSchemeMismatch) || errors.As(err, new(tls.RecordHeaderError))):
 		e.set(Untrusted, "the registry uses plain HTTP", plainRemedy(own))
 	case errors.As(err, &operation) && operation.Op == "remote error": // operation.Err is the TLS alert, in the words of the specification

@@ -186,7 +186,7 @@ func TestErrorsAreTyped(t *testing.T) {
 		}, request: func(r *Request) { r.Auth = secret }, want: Unauthorized, wantText: "403 Forbidden (DENIED)"},
 		"too many requests": {setup: func(s *registrytest.Server) {
 			s.FailWhen(list, -1, registrytest.Status(http.StatusTooManyRequests, "TOOMANYREQUESTS"))
-		}, want: RateLimited, wantText: "429"},
+		}, want: RateLimited, wantText: "limits the rate of requests"},
 		"server failure": {setup: func(s *registrytest.Server) {
 			s.FailWhen(list, -1, registrytest.Status(http.StatusServiceUnavailable, "UNAVAILABLE"))
 		}, want: Unreachable, wantText: "503 Service Unavailable (UNAVAILABLE)"},

@@ -393,7 +393,7 @@ func TestOutageOfAnExclusiveGroup(t *testing.T) {
 		}
 		b := view.New(s.Input, s.Now)
 		state := b.Services[0].State
-		if len(b.Of([]view.Class{view.Failed}).Services) != 1 || b.Counts.Failed != 1 || !state.Outage || !strings.HasSuffix(state.Sentence, "; no pod serves") {
+		if len(b.Of([]view.Class{view.Failed}).Services) != 1 || b.Counts.Failed != 1 || !state.Outage || !strings.HasSuffix(state.Sentence, "; no pod serves traffic") {
 			t.Errorf("%s: %+v, %s: %q, but: %q", name, b.Counts, state.Class, state.Sentence, h.Summary)
 		}
 	}

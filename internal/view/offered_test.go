@@ -235,7 +235,7 @@ func offeredIn(slug, version string) v1alpha1.OfferedRelease {
 func TestOfferedVersionThatDoesNotStart(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ sentence, next string }{
-		"first paused":                 {"paused: 1.0.0 waits before it starts", "hlnr resume shop"},
+		"first paused":                 {"paused: 1.0.0 waits to start", "hlnr resume shop"},
 		"only one group ended":         {"1.0.0 waits: spec.endedGroups names its group 1.x", "hlnr end-group shop 1.x --undo"},
 		"only one group ended by slug": {"1.0.0 waits: spec.endedGroups names its group 1.x", "hlnr end-group shop 1-x --undo"},
 	} {

@@ -75,7 +75,7 @@ func routeText(r *gatewayv1.HTTPRoute) string {
 		case accepted == nil || accepted.Status != metav1.ConditionTrue:
 			texts = append(texts, name+" does not report whether it accepts the route")
 		case accepted.ObservedGeneration < r.Generation:
-			texts = append(texts, name+" has not observed the last change to the route")
+			texts = append(texts, name+" has not observed the latest change to the route")
 		default:
 			texts = append(texts, "accepted by "+name)
 		}

@@ -99,7 +99,7 @@ func (s *service) empty() State {
 	case ended:
 		return State{Word: WordEmpty, Class: Waiting, Version: o.SemVer.Version, Detail: fmt.Sprintf("%s waits: spec.endedGroups names its group %s", status.Short(o.SemVer.Version), o.SemVer.Name), Next: []Action{s.act("end-group", s.ms.EndedGroup(o.SemVer.Name, o.Group, 0), "--undo")}}
 	case s.ms.Spec.Paused:
-		return State{Word: WordPaused, Class: Waiting, Version: o.SemVer.Version, Detail: status.Short(o.SemVer.Version) + " waits before it starts", Next: []Action{s.act("resume")}}
+		return State{Word: WordPaused, Class: Waiting, Version: o.SemVer.Version, Detail: status.Short(o.SemVer.Version) + " waits to start", Next: []Action{s.act("resume")}}
 	}
 	if d := s.discovery(); d != nil && !d.Ready && d.Message != "" {
 		x.Class, x.Reason, x.Detail = Failed, d.Reason, "no version yet: "+d.Message

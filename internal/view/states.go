@@ -125,7 +125,7 @@ func (s State) sentence(now time.Time) string {
 		text += "; " + s.Detail
 	}
 	if s.Outage {
-		text += "; no pod serves"
+		text += "; no pod serves traffic"
 	}
 	return text
 }

@@ -47,7 +47,7 @@ func TestOfferedActs(t *testing.T) {
 func TestOutageOfAnExclusiveGroup(t *testing.T) {
 	t.Parallel()
 	s, _ := viewtest.Play("exclusive crash", "shop")
-	if got := textOf(t, serve(t, s.Input, s.Now).get("/?state=failed")); !strings.Contains(got, "out of licenses; no pod serves") {
+	if got := textOf(t, serve(t, s.Input, s.Now).get("/?state=failed")); !strings.Contains(got, "out of licenses; no pod serves traffic") {
 		t.Errorf("the board, state failed: %s", got)
 	}
 }

@@ -361,7 +361,7 @@ func (o *pinOptions) resolve(ctx context.Context, s *scope, ms *v1alpha1.Microse
 		groups, versions = append(groups, w.group.Name), append(versions, w.version)
 	}
 	if slices.Sort(versions); versions[0] != versions[len(versions)-1] {
-		return wanted{}, cli.Usage(fmt.Errorf("%s is the beginning of several commits: %s", what, strings.Join(slices.Compact(versions), ", ")))
+		return wanted{}, cli.Usage(fmt.Errorf("%s matches several commits: %s", what, strings.Join(slices.Compact(versions), ", ")))
 	}
 	return wanted{}, cli.Usage(fmt.Errorf("several groups of %s have %s: choose one with --group: %s", ms.Name, what, cli.ThereAre(groups)))
 }
@@ -443,7 +443,7 @@ func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microser
 		return edit{}, err
 	}
 	if view.Denied(policy, w.group, w.version) {
-		return edit{}, cli.No(fmt.Errorf("%s %s is denied by ImagePolicy %s, and a pin does not override this: it gets no traffic while another release can serve", ms.Name, w.version, policy.Name))
+		return edit{}, cli.No(fmt.Errorf("%s %s is denied by ImagePolicy %s, and a pin does not override this: it gets no traffic while another release can serve traffic", ms.Name, w.version, policy.Name))
 	}
 	if err := o.sensible(s, ms, policy, w); err != nil {
 		return edit{}, err

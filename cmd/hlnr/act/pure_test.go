@@ -242,8 +242,8 @@ func TestPinOfACommit(t *testing.T) {
 	s := &scope{Factory: cli.New("hlnr", "test", genericiooptions.NewTestIOStreamsDiscard()), client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(policy).Build(), namespace: "shop"}
 	for what, want := range map[string]string{
 		commit("0123456a"): commit("0123456a"), "0123456a": commit("0123456a"), "abcdefa": commit("abcdefa"), "7777777": commit("7777777a"),
-		"abcdef": `no version or release of shop with the name "abcdef"`, "0123456": "0123456 is the beginning of several commits: " + commit("0123456a") + ", " + commit("0123456b"),
-		"8888888": "8888888 is the beginning of several commits",
+		"abcdef": `no version or release of shop with the name "abcdef"`, "0123456": "0123456 matches several commits: " + commit("0123456a") + ", " + commit("0123456b"),
+		"8888888": "8888888 matches several commits",
 	} {
 		w, err := (&pinOptions{}).resolve(t.Context(), s, ms, what)
 		if rejected := strings.Contains(want, " "); err == nil && (rejected || w.pin.Version != want || w.version != want) || err != nil && (!rejected || cli.CodeOf(err) != cli.ExitUsage || !strings.Contains(err.Error(), want)) {

@@ -233,7 +233,7 @@ func judgeObject(kind string, o client.Object, now time.Time) []Finding {
 		return nil
 	}
 	if observed != o.GetGeneration() && now.Sub(changed(o)) > settle {
-		return finding(Problem, "check that the manager is running and watches the namespace: namespaces of the Helm chart, or --namespace of the manager", "the manager has not observed the last change: generation %d, observed generation %d", o.GetGeneration(), observed)
+		return finding(Problem, "check that the manager is running and watches the namespace: namespaces of the Helm chart, or --namespace of the manager", "the manager has not observed the latest change: generation %d, observed generation %d", o.GetGeneration(), observed)
 	}
 	if end := endOf(o); !end.IsZero() && now.Sub(end) > settle {
 		return finding(Problem, "check that the manager is running and watches the namespace, or delete the freeze", "the status reports that the freeze applies, but the freeze ended at %s: it still prevents changes to labels", end.UTC().Format(time.RFC3339))

@@ -58,7 +58,7 @@ type snapshot struct {
 	now     time.Time
 }
 
-// outdated reports whether the manager has not observed the last change to the specification of the Microservice yet.
+// outdated reports whether the manager has not observed the latest change to the specification of the Microservice yet.
 func (s snapshot) outdated() bool { return s.ms.Status.ObservedGeneration < s.ms.Generation }
 
 // policyOutdated reports whether the manager has not applied the last change to the specification of the ImagePolicy yet.
@@ -174,7 +174,7 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 			return lines, &answer{cli.ExitNo, fmt.Sprintf("%s is being removed: its group %s is ending", q.version, g.Name)}
 		}
 		if view.Denied(s.policy, g, row.SemVer.Version) {
-			return lines, &answer{cli.ExitNo, fmt.Sprintf("%s is denied by ImagePolicy %s: it gets no traffic while another release can serve", q.version, s.policy.Name)}
+			return lines, &answer{cli.ExitNo, fmt.Sprintf("%s is denied by ImagePolicy %s: it gets no traffic while another release can serve traffic", q.version, s.policy.Name)}
 		}
 		if g.Target.Release == row.VersionedMicroservice || s.pinnedTo(g, q.version) || row.Promoted > 0 && run != nil {
 			return lines, q.halted(s, g, row) // The release becomes active.
@@ -687,7 +687,7 @@ func (q question) late(s snapshot, timeout time.Duration) string {
 	case row != nil:
 		text = fmt.Sprintf("%s: it is %s", text, row.Status)
 		if s.outdated() {
-			text += fmt.Sprintf(", and the manager has not observed the last change to %s: %s", s.ms.Name, q.command(s.ms.Namespace, "doctor"))
+			text += fmt.Sprintf(", and the manager has not observed the latest change to %s: %s", s.ms.Name, q.command(s.ms.Namespace, "doctor"))
 		}
 		if why := cmp.Or(s.unrouted(g), s.withoutPods(row)); row.Status == v1alpha1.ReleaseActive && why != "" {
 			text += ", and " + why
@@ -710,7 +710,7 @@ func (q question) late(s snapshot, timeout time.Duration) string {
 		text += fmt.Sprintf(": ImagePolicy %s has not found the version; the latest version is %s", s.policy.Name, s.policy.Status.Latest)
 	}
 	if row == nil && s.policyOutdated() {
-		text += fmt.Sprintf("; the manager has not observed the last change to ImagePolicy %s: %s", s.policy.Name, q.command(s.ms.Namespace, "doctor"))
+		text += fmt.Sprintf("; the manager has not observed the latest change to ImagePolicy %s: %s", s.policy.Name, q.command(s.ms.Namespace, "doctor"))
 	}
 	return text
 }

@@ -68,7 +68,7 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 		GroupID: cli.GroupSee,
 		Long: `wait prints one line per change until the version is in the state that --for specifies, or in a later state. The
 command ends early if the version cannot reach the state. The command keeps waiting while the API
-server is not responding, while the manager has not observed the last change to the Microservice or to
+server is not responding, while the manager has not observed the latest change to the Microservice or to
 its ImagePolicy, while the image of the version is not signed, and while the version is active without
 a ready pod or without its routes. A change to a ConfigMap or a Secret does not change the
 Microservice: the command does not wait until the manager has observed it.

@@ -434,11 +434,11 @@ func TestLateRoutes(t *testing.T) {
 	}
 }
 
-// TestLateManager checks that the message at the timeout shows that the manager has not observed the last change.
+// TestLateManager checks that the message at the timeout shows that the manager has not observed the latest change.
 func TestLateManager(t *testing.T) {
 	t.Parallel()
 	s := fixture(func(s *snapshot) { s.ms.Generation = s.ms.Status.ObservedGeneration + 1 })
-	if got, want := (question{version: "1.2.0", state: forActive, command: command}).late(s, time.Minute), "1.2.0 is not active after 1m0s: it is active, and the manager has not observed the last change to shop: hlnr doctor"; got != want {
+	if got, want := (question{version: "1.2.0", state: forActive, command: command}).late(s, time.Minute), "1.2.0 is not active after 1m0s: it is active, and the manager has not observed the latest change to shop: hlnr doctor"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
@@ -460,7 +460,7 @@ func TestLate(t *testing.T) {
 		"before the last change to the policy": {forActive, func(s *snapshot) {
 			s.policy.Status.Candidates = []v1alpha1.RefusedCandidate{{Version: "1.3.0", Verdict: "Deny"}}
 			s.policy.Generation = s.policy.Status.ObservedGeneration + 1
-		}, "1.3.0 is not active after 2s: 1.3.0 is not offered by ImagePolicy shop: Deny; the manager has not observed the last change to ImagePolicy shop: hlnr doctor"},
+		}, "1.3.0 is not active after 2s: 1.3.0 is not offered by ImagePolicy shop: Deny; the manager has not observed the latest change to ImagePolicy shop: hlnr doctor"},
 		"approval": {forApproval, func(s *snapshot) { offer(s, "1.3.0") }, "1.3.0 is not waiting for approval after 2s: the version is offered, and has not started"},
 		"step":     {"step=tenth", func(s *snapshot) { offer(s, "1.3.0") }, "1.3.0 is not in step tenth after 2s: the version is offered, and has not started"},
 	} {

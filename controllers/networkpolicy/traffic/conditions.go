@@ -123,7 +123,7 @@ func (r *reporter) specProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
 
 func (r *reporter) refProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
 	if r.Microservice == nil {
-		return &problem{reasonNoMicroservice, fmt.Sprintf("spec.microserviceRef.name: Microservice %q does not exist: create it, or correct the name; existing routes stay", r.Policy.MicroserviceName())}
+		return &problem{reasonNoMicroservice, fmt.Sprintf("spec.microserviceRef.name: Microservice %q does not exist: create it, or correct the name; existing routes remain", r.Policy.MicroserviceName())}
 	}
 	if p := providers.Referent(r.View); p != nil && slices.Contains(refReasons, p.Reason) {
 		return &problem{p.Reason, p.Message}
