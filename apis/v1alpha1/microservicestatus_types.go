@@ -444,8 +444,8 @@ type ReleaseGroupInternal struct {
 	// +optional
 	Superseded int32 `json:"superseded,omitempty"`
 
-	// lastSuperseded is the name of the last release since the last promotion that was superseded and
-	// removed from releases in the same write.
+	// lastSuperseded names the most recent of the releases that were superseded since the last
+	// promotion and that left the list of releases in the same write.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	LastSuperseded string `json:"lastSuperseded,omitempty"`

@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// requestChanged admits changes to the specification, and new requests for a poll. It ignores changes to the status.
+// requestChanged admits changes to the specification, and to the annotation that requests a poll. It ignores changes to the status.
 func requestChanged() builder.ForOption {
 	return builder.WithPredicates(predicate.Or(
 		predicate.GenerationChangedPredicate{},

@@ -121,7 +121,7 @@ func firstTime(times ...time.Time) time.Time {
 	return time.Time{}
 }
 
-// closedPullRequest marks a pull request as closed since t.
+// closedPullRequest marks a pull request as closed at t.
 func closedPullRequest(k v1alpha1.PullRequest, t time.Time) v1alpha1.PullRequest {
 	if k.State != v1alpha1.PullRequestClosed {
 		k.State, k.ClosedTime = v1alpha1.PullRequestClosed, timestamp(t)

@@ -192,7 +192,7 @@ func (h *webhookHandler) receive(r *http.Request) (code int, result, text string
 	var e *github.WebhookError
 	switch {
 	case errors.As(err, &e) && e.Status == http.StatusUnauthorized && !known:
-		return http.StatusUnauthorized, resultUnknown, e.Reason // if the Secret is missing, the condition WebhookReady reports this
+		return http.StatusUnauthorized, resultUnknown, e.Reason // the condition WebhookReady reports a Secret that is missing or cannot be read
 	case errors.As(err, &e):
 		return rejected(e.Status, e.Reason)
 	case err != nil:

@@ -350,8 +350,8 @@ func (o *observed) vars(rel version.Release) preview.Vars {
 }
 
 // goneAfter is the minimum time between the two scans that prove the absence of a tag, even if a user
-// requests a scan earlier. After this time, a push of the same tag
-// should be complete, and the registry's replicas should no longer lag behind.
+// requests a scan earlier. After this time, a push of the same tag should be complete, and the registry's replicas
+// should no longer lag behind.
 const goneAfter = 30 * time.Second
 
 // proveGone checks whether tags that are no longer listed are gone. A tag is gone if, in two scans, the
@@ -370,7 +370,7 @@ func (s *selection) proveGone(o *observed, a *recordReader, absent map[string]ti
 		}
 		var gone bool
 		var err error
-		if digest := was.Images[0].Digest; digest != witness { // The witness is an existing image. If the tag refers to this image, only the tag can be gone.
+		if digest := was.Images[0].Digest; digest != witness { // The witness is an existing image. If the tag referred to this image, only the tag can be gone.
 			gone, err = a.Gone(rel.Tag, digest, witness)
 		}
 		if err == nil && !gone {

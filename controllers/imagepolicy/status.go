@@ -71,7 +71,7 @@ func untaggedNote(s selection) string {
 	}
 	named := strings.Join(s.untagged[:min(most, len(s.untagged))], ", ")
 	if more := len(s.untagged) - most; more > 0 {
-		named += fmt.Sprintf(" and %d more versions", more)
+		named += fmt.Sprintf(" and %d more", more)
 	}
 	return fmt.Sprintf("; the tags of %s are deleted, but their images remain offered: add the versions to spec.deny, or set spec.untagged to Withdraw", named)
 }
@@ -144,7 +144,7 @@ func setTruncated(o *observed, s selection, out plan) {
 	switch {
 	case !s.scanned:
 	case s.truncated:
-		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionTrue, "TooManyTags", fmt.Sprintf("not all tags were read, only %d: increase spec.limits.tags, select tags with spec.tagFilter, or delete old ones", s.tags))
+		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionTrue, "TooManyTags", fmt.Sprintf("not all tags were read, only %d: increase spec.limits.tags, select tags with spec.tagFilter, or delete old tags", s.tags))
 	case out.truncated:
 		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionTrue, "TooManyReleases", fmt.Sprintf("only the first %d releases fit into the status: decrease spec.limits, or narrow spec.versioning.range", len(out.releases)))
 	case len(s.result.Truncated) > 0:

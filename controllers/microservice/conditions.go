@@ -122,8 +122,8 @@ func withoutReplicas(w *pass, row *v1alpha1.Release) bool {
 	return !slices.ContainsFunc(w.facts.Objects, func(c release.Object) bool { return c.Release == row.VersionedMicroservice && c.Replicas > 0 })
 }
 
-// serves reports whether each live group has an active release that serves traffic. Previews have a separate
-// condition.
+// serves reports whether each live group serves traffic. A group whose domains still route to an older group may have
+// no active release yet. Previews have a separate condition.
 func serves(w *pass) (ok bool, reason, message string) {
 	groups := streams(w.ms)
 	if len(groups) == 0 && ofPullRequests(w.policy) {

@@ -302,7 +302,7 @@ func (r *Reconciler) carryOut(ctx context.Context, f *traffic.Observed) (time.Du
 // them.
 const reportConflict = 5 * time.Second
 
-// conflictAlone reports whether writes were rejected, and all of them because the object had changed.
+// conflictAlone reports whether writes were rejected, all of them because of conflicts with newer objects.
 func conflictAlone(w traffic.Applied) bool {
 	for _, err := range w.Refused {
 		if err.Reason != status.ReasonConflict {

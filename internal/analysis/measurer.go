@@ -112,9 +112,9 @@ func (m *Measurer) Start(ctx context.Context) error {
 
 // Ask returns the round that the request describes. If the round is not finished, Ask starts it if necessary and returns false. Requeue then reports
 // when to call Ask again. Equal requests get the same round until a different request replaces it or Forget drops it. A request that differs only in its
-// time does not interrupt a round in progress, and the first such request after the end of that round gets that round. Otherwise, errors from queries
-// that take as long as the interval would not count, because the next round is already due when these queries end. Ask does not block, and keeps no
-// reference to the request's memory, because the caller may change that memory.
+// time does not interrupt a round in progress. After the end of that round, such a request gets it, unless Ask has already returned it. Otherwise,
+// errors from queries that take as long as the interval would not count, because the next round is already due when these queries end. Ask does not
+// block, and keeps no reference to the request's memory, because the caller may change that memory.
 func (m *Measurer) Ask(key types.NamespacedName, request Request) (Round, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -49,7 +49,7 @@ type Body struct {
 	// Weight is the current weight of the release, in percent.
 	Weight int32 `json:"weight"`
 	// Phase is the status of the release, Reason is the reason for this status, and Attempt is the number of
-	// times that the release was restarted.
+	// times that the release was restarted after a failure or lost its traffic since it was last active.
 	Phase   v1alpha1.ReleaseStatus `json:"phase"`
 	Reason  string                 `json:"reason"`
 	Attempt int32                  `json:"attempt"`

@@ -26,7 +26,7 @@ type Error struct {
 	Final bool
 	// After is the wait that the receiver requests. 0 means that the receiver requests no wait.
 	After time.Duration
-	// code is the HTTP status code, or 0 if there was no response.
+	// code is the HTTP status code. It is 0 for redirects, and for errors that are not based on a status code.
 	code int
 	text string
 }

@@ -9,7 +9,7 @@ import (
 
 // quotaSpent reports whether a quota of a registry is used up, and for how long. The duration is between minPause and maxPause. The function reads
 // the fields of the IETF drafts: `RateLimit: limit=100, remaining=0, reset=30`, `RateLimit: "default";r=0;t=30`, and RateLimit-Remaining with
-// RateLimit-Reset. In the newest draft, which defines r and t, a field can contain several quotas. If several quotas are used up, the longest duration
+// RateLimit-Reset. In the newer draft, which defines r and t, a field can contain several quotas. If several quotas are used up, the longest duration
 // is returned. A quota whose reset time is not known causes no pause. An example is the quota of Docker Hub, which counts only some requests. When such a
 // quota is used up, the registry responds with 429.
 func quotaSpent(h http.Header, now time.Time) (longest time.Duration, spent bool) {

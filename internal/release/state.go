@@ -66,8 +66,8 @@ type Group struct {
 	SettledRevision int64
 	// Superseded is the number of releases that have been superseded since the last promotion (rule 28).
 	Superseded int
-	// LastSuperseded is the most recent of the releases that were superseded since the last promotion, and whose rows
-	// were dropped by the same plan.
+	// LastSuperseded is the most recent release since the last promotion whose row was dropped by the plan that superseded
+	// the release.
 	LastSuperseded string
 	// Failed marks failed releases that were dropped because the group was full.
 	Failed  Failed

@@ -28,7 +28,7 @@ const (
 	// revision and prerelease. A number that is missing or empty is 0.
 	SchemeRegexp Scheme = "Regexp"
 	// SchemePushTime does not parse the tag. The version is derived from the time of the image. The
-	// caller passes the versions of all tags to RankTimed.
+	// caller passes the versions to RankTimed.
 	SchemePushTime Scheme = "PushTime"
 )
 
@@ -70,8 +70,8 @@ func (v *Version) names(o *Version) bool {
 	return v.Equal(&o.Version) && (v.Metadata() == "" || v.Metadata() == o.Metadata()) && len(v.more) <= len(o.more) && slices.Equal(v.more, o.more[:len(v.more)])
 }
 
-// compare orders versions by their numbers, then by pre-release, and then by build metadata. If two versions differ only
-// in that one of them has additional numbers, the version with more numbers is higher.
+// compare orders versions by their numbers, then by pre-release, and then by build metadata. If the numbers that both
+// versions have are equal, the version with more numbers is higher, regardless of pre-releases.
 func compare(a, b *Version) int {
 	if len(a.more) > 0 || len(b.more) > 0 {
 		if c := cmp.Or(

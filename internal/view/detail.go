@@ -30,7 +30,7 @@ type ReleaseDetail struct {
 	// fields that differ.
 	Changes []FieldChange `json:"changes,omitempty"`
 	More    int           `json:"more,omitempty"`
-	// URL is the address of the GitHub release or pull request from which the release comes.
+	// URL is the address of the GitHub release, tag or pull request from which the release comes.
 	URL string `json:"url,omitempty"`
 	// Hooks are the hooks that were called or ran as Jobs for the release, the oldest first.
 	Hooks []HookRun `json:"hooks,omitempty"`

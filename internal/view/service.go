@@ -179,8 +179,8 @@ func pinsOf(ms *v1alpha1.Microservice, now time.Time) (out []Pin) {
 	return out
 }
 
-// PinOf returns the effective pin of a group, or nil if there is none. A pin that contains the name of the group
-// takes precedence. A pin for any group applies only if the group has the pin's version or release.
+// PinOf returns the effective pin of a group, or nil if there is none. A pin that names the group takes
+// precedence. A pin that does not name a group applies only to a group that has the version or release of the pin.
 func PinOf(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, now time.Time) *Pin {
 	m := ms.Spec.UpdateStrategy.Manual
 	if m == nil {

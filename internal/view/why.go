@@ -671,7 +671,7 @@ func (r Release) measured(a *Answer, s *service) {
 	}
 }
 
-// whyAbsent explains a version without a release.
+// whyAbsent explains why a version has no release.
 func (s *service) whyAbsent(a *Answer, wanted string) {
 	a.Result = NotServing
 	subject := wanted + " is not live"

@@ -75,7 +75,7 @@ func TestBadInput(t *testing.T) {
 		},
 		"429": {
 			images: image(limited),
-			want:   complaint{"SourceReachable", "False", "RateLimited", []string{"429", "requests continue after the pause", "spec.interval"}},
+			want:   complaint{"SourceReachable", "False", "RateLimited", []string{"limits the rate of requests", "requests continue after the pause", "spec.interval"}},
 		},
 		"template without the named container": {
 			ms:   func(ms *v1alpha1.Microservice) { ms.Spec.ContainerName = "missing" },

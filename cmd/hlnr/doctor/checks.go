@@ -45,8 +45,8 @@ const (
 )
 
 // installAgain returns the fix for an incomplete installation. The fix uses Helm if the Deployment of the manager is part of a Helm
-// release. If the Deployment cannot be read, the fix uses Helm if the CRD of Microservices is part of a Helm release, because CRDs
-// remain after "helm uninstall". installAgain ignores errors, because the checks of these objects report them.
+// release. If the Deployment does not exist or cannot be read, the fix uses Helm if the CRD of Microservices is part of a Helm
+// release, because CRDs remain after "helm uninstall". installAgain ignores errors, because the checks of these objects report them.
 func (d *doctor) installAgain(ctx context.Context) string {
 	manager := &appsv1.Deployment{}
 	err := d.client.Get(ctx, client.ObjectKey{Namespace: d.manager, Name: "heighliner"}, manager)

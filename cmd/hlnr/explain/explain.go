@@ -107,7 +107,7 @@ invalid, 3 no version is offered, 4 the timeout expired.`,
 	flags.StringVar(&o.name, "name", "", "name of the ImagePolicy, if the manifest contains several")
 	flags.BoolVar(&o.scan, "scan", false, "scan the registry from this machine for an ImagePolicy in the cluster, instead of reading its status")
 	flags.StringVar(&o.tags, "tags", "", "file with tags, one per line, to use instead of the registry; - is standard input; lines that begin with # are ignored")
-	flags.StringVar(&o.dockerConfig, "docker-config", "", "docker configuration with the credentials for the registry; by default access is anonymous")
+	flags.StringVar(&o.dockerConfig, "docker-config", "", "Docker configuration with the credentials for the registry; by default access is anonymous")
 	flags.StringVar(&o.ca, "ca-file", "", "PEM file with certificate authorities to trust in addition to those of the system, like ca.crt in the Secret that spec.certSecretRef refers to")
 	flags.StringVar(&o.cert, "cert-file", "", "PEM file with the client certificate, like tls.crt in the Secret that spec.certSecretRef refers to; requires --key-file")
 	flags.StringVar(&o.key, "key-file", "", "PEM file with the private key for the certificate in --cert-file")
@@ -274,12 +274,12 @@ func (o options) withFix(err error) error {
 	case kind == registry.Untrusted:
 		return fmt.Errorf("%w; check --ca-file, --cert-file and --key-file", err)
 	case kind == registry.Unauthorized && o.dockerConfig == "":
-		return fmt.Errorf("%w; set --docker-config to a docker configuration", err)
+		return fmt.Errorf("%w; set --docker-config to a Docker configuration", err)
 	}
 	return err
 }
 
-// credential returns the registry's credential from the docker configuration. If the configuration has no entry for the
+// credential returns the registry's credential from the Docker configuration. If the configuration has no entry for the
 // registry, credential returns an error, so that the command does not use anonymous access instead.
 func (o options) credential(policy *v1alpha1.ImagePolicy) (registry.Credential, error) {
 	if o.dockerConfig == "" {

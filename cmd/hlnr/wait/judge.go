@@ -61,7 +61,7 @@ type snapshot struct {
 // outdated reports whether the manager has not observed the latest change to the specification of the Microservice yet.
 func (s snapshot) outdated() bool { return s.ms.Status.ObservedGeneration < s.ms.Generation }
 
-// policyOutdated reports whether the manager has not applied the last change to the specification of the ImagePolicy yet.
+// policyOutdated reports whether the manager has not observed the latest change to the specification of the ImagePolicy yet.
 func (s snapshot) policyOutdated() bool {
 	return s.policy != nil && s.policy.Status.ObservedGeneration < s.policy.Generation
 }

@@ -133,7 +133,7 @@ func (r *reporter) servicesVerdict(g *groupDecision) verdict {
 			continue
 		}
 		if err := r.writes.Refused[ServiceKey(s.Name)]; err != nil {
-			// The error is ignored, unless no domain or listener follows the group, and this is the group's own Service.
+			// The error is ignored, unless no domain or listener follows the group, and this is the group's own or only Service.
 			if !g.routed && (s.Group == g.slug || r.alone(g.group)) {
 				return verdict{Reason: err.Reason, Message: err.Error()}
 			}

@@ -26,7 +26,7 @@ func upgradedAfterFailure(w *world) {
 	w.wait(time.Hour)
 }
 
-// situations are histories with rare states of services. [Stories] does not include them.
+// situations are histories in which a service is in a rare state. [Stories] does not include them.
 var situations = map[string]func(w *world){
 	"configuration failed": func(w *world) {
 		live(w)

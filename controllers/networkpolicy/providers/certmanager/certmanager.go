@@ -56,7 +56,8 @@ func Missing(s providers.Input, t providers.TLS) *providers.Problem {
 
 // Shared returns the Certificates for the hosts of the routes, one for each Secret that has an
 // issuer. Like the Certificates that cert-manager creates, each Certificate has the same name as
-// its Secret. A Certificate also keeps the hosts that it already contains and that live routes still have.
+// its Secret. A Certificate also keeps the hosts that it already contains and that a live route, but no desired
+// route, has.
 func Shared(s providers.Input, routes []providers.Route, live map[string]*providers.Live) []providers.Shared {
 	issuers, had, hosts := map[string]v1alpha1.IssuerReference{}, map[string][]string{}, providers.BySecret(routes)
 	for _, r := range routes {

@@ -150,9 +150,9 @@ func (v *view) Health() *providers.Problem {
 	return nil
 }
 
-// Serves returns the URL of a host at the best matching listener. It returns a problem if no listener
-// matches, or if the listener has a problem. A host with TLS is not served until its listener has a
-// certificate.
+// Serves returns the URL of a host at the best matching listener. It returns a problem if the listener
+// has a problem, or if no listener matches and all Gateways of the route exist. A host with TLS is not
+// served until its listener has a certificate.
 func (v *view) Serves(r providers.Route, host string) (string, *providers.Problem) {
 	asked, tls := r.TLS[host]
 	if tls && asked.Mode == v1alpha1.TLSListenerSet {
