@@ -163,7 +163,7 @@ func TestConditions(t *testing.T) {
 		}, conditions{`False NoVersions: none of the 3 tags is offered: Parse rejected 1, Platform rejected 1, Verify rejected 5; for example "1.0.0": build it`, "", `True NoVersions: none of the 3 tags is offered: Parse rejected 1, Platform rejected 1, Verify rejected 5; for example "1.0.0": build it`, answers, quiet, complete}},
 		"too many tags": {func(_ *observed, s *selection, _ *plan) {
 			s.truncated = true
-		}, conditions{"True Succeeded: offers 1 in 1 group", "", "", answers, quiet, "True TooManyTags: not all tags were read, only 1: increase spec.limits.tags, select tags with spec.tagFilter, or delete old ones"}},
+		}, conditions{"True Succeeded: offers 1 in 1 group", "", "", answers, quiet, "True TooManyTags: not all tags were read, only 1: increase spec.limits.tags, select tags with spec.tagFilter, or delete old tags"}},
 		"too many groups": {func(_ *observed, s *selection, _ *plan) {
 			s.result.Truncated = []string{"2.x", "1.x"}
 		}, conditions{"True Succeeded: offers 1 in 1 group", "", "", answers, quiet, "True TooManyGroups: groups beyond spec.limits.groups: 2.x, 1.x; increase the limit, or select fewer versions or pull requests"}},

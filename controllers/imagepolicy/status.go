@@ -53,7 +53,7 @@ func setConditions(o *observed, s selection, out plan) {
 		reason, message := reasonOf(s.err)
 		status.Reconciling(conds, gen, reason, message)
 	case len(out.releases) == 0 && s.untimed > 0:
-		status.Reconciling(conds, gen, reasonScanning, fmt.Sprintf("the build times of %d of %d tags are not known yet, and all are needed; select tags with spec.tagFilter, or delete old ones", s.untimed, s.tags))
+		status.Reconciling(conds, gen, reasonScanning, fmt.Sprintf("the build times of %d of %d tags are not known yet, and all are needed; select tags with spec.tagFilter, or delete old tags", s.untimed, s.tags))
 	case s.pulled != nil && len(out.releases) == 0:
 		status.Ready(conds, gen, "NoPullRequests", noVersions(s, out)) // not an error
 	case len(out.releases) == 0:
