@@ -87,7 +87,7 @@ func kind(a netip.Addr) string {
 	case a.IsUnspecified(), a.Is4() && a.As4()[0] == 0:
 		return "an unspecified address"
 	case nat64Local.Contains(a), siit.Contains(a), teredo.Contains(a):
-		return "an address of a translator or tunnel"
+		return "an address that is reached through a translator or tunnel, such as NAT64 or Teredo"
 	}
 	return ""
 }

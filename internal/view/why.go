@@ -72,7 +72,7 @@ type Ambiguous struct {
 
 // Error lists the objects with the name.
 func (e *Ambiguous) Error() string {
-	return fmt.Sprintf("%s %q is ambiguous: there are %s: %s", e.What, e.Name, strings.Join(e.Objects, ", "), e.Remedy)
+	return fmt.Sprintf("%s %q is ambiguous: it exists in %s; %s", e.What, e.Name, strings.Join(e.Objects, ", "), e.Remedy)
 }
 
 // answer returns an answer without lines.

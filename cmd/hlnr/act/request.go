@@ -126,7 +126,7 @@ func (r FreezeRequest) Do(ctx context.Context, f *cli.Factory, c client.WithWatc
 		all: r.Namespace == "", dryRun: r.DryRun, uid: r.UID, generation: r.Generation,
 	}
 	if !o.all && o.namespaces != "" {
-		return nil, cli.Usage(fmt.Errorf("a namespace selector requires a freeze of the cluster"))
+		return nil, cli.Usage(fmt.Errorf("a namespace selector can be used only with a freeze of the cluster"))
 	}
 	s := &scope{f, c, r.Namespace}
 	if r.Thaw {

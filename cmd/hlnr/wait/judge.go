@@ -279,7 +279,7 @@ func (q question) judgeAbsent(s snapshot, g *v1alpha1.ReleaseGroup) *answer {
 		return &answer{cli.ExitNo, text}
 	}
 	if c := meta.FindStatusCondition(s.ms.Status.Conditions, v1alpha1.ConditionStalled); c != nil && c.Status == "True" && c.ObservedGeneration == s.ms.Generation {
-		return &answer{cli.ExitNo, fmt.Sprintf("no release of %s starts: %s: %s", s.ms.Name, c.Reason, c.Message)}
+		return &answer{cli.ExitNo, fmt.Sprintf("no release of %s can start: %s: %s", s.ms.Name, c.Reason, c.Message)}
 	}
 	o := s.offer(q.version)
 	if o != nil && s.ms.EndsGroup(o.SemVer.Name, o.Group, o.PullRequest) {

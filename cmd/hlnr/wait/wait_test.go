@@ -384,7 +384,7 @@ func TestJudge(t *testing.T) {
 		}, cli.ExitNo, "1.3.0 is denied by ImagePolicy shop"},
 		"stalled": {"1.3.0", forActive, false, func(s *snapshot) {
 			s.ms.Status.Conditions = []metav1.Condition{{Type: "Stalled", Status: "True", Reason: "ContainerNotFound", Message: "set spec.containerName"}}
-		}, cli.ExitNo, "no release of shop starts: ContainerNotFound: set spec.containerName"},
+		}, cli.ExitNo, "no release of shop can start: ContainerNotFound: set spec.containerName"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -177,8 +177,8 @@ func (p *Pool) Known(policy types.NamespacedName) map[providers.Probe]providers.
 	return out
 }
 
-// Ask starts a policy's probes, except those that are already in progress or have succeeded. It
-// stops and removes all other probes of the policy.
+// Ask starts the given probes of a policy, except those that are already in progress or have
+// succeeded. It stops and removes the policy's probes that are not among the given probes.
 func (p *Pool) Ask(policy types.NamespacedName, probes []providers.Probe) {
 	if p == nil {
 		return
