@@ -143,8 +143,8 @@ func decidedOrFailed(before, now client.Object) bool {
 }
 
 // withdrew reports whether an ImagePolicy now denies a version or group that a Microservice uses. Other edits, such as
-// a new list of versions, can also exclude versions in use, but such edits lead to
-// normal upgrades, which are not urgent.
+// a new list of versions, can also exclude versions in use, but such edits result
+// in normal upgrades, which are not urgent.
 func withdrew(before, now client.Object) bool {
 	old := before.(*v1alpha1.ImagePolicy).Status.Withdrawn
 	return slices.ContainsFunc(now.(*v1alpha1.ImagePolicy).Status.Withdrawn, func(w v1alpha1.Withdrawal) bool {

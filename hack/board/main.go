@@ -56,7 +56,7 @@ func (allow) May(context.Context, string) []string {
 }
 
 func (allow) Preview(_ context.Context, a web.Act) (web.Outcome, error) {
-	return web.Outcome{Text: a.Service + " " + a.Target + ": " + a.Verb + " by ana", Effects: []string{"1.x: 1.1.0 gets 50%", "after 10m: 1.x: 1.1.0 is active"}, By: "ana", Command: "hlnr " + a.Verb + " " + a.Service + " " + a.Target}, nil
+	return web.Outcome{Text: a.Service + " " + a.Target + ": " + a.Verb + " by ana", Effects: []string{"1.x: 1.1.0 gets 50%", "1.x: 1.1.0 is active"}, By: "ana", Command: "hlnr " + a.Verb + " " + a.Service + " " + a.Target}, nil
 }
 
 func (allow) MayFreeze(context.Context, string) (freeze, thaw bool) { return true, true }
