@@ -148,6 +148,6 @@ func (r *reconciler) recordState(o *observed, before *v1alpha1.FreezeStatus) {
 	case now.Active && !before.Active:
 		r.events.Normal(o.object, "FreezeBegan", "Freeze", began(now))
 	case !now.Active && before.Active:
-		r.events.Normal(o.object, "FreezeEnded", "Freeze", ended(now))
+		r.events.Normal(o.object, "FreezeEnded", "Freeze", ended(before))
 	}
 }

@@ -114,6 +114,8 @@ type reconciler struct {
 	// differs contains the times at which the computed status of releases began to differ from the stored
 	// status, by the name of the release.
 	differs sync.Map
+	// probed contains the times at which the events of failing probes were last read, by the name of the release.
+	probed sync.Map
 	// requeues requeues releases after a given time if a reconcile returns an error.
 	requeues status.Requeues
 	clock    clock.PassiveClock
@@ -202,7 +204,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return status.Again(ctx, err)
 	}
-	return r.requeues.Again(ctx, req, r.requeueAfter(done, paced, requeueAt, results.requeueAt, plan.retryAt), done.transient())
+	return r.requeues.Again(ctx, req, r.requeueAfter(done, paced, requeueAt, results.requeueAt, plan.retryAt, observed.probesDue), done.transient())
 }
 
 // requeueAfter returns the time until the next change that no watch reports; 0 means never.

@@ -461,7 +461,7 @@ func TestReadinessFailing(t *testing.T) {
 	}
 	release := create(t, newRelease(ns, 1))
 	play(t, release, 1, func(pod *corev1.Pod) {
-		for name, message := range map[string]string{"unready": "Readiness probe failed: HTTP probe failed with statuscode: 503", "unstarted": "Startup probe failed: refused"} {
+		for name, message := range map[string]string{"unready": "Readiness probe failed: HTTP probe failed with statuscode: 503", "unstarted": "(combined from similar events): Startup probe errored and resulted in unknown state: refused"} {
 			event := &corev1.Event{
 				ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name}, Type: corev1.EventTypeWarning, Reason: "Unhealthy", Message: message,
 				InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: ns, Name: pod.Name, UID: pod.UID, FieldPath: "spec.containers{shop}"},

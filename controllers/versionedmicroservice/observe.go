@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -35,6 +37,7 @@ type observed struct {
 	microservice  *v1alpha1.Microservice                 // nil if it does not exist
 	pods          []corev1.Pod                           // read only while they may explain a failure
 	probeMessages map[failingProbe]string                // answers of failing probes, by container and probe
+	probesDue     time.Time                              // when answers of probes may be read again; zero unless it is too early
 	rollout       *rollout                               // nil if the rollout state does not list the release
 	jobs          []hookJob                              // hook Jobs, with and without results in the status
 	lostJobs      map[string]bool                        // names of deleted Jobs whose results are not in the status
@@ -56,6 +59,7 @@ func (r *reconciler) observe(ctx context.Context, key client.ObjectKey) (*observ
 		r.checks.Forget(key)
 		r.created.Delete(key)
 		r.differs.Delete(key)
+		r.probed.Delete(key)
 		r.exclusive.forget(key)
 		r.ending.forget(key)
 		return nil, nil
@@ -97,8 +101,9 @@ func (r *reconciler) observe(ctx context.Context, key client.ObjectKey) (*observ
 	if err := r.observeQuota(ctx, o); err != nil {
 		return nil, err
 	}
-	if f := diagnose(o, state, r.clock.Now()); f.reason == v1alpha1.FailureReadinessFailing && (release.Status.Failure != f.reason || release.Status.Message != status.Line(f.message)) {
-		r.observeProbes(ctx, o, state, f)
+	now := r.clock.Now()
+	if f := diagnose(o, state, now); lacksAnswer(o, f) {
+		r.observeProbes(ctx, o, state, f, now)
 	}
 	return o, nil
 }
@@ -163,31 +168,67 @@ func hasReplicas(release *v1alpha1.VersionedMicroservice, d *appsv1.Deployment) 
 // failingProbe is a probe of a container: "startup", "readiness" or "liveness".
 type failingProbe struct{ container, probe string }
 
-// maxEventPods is the maximum number of pods of a release whose events are read.
-const maxEventPods = 10
+const (
+	// maxEventPods is the maximum number of pods of a release whose events are read.
+	maxEventPods = 10
+	// eventInterval is the minimum time between two reads of the events of a release's pods.
+	eventInterval = 10 * time.Second
+)
+
+// probeAnswer matches the kubelet's event about a failed probe: its type, and the answer to it.
+var probeAnswer = regexp.MustCompile(`(?s)^(?:\(combined from similar events\): )?(Startup|Readiness|Liveness) probe (?:failed|errored(?: and resulted in \w+ state)?): (.*)$`)
+
+// lacksAnswer reports whether the status does not contain a failure of a probe together with the answer to the probe.
+func lacksAnswer(o *observed, f failure) bool {
+	old := o.release.Status
+	return f.reason == v1alpha1.FailureReadinessFailing && (f.unanswered || old.Failure != f.reason || old.Message != status.Line(f.message))
+}
 
 // observeProbes reads why a probe fails, for a failure without this answer. Only the kubelet's events contain the answers. observeProbes
-// reads them from the API server until the status contains the message, because a cache would contain the events of all pods. Without the
-// events, the message of the failure is less specific.
-func (r *reconciler) observeProbes(ctx context.Context, o *observed, state rolloutState, unanswered failure) {
+// reads them from the API server, because a cache would contain the events of all pods. Without the events, the message of the failure is
+// less specific.
+func (r *reconciler) observeProbes(ctx context.Context, o *observed, state rolloutState, unanswered failure, now time.Time) {
+	key := client.ObjectKeyFromObject(o.release)
+	if last, ok := r.probed.Load(key); ok && now.Sub(last.(time.Time)) < eventInterval {
+		o.probesDue = last.(time.Time).Add(eventInterval)
+		return
+	}
+	r.probed.Store(key, now)
 	o.probeMessages = map[failingProbe]string{}
-	for i := range o.pods[:min(len(o.pods), maxEventPods)] {
-		var list eventsv1.EventList
-		if err := r.live.List(ctx, &list, client.InNamespace(o.release.Namespace), client.Limit(100),
-			client.MatchingFields{"regarding.uid": string(o.pods[i].UID), "reason": "Unhealthy"}); err != nil {
+	read := 0
+	for i := range o.pods {
+		pod := &o.pods[i]
+		shows := func(f failure) bool { return f.reason == unanswered.reason && f.message == unanswered.message }
+		if terminated(pod) || !slices.ContainsFunc(diagnosePod(o, state, pod, now), shows) {
+			continue
+		}
+		if read++; read > maxEventPods {
+			return
+		}
+		if err := r.readProbes(ctx, o, pod); err != nil {
 			ctrl.LoggerFrom(ctx).V(1).Info("cannot read the events of a failing probe", "error", err.Error())
 			return
 		}
-		for _, e := range list.Items {
-			container, ok := strings.CutPrefix(strings.Replace(e.Regarding.FieldPath, "spec.initContainers{", "spec.containers{", 1), "spec.containers{")
-			if probe, answer, cut := strings.Cut(e.Note, " probe failed: "); ok && cut {
-				o.probeMessages[failingProbe{strings.TrimSuffix(container, "}"), strings.ToLower(probe)}] = answer
-			}
-		}
-		if diagnose(o, state, r.clock.Now()).message != unanswered.message {
+		if f := diagnose(o, state, now); f.message != unanswered.message {
 			return
 		}
 	}
+}
+
+// readProbes adds the answers in the events of one pod.
+func (r *reconciler) readProbes(ctx context.Context, o *observed, pod *corev1.Pod) error {
+	var list eventsv1.EventList
+	if err := r.live.List(ctx, &list, client.InNamespace(o.release.Namespace), client.Limit(100),
+		client.MatchingFields{"regarding.uid": string(pod.UID), "reason": "Unhealthy"}); err != nil {
+		return fmt.Errorf("list events of pod %q: %w", pod.Name, err)
+	}
+	for _, e := range list.Items {
+		container, ok := strings.CutPrefix(strings.Replace(e.Regarding.FieldPath, "spec.initContainers{", "spec.containers{", 1), "spec.containers{")
+		if answer := probeAnswer.FindStringSubmatch(e.Note); ok && answer != nil {
+			o.probeMessages[failingProbe{strings.TrimSuffix(container, "}"), strings.ToLower(answer[1])}] = answer[2]
+		}
+	}
+	return nil
 }
 
 // get reads an object. It returns nil if the object does not exist.

@@ -27,6 +27,8 @@ type failure struct {
 	// notTried reports whether at least one container of the pod is not running. This container may be
 	// the reason why other containers do not become ready.
 	notTried bool
+	// unanswered reports whether the message about a failed probe lacks the answer to the probe.
+	unanswered bool
 }
 
 // ranks orders failures: the most specific failure comes first. Problems in the release itself
@@ -430,11 +432,12 @@ func notReady(o *observed, state rolloutState, c corev1.ContainerStatus, whole, 
 		message: fmt.Sprintf("container %q is running, but its %s probe fails", c.Name, probe),
 	}
 	// Keep the first message: later messages differ only in addresses.
-	if old := o.release.Status; old.Failure == f.reason && strings.HasPrefix(old.Message, f.message) {
+	if old := o.release.Status; old.Failure == f.reason && strings.HasPrefix(old.Message, f.message+": ") {
 		f.message = old.Message
 		return f
 	}
-	f.message = join(f.message, o.probeMessages[failingProbe{c.Name, probe}])
+	answer := o.probeMessages[failingProbe{c.Name, probe}]
+	f.message, f.unanswered = join(f.message, answer), answer == ""
 	return f
 }
 

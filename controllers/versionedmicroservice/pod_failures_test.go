@@ -84,10 +84,10 @@ func TestDiagnose(t *testing.T) {
 		"limits":                {deployment: refusing(`pods "shop-x1" is forbidden: maximum cpu usage per Container is 1`), want: failure{reason: v1alpha1.FailurePodRejected, message: "maximum cpu usage per Container is 1"}},
 		"webhook":               {deployment: refusing(`admission webhook "x" denied the request: no`), want: failure{reason: v1alpha1.FailurePodRejected, message: `admission webhook "x" denied the request: no`}},
 		"young":                 {pods: []corev1.Pod{pod(running(10 * time.Second))}, want: failure{requeueAt: noon.Add(20 * time.Second)}},
-		"never ready":           {pods: []corev1.Pod{pod(running(30 * time.Second))}, want: failure{reason: v1alpha1.FailureReadinessFailing, message: `container "shop" is running, but its readiness probe fails`}},
-		"half the deadline":     {pods: []corev1.Pod{pod(running(10 * time.Second))}, seen: deadline(20), want: failure{reason: v1alpha1.FailureReadinessFailing, message: `container "shop" is running, but its readiness probe fails`}},
+		"never ready":           {pods: []corev1.Pod{pod(running(30 * time.Second))}, want: failure{reason: v1alpha1.FailureReadinessFailing, message: `container "shop" is running, but its readiness probe fails`, unanswered: true}},
+		"half the deadline":     {pods: []corev1.Pod{pod(running(10 * time.Second))}, seen: deadline(20), want: failure{reason: v1alpha1.FailureReadinessFailing, message: `container "shop" is running, but its readiness probe fails`, unanswered: true}},
 		"shortly after the start, within the deadline": {pods: []corev1.Pod{pod(running(10 * time.Second))}, seen: deadline(30), want: failure{requeueAt: noon.Add(5 * time.Second)}},
-		"rolled back shortly after the start":          {pods: []corev1.Pod{pod(running(10 * time.Second))}, seen: rolledBack("ProgressDeadlineExceeded"), want: failure{reason: v1alpha1.FailureReadinessFailing, message: `container "shop" is running, but its readiness probe fails`}},
+		"rolled back shortly after the start":          {pods: []corev1.Pod{pod(running(10 * time.Second))}, seen: rolledBack("ProgressDeadlineExceeded"), want: failure{reason: v1alpha1.FailureReadinessFailing, message: `container "shop" is running, but its readiness probe fails`, unanswered: true}},
 		"aborted shortly after the start":              {pods: []corev1.Pod{pod(running(10 * time.Second))}, seen: rolledBack("Aborted"), want: failure{requeueAt: noon.Add(5 * time.Second)}},
 		"probe message from events": {pods: []corev1.Pod{pod(running(time.Minute))}, seen: func(o *observed) {
 			o.probeMessages = map[failingProbe]string{{"shop", "readiness"}: "HTTP probe failed with statuscode: 503", {"shop", "startup"}: "refused", {"proxy", "readiness"}: "no"}
@@ -96,8 +96,12 @@ func TestDiagnose(t *testing.T) {
 		"first recorded probe message": {pods: []corev1.Pod{pod(running(time.Minute))}, seen: func(o *observed) {
 			o.release.Status.Failure, o.release.Status.Message = v1alpha1.FailureReadinessFailing, `container "shop" is running, but its readiness probe fails: refused`
 		}, want: failure{reason: v1alpha1.FailureReadinessFailing, message: `container "shop" is running, but its readiness probe fails: refused`}},
+		"answer to a recorded probe": {pods: []corev1.Pod{pod(running(time.Minute))}, seen: func(o *observed) {
+			o.release.Status.Failure, o.release.Status.Message = v1alpha1.FailureReadinessFailing, `container "shop" is running, but its readiness probe fails`
+			o.probeMessages = map[failingProbe]string{{"shop", "readiness"}: "refused"}
+		}, want: failure{reason: v1alpha1.FailureReadinessFailing, message: `container "shop" is running, but its readiness probe fails: refused`}},
 		"probe with a long delay": {pods: []corev1.Pod{pod(running(30 * time.Second))}, probe: &corev1.Probe{InitialDelaySeconds: 60}, want: failure{requeueAt: noon.Add(time.Minute)}},
-		"never started":           {pods: []corev1.Pod{pod(running(time.Hour))}, startup: &corev1.Probe{}, want: failure{reason: v1alpha1.FailureReadinessFailing, message: `container "shop" is running, but its startup probe fails`}},
+		"never started":           {pods: []corev1.Pod{pod(running(time.Hour))}, startup: &corev1.Probe{}, want: failure{reason: v1alpha1.FailureReadinessFailing, message: `container "shop" is running, but its startup probe fails`, unanswered: true}},
 		"several causes, the most severe first": {
 			deployment: refusing("exceeded quota"),
 			pods:       []corev1.Pod{unschedulable, pod(running(time.Second)), pod(again), waiting("ErrImagePull", "x")},
