@@ -33,14 +33,14 @@ func TestParseUsage(t *testing.T) {
 
 func line(agent, verb, uri, object string, code int) string {
 	return `{"kind":"Event","stage":"ResponseComplete","requestURI":"` + uri + `","verb":"` + verb + `","userAgent":"` + agent +
-		`","objectRef":{` + object + `},"responseStatus":{"code":` + map[int]string{200: "200", 409: "409"}[code] + `}}`
+		`","requestReceivedTimestamp":"1970-01-01T00:00:01.000000Z","stageTimestamp":"1970-01-01T00:00:01.250000Z","objectRef":{` + object + `},"responseStatus":{"code":` + map[int]string{200: "200", 409: "409"}[code] + `}}`
 }
 
 func TestAuditLog(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "audit.log")
 	lines := []string{
-		line("heighliner/v1 (linux/amd64)", "patch", "/apis/hlnr.io/v1alpha1/x", `"resource":"microservices","apiGroup":"hlnr.io","subresource":"status"`, 409),
+		line("heighliner/v1 (linux/amd64)", "patch", "/apis/hlnr.io/v1alpha1/x", `"resource":"microservices","apiGroup":"hlnr.io","subresource":"status","name":"shop"`, 409),
 		line("heighliner/v1", "create", "/apis/apps/v1/x?dryRun=All", `"resource":"deployments","apiGroup":"apps"`, 200),
 		line("heighliner/v1", "update", "/apis/coordination.k8s.io/v1/x", `"resource":"leases","apiGroup":"coordination.k8s.io"`, 200),
 		line("heighliner/v1", "get", "/api/v1/x", `"resource":"secrets"`, 200),
@@ -64,11 +64,14 @@ func TestAuditLog(t *testing.T) {
 	if err != nil || len(got) != 7 {
 		t.Fatalf("%d requests, %v, want 7", len(got), err)
 	}
+	if s := got[0]; s.name != "shop" || s.at.UnixMilli() != 1000 || s.ended.UnixMilli() != 1250 {
+		t.Errorf("name %q, from %s to %s", s.name, s.at, s.ended)
+	}
 	if again, err := log.read(); err != nil || len(again) != 0 {
 		t.Errorf("read again: %v, %v", again, err)
 	}
 	result := phaseResult{requests: got}
-	result.finish("heighliner", usage{}, usage{CPU: time.Second}, usage{CPU: 2 * time.Second, Resident: 7})
+	result.finish("heighliner", "", usage{}, usage{CPU: time.Second}, usage{CPU: 2 * time.Second, Resident: 7})
 	want := phaseResult{
 		Writes: 2, Refused: 1, Reads: 1, Follow: 2, FollowBudgeted: 1, Leases: 1, CPUToGoal: 1, CPU: 2, Resident: 7,
 		Kinds: map[string]map[string]int{
@@ -210,22 +213,25 @@ func TestUpTo(t *testing.T) {
 	}
 }
 
-// TestActedSeconds checks that only successful status writes for the service of a decision count, and only those that began after the decision was
-// stored.
+// TestActedSeconds checks that the result of a phase contains the times until the status of a decision was stored. Only successful status writes for the
+// service count, and of these, the last one that began before a watch delivered the status.
 func TestActedSeconds(t *testing.T) {
 	at := func(ms int) time.Time { return time.Unix(1000, 0).Add(time.Duration(ms) * time.Millisecond) }
 	const agent, status = "heighliner", "microservices.hlnr.io/status"
 	write := func(service string, began int) request {
 		return request{at: at(began), ended: at(began + 10), agent: agent, name: service, verb: "patch", resource: status}
 	}
-	failed, other, object := write("svc-00001", 120), write("svc-00001", 130), write("svc-00001", 140)
+	failed, other, object := write("svc-00001", 320), write("svc-00001", 330), write("svc-00001", 340)
 	failed.failed, other.agent, object.resource = true, "kube-controller-manager", "microservices.hlnr.io"
-	requests := []request{
-		write("svc-00001", 90), failed, other, object, write("svc-00001", 400), write("svc-00001", 300), // The log is sorted by the end of requests.
-		write("svc-00002", 150), write("svc-00003", 10),
+	result := phaseResult{
+		requests: []request{
+			write("svc-00001", 40), write("svc-00001", 90), failed, other, object, write("svc-00001", 400), write("svc-00001", 300), // The log is sorted by the end of requests.
+			write("svc-00002", 150), write("svc-00003", 10),
+		},
+		decisions: []madeDecision{{"svc-00001", at(50), at(350)}, {"svc-00002", at(60), at(180)}, {"svc-00003", at(60), at(100)}},
 	}
-	decisions := []madeDecision{{"svc-00001", at(50), at(100)}, {"svc-00002", at(60), at(100)}, {"svc-00003", at(60), at(100)}}
-	if got, want := actedSeconds(decisions, requests, agent, status), []float64{0.1, 0.26}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
+	result.finish(agent, status, usage{}, usage{}, usage{})
+	if want := []float64{0.1, 0.26}; !slices.Equal(result.ActedSeconds, want) {
+		t.Errorf("got %v, want %v", result.ActedSeconds, want)
 	}
 }

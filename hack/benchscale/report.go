@@ -77,8 +77,9 @@ type phaseResult struct {
 	decisions []madeDecision
 }
 
-// finish computes the counts of requests.
-func (r *phaseResult) finish(agent string, before, atGoal, after usage) {
+// finish computes the counts of requests, and the times until the product acted on decisions, which the status resource shows.
+func (r *phaseResult) finish(agent, status string, before, atGoal, after usage) {
+	r.ActedSeconds = actedSeconds(r.decisions, r.requests, agent, status)
 	r.Kinds = map[string]map[string]int{}
 	for _, q := range r.requests {
 		if !q.writes() && !q.reads() {
@@ -201,13 +202,16 @@ func (r *report) podTimes(b *strings.Builder) {
 func (r *report) decisions(b *strings.Builder) {
 	for _, p := range r.Products {
 		for _, x := range p.Phases {
-			n, acted := len(x.ObservedSeconds), len(x.ActedSeconds)
-			if n == 0 || acted == 0 {
+			n := len(x.ObservedSeconds)
+			if n == 0 {
 				continue
 			}
-			fmt.Fprintf(b, "\n%s, %s: %d decisions about services of the previous batch. From a decision to the first write of the status, in the audit log (%d decisions): median %.0f ms, longest %.0f ms; "+
-				"until a watch delivers the status: median %.0f ms, longest %.0f ms; to the full effect: median %.1f s, longest %.1f s.\n", p.Name, x.Name, n,
-				acted, 1000*percentile(x.ActedSeconds, 50), 1000*x.ActedSeconds[acted-1],
+			fmt.Fprintf(b, "\n%s, %s: %d decisions about services of the previous batch. ", p.Name, x.Name, n)
+			if acted := len(x.ActedSeconds); acted > 0 {
+				fmt.Fprintf(b, "From a decision until the status is stored, according to the audit log (%d decisions): median %.0f ms, longest %.0f ms. ",
+					acted, 1000*percentile(x.ActedSeconds, 50), 1000*x.ActedSeconds[acted-1])
+			}
+			fmt.Fprintf(b, "Until a watch delivers the status: median %.0f ms, longest %.0f ms; until the full effect: median %.1f s, longest %.1f s.\n",
 				1000*percentile(x.ObservedSeconds, 50), 1000*x.ObservedSeconds[n-1], percentile(x.DecidedSeconds, 50), x.DecidedSeconds[n-1])
 		}
 	}

@@ -60,10 +60,11 @@ type decision struct {
 	status string
 }
 
-// madeDecision is a decision about one service: when it was made, and when the API server had stored it.
+// madeDecision is a decision about one service: when it was made, and when a watch delivered the first status that shows that the product
+// has observed it.
 type madeDecision struct {
-	service    string
-	at, stored time.Time
+	service      string
+	at, observed time.Time
 }
 
 // serviceName returns the name of a service, and of all its objects.
@@ -186,10 +187,11 @@ func (s *story) phase(ctx context.Context, number string, p phase) (*phaseResult
 	if err != nil {
 		return nil, err
 	}
-	result.finish(s.product.agent(), before, atGoal, after)
+	status := ""
 	if p.decision != nil {
-		result.ActedSeconds = actedSeconds(result.decisions, result.requests, s.product.agent(), p.decision.status)
+		status = p.decision.status
 	}
+	result.finish(s.product.agent(), status, before, atGoal, after)
 	result.Queues = map[string]queue{}
 	for name, q := range ended {
 		if d := q.since(queues[name]); d.Passes > 0 {
@@ -294,13 +296,15 @@ func (s *story) decideFor(ctx context.Context, d *decision, service int, result 
 	if err := d.apply(ctx, service); err != nil {
 		return err
 	}
-	result.decisions = append(result.decisions, madeDecision{name, began, time.Now()})
 	for _, wait := range []struct {
 		at      <-chan time.Time
 		seconds *[]float64
 	}{{observed, &result.ObservedSeconds}, {reached, &result.DecidedSeconds}} {
 		select {
 		case at := <-wait.at:
+			if wait.seconds == &result.ObservedSeconds {
+				result.decisions = append(result.decisions, madeDecision{name, began, at})
+			}
 			*wait.seconds = append(*wait.seconds, at.Sub(began).Seconds())
 			slices.Sort(*wait.seconds)
 		case <-ctx.Done():
@@ -312,18 +316,18 @@ func (s *story) decideFor(ctx context.Context, d *decision, service int, result 
 	return d.undo(ctx, service)
 }
 
-// actedSeconds returns the sorted times from decisions until the product had first written the status of their services, according to the audit log. A
-// write counts if it began after the decision was stored.
+// actedSeconds returns the sorted times from decisions until the API server had stored the status that shows the decision, according to the audit
+// log: this is the last write of the status of the service that began before a watch delivered this status.
 func actedSeconds(decisions []madeDecision, requests []request, agent, status string) (seconds []float64) {
 	for _, d := range decisions {
-		first := time.Time{}
+		var write request
 		for _, r := range requests {
-			if r.agent == agent && r.resource == status && r.name == d.service && r.writes() && !r.failed && r.at.After(d.stored) && (first.IsZero() || r.ended.Before(first)) {
-				first = r.ended
+			if r.agent == agent && r.resource == status && r.name == d.service && r.writes() && !r.failed && r.at.After(d.at) && r.at.Before(d.observed) && r.at.After(write.at) {
+				write = r
 			}
 		}
-		if !first.IsZero() {
-			seconds = append(seconds, first.Sub(d.at).Seconds())
+		if !write.at.IsZero() {
+			seconds = append(seconds, write.ended.Sub(d.at).Seconds())
 		}
 	}
 	slices.Sort(seconds)
