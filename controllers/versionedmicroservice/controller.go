@@ -114,7 +114,7 @@ type reconciler struct {
 	// differs contains the times at which the computed status of releases began to differ from the stored
 	// status, by the name of the release.
 	differs sync.Map
-	// probed contains the times at which the events of failing probes were last read, by the name of the release.
+	// probed contains the last probeRead of each release whose probe fails, by the name of the release.
 	probed sync.Map
 	// requeues requeues releases after a given time if a reconcile returns an error.
 	requeues status.Requeues

@@ -168,6 +168,12 @@ func hasReplicas(release *v1alpha1.VersionedMicroservice, d *appsv1.Deployment) 
 // failingProbe is a probe of a container: "startup", "readiness" or "liveness".
 type failingProbe struct{ container, probe string }
 
+// probeRead contains the answers of failing probes, and the time at which they were read.
+type probeRead struct {
+	at      time.Time
+	answers map[failingProbe]string
+}
+
 const (
 	// maxEventPods is the maximum number of pods of a release whose events are read.
 	maxEventPods = 10
@@ -189,12 +195,15 @@ func lacksAnswer(o *observed, f failure) bool {
 // less specific.
 func (r *reconciler) observeProbes(ctx context.Context, o *observed, state rolloutState, unanswered failure, now time.Time) {
 	key := client.ObjectKeyFromObject(o.release)
-	if last, ok := r.probed.Load(key); ok && now.Sub(last.(time.Time)) < eventInterval {
-		o.probesDue = last.(time.Time).Add(eventInterval)
+	if last, ok := r.probed.Load(key); ok && now.Sub(last.(probeRead).at) < eventInterval {
+		// The answers might not be in the status yet, because writes to the status are paced.
+		if o.probeMessages = last.(probeRead).answers; diagnose(o, state, now).message == unanswered.message {
+			o.probesDue = last.(probeRead).at.Add(eventInterval)
+		}
 		return
 	}
-	r.probed.Store(key, now)
 	o.probeMessages = map[failingProbe]string{}
+	r.probed.Store(key, probeRead{now, o.probeMessages})
 	read := 0
 	for i := range o.pods {
 		pod := &o.pods[i]

@@ -64,7 +64,8 @@ func TestProbeAnswers(t *testing.T) {
 			clock := testclock.NewFakePassiveClock(noon)
 			r := &reconciler{live: events, clock: clock}
 			for reads := 1; reads <= 2; reads++ {
-				for range 2 { // The second time, it is too early.
+				for range 2 { // The second time, as in a new reconcile, it is too early.
+					o.probeMessages, o.probesDue = nil, time.Time{}
 					if f := diagnose(o, rolloutState{}, clock.Now()); lacksAnswer(o, f) {
 						r.observeProbes(t.Context(), o, rolloutState{}, f, clock.Now())
 					}
@@ -73,12 +74,16 @@ func TestProbeAnswers(t *testing.T) {
 				if f.reason != v1alpha1.FailureReadinessFailing || f.message != want || events.requests != reads {
 					t.Errorf("%s: %q after %d requests, want %q after %d", f.reason, f.message, events.requests, want, reads)
 				}
-				if due := clock.Now().Add(eventInterval); !o.probesDue.Equal(due) {
+				due := time.Time{}
+				if want == prefix {
+					due = clock.Now().Add(eventInterval)
+				}
+				if !o.probesDue.Equal(due) {
 					t.Errorf("due at %s, want %s", o.probesDue, due)
 				}
 				clock.SetTime(clock.Now().Add(eventInterval))
-				o.probeMessages = nil // as in a new reconcile
 			}
+			o.probeMessages = nil
 			o.release.Status.Failure, o.release.Status.Message = v1alpha1.FailureReadinessFailing, prefix+": refused"
 			if f := diagnose(o, rolloutState{}, clock.Now()); lacksAnswer(o, f) {
 				t.Error("the events are read again although the status contains an answer")
