@@ -102,8 +102,8 @@ type Reconciler struct {
 	// Microservice.
 	restored sync.Map
 	metrics  *metrics
-	// stale contains the times since which the offers of ImagePolicies have been based on an older specification,
-	// by name of the Microservice.
+	// stale contains, by the name of the Microservice, the time at which the offer of its ImagePolicy was first seen to
+	// be based on an older specification.
 	stale sync.Map
 	// configs caches the hash of each Microservice's template, as a knownConfig by name, because the template changes rarely.
 	configs sync.Map

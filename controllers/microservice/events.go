@@ -67,7 +67,7 @@ func (w *pass) waits() bool {
 }
 
 // needsApproval reports whether the current step of a release requires approval. Other steps
-// end after a time or a measurement, and have no event: the conditions and the summary show them.
+// end after a set time or a measurement. They have no event: the conditions and the summary show them.
 func (w *pass) needsApproval(name string) bool {
 	c := w.ms.Spec.UpdateStrategy.Canary
 	for _, g := range w.plan.State.Groups {

@@ -89,7 +89,7 @@ func silent(w *pass, problem *status.Error, now time.Time) time.Duration {
 const sourceSilence = 30 * time.Second
 
 // noteSource records whether the ImagePolicy's specification has just changed. If a Microservice is not
-// Ready, its Ready condition shows the missing scan immediately.
+// Ready, its Ready condition shows immediately that the scan is not complete.
 func (r *Reconciler) noteSource(w *pass) {
 	if !w.facts.SourceStale || w.problem != nil || !meta.IsStatusConditionTrue(w.ms.Status.Conditions, v1alpha1.ConditionReady) {
 		r.stale.Delete(client.ObjectKeyFromObject(w.ms))

@@ -32,7 +32,7 @@ type checker interface {
 type checks struct {
 	analysis *v1alpha1.ReleaseAnalysis
 	hooks    []v1alpha1.HookStatus
-	// jobs contains the Jobs for hooks to create and to delete.
+	// jobs contains the Jobs of hooks that must be created or deleted.
 	jobs jobPlan
 	// requeueAt is the time at which to reconcile again even without an event; zero means never.
 	requeueAt time.Time

@@ -332,7 +332,7 @@ func (b *body) tooLarge() error {
 }
 
 // Printable converts untrusted text for a status to one line of at most limit bytes. It replaces
-// characters that are not printable with spaces.
+// nonprintable characters with spaces.
 func Printable(text []byte, limit int) string {
 	text = bytes.ToValidUTF8(text, nil)
 	var out strings.Builder

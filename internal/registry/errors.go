@@ -294,7 +294,7 @@ func (e *Error) setCertificate(err *tls.CertificateVerificationError, own TLS) {
 	)
 	switch {
 	case errors.As(err, &host):
-		e.set(Untrusted, "the registry's certificate is not for this host", "use a certificate for this host, or set spec.image to a host that the certificate contains")
+		e.set(Untrusted, "the registry's certificate is not for this host", "use a certificate for this host, or use a host in spec.image for which the certificate is valid")
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		e.set(Untrusted, "the registry's certificate has expired or is not valid yet", "renew it, and check the clock of the node")
 	case own.CA == "":

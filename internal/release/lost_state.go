@@ -194,7 +194,7 @@ func recordReferenced(s *scope) {
 	}
 }
 
-// recordRoutes records which releases were ever in a route (rules 10 and 18). For a release that gets traffic while
+// recordRoutes records which releases have ever been in a route (rules 10 and 18). For a release that gets traffic while
 // a policy exists, this is recorded in the write that gives the release traffic, before a route refers to the
 // release. This rule records all other releases: those whose policy, or whose domain with a version, was created
 // later.

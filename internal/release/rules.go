@@ -224,7 +224,7 @@ func start(s *scope) {
 	switch {
 	case r.Status == Error:
 		s.retryRow(r, RetriedAutomatically)
-		s.event(r, false, Retrying, fmt.Sprintf("attempt %d of %s starts: a problem outside the release caused the previous failure", r.Attempt+1, r.Version))
+		s.event(r, false, Retrying, fmt.Sprintf("retrying %s (attempt %d): a problem outside the release caused the previous failure", r.Version, r.Attempt+1))
 	case r.Promoted == 0:
 		s.turn(r, Pending, Started)
 	}

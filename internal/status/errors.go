@@ -77,7 +77,7 @@ const ReasonSecretsForbidden = "SecretsForbidden"
 // watched.
 func SecretForbidden(namespace, name string, err error) *Error {
 	return &Error{Class: Terminal, Reason: ReasonSecretsForbidden, After: afterForeign, Err: fmt.Errorf(
-		"the manager has no permission to get Secrets in namespace %q: apply config/components/read-secrets there, which binds the ClusterRole heighliner-read-secrets: get Secret %q: %w", namespace, name, err)}
+		"the manager has no permission to get Secrets in namespace %q: apply config/components/read-secrets there to bind the ClusterRole heighliner-read-secrets: get Secret %q: %w", namespace, name, err)}
 }
 
 // The times after which to check again for changes that a watch may not report.

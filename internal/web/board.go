@@ -14,7 +14,7 @@ import (
 
 // query selects and sorts the services of the board. It is part of the URL.
 type query struct {
-	// State is a class; Namespace and Search narrow the selection further. An empty field selects all
+	// State is a view.Class; Namespace and Search narrow the selection further. An empty field selects all
 	// services.
 	State, Namespace, Search string
 	// Sort is name, version, share or age. If it is empty, services that need the reader's attention

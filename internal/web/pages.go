@@ -78,7 +78,7 @@ func (s *Server) content(ctx context.Context, m *moments, u *url.URL) (*page, st
 		e := m.services[keyOf(parts[1], parts[2])]
 		switch {
 		case e == nil:
-			err = &Problem{Status: http.StatusNotFound, Title: "There is no service " + parts[2] + " in namespace " + parts[1], Text: "It was deleted, or its name is different. The board lists all services."}
+			err = &Problem{Status: http.StatusNotFound, Title: "There is no service " + parts[2] + " in namespace " + parts[1], Text: "It may have been deleted, or the name may be wrong. The board lists all services."}
 		case len(parts) == 3:
 			p, err = s.servicePage(ctx, m, e.Service, u)
 		case len(parts) == 4 && parts[3] == "discovery":
@@ -138,7 +138,7 @@ func (s *Server) historyPage(m *moments, x view.Service) (*page, error) {
 func (s *Server) releasePage(ctx context.Context, m *moments, x view.Service, name string) (*page, error) {
 	d, ok := view.NewRelease(m.data.Input, x, name, m.now)
 	if !ok {
-		return nil, &Problem{Status: http.StatusNotFound, Title: "There is no release " + name + " of " + x.Name, Text: "It was removed, or its name is different. The page of the service lists its releases."}
+		return nil, &Problem{Status: http.StatusNotFound, Title: "There is no release " + name + " of " + x.Name, Text: "It may have been removed, or the name may be wrong. The page of the service lists its releases."}
 	}
 	return s.single(x.Name+" "+cut(d.Release.Version), "release-page", d, map[string]any{"S": x, "D": d, "R": d.Release, "Now": m.now, "May": s.permissions(ctx)(x.Namespace)})
 }

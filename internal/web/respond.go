@@ -10,7 +10,7 @@ import (
 	"sync"
 )
 
-// Problem is an error response that describes the problem and what the reader can do.
+// Problem is an error response that describes the problem and what the reader can do about it.
 type Problem struct {
 	Status int    `json:"status"`
 	Title  string `json:"title"`

@@ -34,7 +34,7 @@ const maxProvider = 1 << 20
 
 // Options are the values of the server's flags, and the values that the process provides.
 type Options struct {
-	// Config connects to the cluster, with the permissions of the server.
+	// Config is used to connect to the cluster, with the permissions of the server.
 	Config  *rest.Config
 	Version string
 	Clock   clock.Clock

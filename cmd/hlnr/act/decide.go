@@ -81,7 +81,7 @@ an active release, use rollback.`)
 func newRetryCommand(f *cli.Factory) *cobra.Command {
 	d := &decision{action: v1alpha1.DecisionRetry}
 	cmd := d.command(f, "retry", "Start a failed release again",
-		`retry restarts a release that has the status error, from the beginning. It sets
+		`retry starts a release with the status error again, from the beginning. It sets
 spec.decision.action to Retry.`)
 	cmd.Example = `  hlnr retry shop 1.1.1 --reason "database is back"`
 	return cmd

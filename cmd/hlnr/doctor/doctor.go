@@ -6,7 +6,7 @@
 //	objects.go  the checks of objects
 //	traffic.go  the checks of the Gateways and Prometheus servers that objects use
 //	report.go   writes the archive of a report
-//	redact.go   removes secrets from the archive, as pure functions
+//	redact.go   pure functions that remove secrets from the archive
 package doctor
 
 import (

@@ -17,7 +17,7 @@ import (
 type Change struct {
 	metav1.TypeMeta `json:",inline"`
 	Time            metav1.Time `json:"time"`
-	// What is the kind of the fact: found, started, available, "step N", active, routes or pods.
+	// What is the kind of fact: found, started, available, "step N", active, routes or pods.
 	What string `json:"what"`
 	// Text describes the fact for users. It is empty if What is sufficient.
 	Text string `json:"text,omitempty"`

@@ -112,8 +112,8 @@ func (d *planner) heldBy(out *Decision, host, path string) *Row {
 	return nil
 }
 
-// removeReplaced removes the hosts that remain in routes only until other routes have them, and the
-// routes that contain no other hosts.
+// removeReplaced removes hosts that were kept in a route until another route has them, if another route
+// now has them. It also removes routes that contain no other hosts.
 func (d *planner) removeReplaced(out *Decision, groups map[string]*groupDecision) {
 	next := map[*RouteDecision][]*Row{}
 	for _, route := range out.Routes {
