@@ -4,9 +4,11 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
 // writeTimes records when this process last wrote each route, for as long as the time is relevant.
@@ -41,6 +43,54 @@ func (w *writeTimes) last(key client.ObjectKey) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.at[key]
+}
+
+// readyTimes records, by policy, when this process observed that a Service without ready endpoints got one.
+// A Service that is in no policy's entry is either unknown or has been ready for longer than
+// traffic.FirstTrafficDelay.
+type readyTimes struct {
+	mu sync.Mutex
+	at map[client.ObjectKey]map[string]time.Time // by Service name; the zero time means that no endpoint is ready
+}
+
+// note records which Services of a policy have ready endpoints, and sets ReadySince for those that
+// have just become ready. A Service that was not observed before, such as after a restart of the manager, has no
+// ReadySince.
+func (r *readyTimes) note(policy client.ObjectKey, services map[string]*corev1.Service, endpoints map[string]traffic.Endpoints, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	before, next := r.at[policy], map[string]time.Time{}
+	for name := range services {
+		e := endpoints[name]
+		since, known := before[name]
+		switch {
+		case len(e.Ready) == 0:
+			next[name] = time.Time{}
+			continue
+		case !known:
+			continue
+		case since.IsZero():
+			since = now
+		}
+		if now.Sub(since) < traffic.FirstTrafficDelay {
+			next[name], e.ReadySince = since, since
+			endpoints[name] = e
+		}
+	}
+	if len(next) == 0 {
+		delete(r.at, policy)
+		return
+	}
+	if r.at == nil {
+		r.at = map[client.ObjectKey]map[string]time.Time{}
+	}
+	r.at[policy] = next
+}
+
+func (r *readyTimes) forget(policy client.ObjectKey) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.at, policy)
 }
 
 // conflictTimes records, by policy, the time since which writes have been rejected only because of

@@ -80,6 +80,7 @@ func (r *Reconciler) readEndpoints(ctx context.Context, f *traffic.Observed) err
 		}
 		f.Endpoints[name] = e
 	}
+	r.ready.note(client.ObjectKeyFromObject(f.Policy), f.Services, f.Endpoints, f.Now)
 	return nil
 }
 

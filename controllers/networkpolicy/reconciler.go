@@ -52,6 +52,8 @@ type Reconciler struct {
 	// restored contains the times at which Services and user-managed routes were restored, by
 	// policy.
 	restored writeTimes
+	// ready contains the times at which Services became ready.
+	ready readyTimes
 	// conflicts contains the times at which the writes of policies began to fail with conflicts.
 	conflicts conflictTimes
 	// reverts records the content that was last written to user-managed routes, because other clients

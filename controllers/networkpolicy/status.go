@@ -34,6 +34,7 @@ func (r *Reconciler) forget(policy types.NamespacedName) {
 	r.probes.Forget(policy)
 	r.metrics.forget(policy)
 	r.conflicts.forget(policy)
+	r.ready.forget(policy)
 }
 
 // save writes the status if it changed, and records the events for the changes.

@@ -45,7 +45,7 @@ func TestAuditLog(t *testing.T) {
 		line("heighliner/v1", "update", "/apis/coordination.k8s.io/v1/x", `"resource":"leases","apiGroup":"coordination.k8s.io"`, 200),
 		line("heighliner/v1", "get", "/api/v1/x", `"resource":"secrets"`, 200),
 		line("heighliner/v1", "watch", "/api/v1/x", `"resource":"pods"`, 200),
-		line("kube-controller-manager/v1.35.4 (linux/amd64) kubernetes/x/deployment-controller", "update", "/x", `"resource":"deployments","apiGroup":"apps","subresource":"status"`, 200),
+		line("kube-controller-manager/v1.35.4 (linux/amd64) kubernetes/x/deployment-controller", "update", "/x", `"resource":"deployments","apiGroup":"apps","subresource":"status"`, 409),
 		line("kube-controller-manager/v1.35.4", "create", "/x", `"resource":"events"`, 200),
 		`{"kind":"Event","stage":"ResponseComplete","requestURI":"/readyz","verb":"get","userAgent":"x"}`,
 	}
@@ -73,7 +73,7 @@ func TestAuditLog(t *testing.T) {
 	result := phaseResult{requests: got}
 	result.finish("heighliner", "", usage{}, usage{CPU: time.Second}, usage{CPU: 2 * time.Second, Resident: 7})
 	want := phaseResult{
-		Writes: 2, Refused: 1, Reads: 1, Follow: 2, FollowBudgeted: 1, Leases: 1, CPUToGoal: 1, CPU: 2, Resident: 7,
+		Writes: 2, Refused: 1, Reads: 1, Follow: 2, FollowBudgeted: 1, FollowRefused: 1, Leases: 1, CPUToGoal: 1, CPU: 2, Resident: 7,
 		Kinds: map[string]map[string]int{
 			"heighliner": {
 				"patch microservices.hlnr.io/status": 1, "create deployments.apps (dry run)": 1, "update leases.coordination.k8s.io": 1, "get secrets": 1,

@@ -44,12 +44,14 @@ type phaseResult struct {
 	Settled bool `json:"settled"`
 	// Writes and Reads are the numbers of requests that the product sent until there were no more writes, excluding requests for
 	// Leases. Refused is the number of writes with an error response. Follow is the number of writes by kube-controller-manager.
-	// FollowBudgeted is the number of these writes to Deployments, ReplicaSets, EndpointSlices and PodDisruptionBudgets.
+	// FollowBudgeted is the number of these writes to Deployments, ReplicaSets, EndpointSlices and PodDisruptionBudgets. FollowRefused is the number of
+	// writes in FollowBudgeted with an error response: kube-controller-manager repeats them after a conflict.
 	Writes         int `json:"writes"`
 	Refused        int `json:"refused"`
 	Reads          int `json:"reads"`
 	Follow         int `json:"follow"`
 	FollowBudgeted int `json:"followBudgeted"`
+	FollowRefused  int `json:"followRefused"`
 	Leases         int `json:"leases"`
 	// Kinds are the numbers of requests, by program and kind.
 	Kinds map[string]map[string]int `json:"kinds"`
@@ -98,6 +100,9 @@ func (r *phaseResult) finish(agent, status string, before, atGoal, after usage) 
 			r.Follow++
 			if q.budgeted() {
 				r.FollowBudgeted++
+				if q.failed {
+					r.FollowRefused++
+				}
 			}
 		case q.agent != agent:
 		case q.reads():
@@ -170,8 +175,8 @@ func (r *phaseResult) each(n float64) float64 { return n / float64(r.Services) }
 
 func (r *report) table(b *strings.Builder, p *productResult) {
 	fmt.Fprintf(b, "\n%s, services: %d, namespaces: %d. Writes, reads and CPU are per service, until there were no more writes.\n\n", p.Name, r.Services, r.Namespaces)
-	fmt.Fprintln(b, "| phase | seconds | after the last change | writes | refused | writes that follow | writes that follow, to workloads and EndpointSlices | reads | CPU ms | CPU ms until reached | memory MiB | registry |")
-	fmt.Fprintln(b, "|---|---|---|---|---|---|---|---|---|---|---|---|")
+	fmt.Fprintln(b, "| phase | seconds | after the last change | writes | refused | writes that follow | writes that follow, to workloads and EndpointSlices | of these, refused | reads | CPU ms | CPU ms until reached | memory MiB | registry |")
+	fmt.Fprintln(b, "|---|---|---|---|---|---|---|---|---|---|---|---|---|")
 	for _, x := range p.Phases {
 		registry := 0
 		for _, n := range x.Registry {
@@ -181,8 +186,8 @@ func (r *report) table(b *strings.Builder, p *productResult) {
 		if !x.Settled {
 			name += " (still writing)"
 		}
-		fmt.Fprintf(b, "| %s | %.1f | %.1f | %s | %s | %s | %s | %s | %.1f | %.1f | %d | %s |\n", name, x.Seconds, x.AfterLast,
-			x.per(x.Writes), x.per(x.Refused), x.per(x.Follow), x.per(x.FollowBudgeted), x.per(x.Reads), x.each(1000*x.CPU), x.each(1000*x.CPUToGoal), x.Resident>>20, x.per(registry))
+		fmt.Fprintf(b, "| %s | %.1f | %.1f | %s | %s | %s | %s | %s | %s | %.1f | %.1f | %d | %s |\n", name, x.Seconds, x.AfterLast,
+			x.per(x.Writes), x.per(x.Refused), x.per(x.Follow), x.per(x.FollowBudgeted), x.per(x.FollowRefused), x.per(x.Reads), x.each(1000*x.CPU), x.each(1000*x.CPUToGoal), x.Resident>>20, x.per(registry))
 	}
 }
 
@@ -221,9 +226,9 @@ func (r *report) decisions(b *strings.Builder) {
 func (r *report) comparison(b *strings.Builder) {
 	fmt.Fprintf(b, "\nSide by side, per service\n\n| phase |")
 	for _, p := range r.Products {
-		fmt.Fprintf(b, " %s: seconds | writes | with writes that follow | writes that follow, to workloads and EndpointSlices | reads | CPU ms | MiB |", p.Name)
+		fmt.Fprintf(b, " %s: seconds | writes | with writes that follow | writes that follow, to workloads and EndpointSlices | of these, refused | reads | CPU ms | MiB |", p.Name)
 	}
-	fmt.Fprintf(b, "\n|---|%s\n", strings.Repeat("---|", 7*len(r.Products)))
+	fmt.Fprintf(b, "\n|---|%s\n", strings.Repeat("---|", 8*len(r.Products)))
 	for _, x := range r.Products[0].Phases {
 		row := "| " + x.Name + " |"
 		complete := true
@@ -234,7 +239,7 @@ func (r *report) comparison(b *strings.Builder) {
 				break
 			}
 			y := p.Phases[i]
-			row += fmt.Sprintf(" %.1f | %s | %s | %s | %s | %.1f | %d |", y.Seconds, y.per(y.Writes), y.per(y.Writes+y.Follow), y.per(y.FollowBudgeted), y.per(y.Reads), y.each(1000*y.CPU), y.Resident>>20)
+			row += fmt.Sprintf(" %.1f | %s | %s | %s | %s | %s | %.1f | %d |", y.Seconds, y.per(y.Writes), y.per(y.Writes+y.Follow), y.per(y.FollowBudgeted), y.per(y.FollowRefused), y.per(y.Reads), y.each(1000*y.CPU), y.Resident>>20)
 		}
 		if complete {
 			fmt.Fprintln(b, row)

@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
 // TestRoutesWaitForFirstEndpoints checks that routes are written only once, with the canary, if the
@@ -134,5 +136,130 @@ func TestRoutesWaitForFirstEndpoints(t *testing.T) {
 		step(w, 1, "a 1.0.0 active 100")
 		w.settle()
 		want(t, "reason", w.groupTraffic("1-x").Reason, reasonNoReadyEndpoints)
+	})
+}
+
+// TestFirstTrafficDelay checks that a route refers to a release only after the release has been ready
+// for FirstTrafficDelay, because the gateway may receive a route before the EndpointSlices.
+func TestFirstTrafficDelay(t *testing.T) {
+	step := func(w *world, revision int64, change func(*v1alpha1.ReleaseGroup), releases ...string) {
+		g := group("1-x", revision, releases...)
+		g.TrafficTime = &metav1.MicroTime{Time: w.now}
+		if change != nil {
+			change(&g)
+		}
+		w.rollout(g)
+	}
+	becomes := func(w *world, release string) {
+		w.ready[release] = 1
+		w.readySince = map[string]time.Time{release: w.now}
+	}
+	live := func(t *testing.T, releases ...string) *world {
+		w := newWorld(t)
+		step(w, 1, nil, releases...)
+		w.ready = map[string]int{"a": 2, "b": 2}
+		w.settle()
+		want(t, "confirmed", w.groupTraffic("1-x").Revision, 1)
+		return w
+	}
+	requeued := func(t *testing.T, w *world) {
+		t.Helper()
+		f := w.facts()
+		if _, requeue := Status(f, Plan(f), Applied{}); requeue <= 0 || requeue > FirstTrafficDelay {
+			t.Errorf("reconciled again after %v, want within %v", requeue, FirstTrafficDelay)
+		}
+	}
+
+	t.Run("canary", func(t *testing.T) {
+		w := live(t, "a 1.0.0 active 100")
+		step(w, 2, nil, "c 1.1.0 canary 20", "a 1.0.0 active 80")
+		becomes(w, "c")
+		w.settle()
+		want(t, "split when the canary becomes ready", w.split(host), "1.0.0=100")
+		want(t, "confirmed", w.groupTraffic("1-x").Revision, 1)
+		want(t, "withheld", len(w.groupTraffic("1-x").Withheld), 0)
+		requeued(t, w)
+		w.now = w.now.Add(FirstTrafficDelay)
+		w.settle()
+		want(t, "split", w.split(host), "1.0.0=80 1.1.0=20")
+		want(t, "confirmed with the canary", w.groupTraffic("1-x").Revision, 2)
+		becomes(w, "c")
+		step(w, 3, nil, "c 1.1.0 canary 50", "a 1.0.0 active 50")
+		w.settle()
+		want(t, "split of a release that has traffic", w.split(host), "1.0.0=50 1.1.0=50")
+	})
+	t.Run("canary that was reported as withheld", func(t *testing.T) {
+		w := live(t, "a 1.0.0 active 100")
+		step(w, 2, nil, "c 1.1.0 canary 20", "a 1.0.0 active 80")
+		w.now = w.now.Add(canaryEndpointDelay)
+		w.settle()
+		want(t, "withheld", cmp.Diff([]string{"c"}, w.groupTraffic("1-x").Withheld), "")
+		becomes(w, "c")
+		writes := w.writes
+		w.settle()
+		want(t, "writes when the canary becomes ready", w.writes-writes, 0)
+		requeued(t, w)
+		w.now = w.now.Add(FirstTrafficDelay)
+		w.settle()
+		want(t, "split", w.split(host), "1.0.0=80 1.1.0=20")
+		want(t, "withheld later", len(w.groupTraffic("1-x").Withheld), 0)
+	})
+	t.Run("selected requests", func(t *testing.T) {
+		w := live(t, "a 1.0.0 active 100")
+		w.policy.Spec.Domains[0].CanaryMatches = beta()
+		step(w, 2, func(g *v1alpha1.ReleaseGroup) { *g = testTraffic(*g, true, 0) }, "c 1.1.0 canary 0", "a 1.0.0 active 100")
+		becomes(w, "c")
+		w.settle()
+		want(t, "rules when the canary becomes ready", len(onlyRoute(t, w).Spec.Rules), 1)
+		want(t, "confirmed", w.groupTraffic("1-x").Revision, 1)
+		requeued(t, w)
+		w.now = w.now.Add(FirstTrafficDelay)
+		w.settle()
+		want(t, "rules", len(onlyRoute(t, w).Spec.Rules), 2)
+		want(t, "confirmed with the canary", w.groupTraffic("1-x").Revision, 2)
+	})
+	t.Run("other weights change", func(t *testing.T) {
+		w := live(t, "b 1.1.0 canary 50", "a 1.0.0 active 50")
+		step(w, 1, nil, "c 1.2.0 pending 0", "b 1.1.0 canary 50", "a 1.0.0 active 50")
+		w.settle()
+		step(w, 2, nil, "c 1.2.0 canary 20", "b 1.1.0 error 0", "a 1.0.0 active 80")
+		becomes(w, "c")
+		w.settle()
+		want(t, "split", w.split(host), "1.0.0=80 1.2.0=20")
+	})
+	t.Run("no live release is ready", func(t *testing.T) {
+		w := live(t, "a 1.0.0 active 100")
+		w.ready["a"] = 0
+		step(w, 2, nil, "c 1.1.0 active 100", "a 1.0.0 deprecated 0")
+		becomes(w, "c")
+		w.settle()
+		want(t, "split", w.split(host), "1.1.0=100")
+	})
+	t.Run("first route", func(t *testing.T) {
+		w := newWorld(t)
+		step(w, 1, nil, "a 1.0.0 active 100")
+		becomes(w, "a")
+		w.settle()
+		want(t, "split", w.split(host), "1.0.0=100")
+	})
+	t.Run("the clock went back", func(t *testing.T) {
+		w := live(t, "a 1.0.0 active 100")
+		step(w, 2, nil, "c 1.1.0 canary 20", "a 1.0.0 active 80")
+		becomes(w, "c")
+		w.readySince["c"] = w.now.Add(time.Hour)
+		w.settle()
+		want(t, "split", w.split(host), "1.0.0=80 1.1.0=20")
+	})
+	t.Run("domain with a version", func(t *testing.T) {
+		w := live(t, "a 1.0.0 active 100")
+		w.policy.Spec.Domains[0].Release = &v1alpha1.DomainRelease{Version: "1.1.0"}
+		step(w, 2, nil, "c 1.1.0 deprecated 0", "a 1.0.0 active 100")
+		becomes(w, "c")
+		w.settle()
+		want(t, "split when the release becomes ready", w.split(host), "1.0.0=100")
+		requeued(t, w)
+		w.now = w.now.Add(FirstTrafficDelay)
+		w.settle()
+		want(t, "split", w.split(host), "1.1.0=100")
 	})
 }

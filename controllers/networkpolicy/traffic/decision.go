@@ -127,6 +127,9 @@ type groupDecision struct {
 	// awaited is the time until which the routes keep their revision, because withheld releases may
 	// still get endpoints; zero if the routes are not waiting.
 	awaited time.Time
+	// delayed is the time until which a release that has just become ready is withheld; zero if
+	// there is no such release.
+	delayed time.Time
 	pinned  []string
 	// newest reports whether domains with groups.policy Newest route to this group.
 	newest bool

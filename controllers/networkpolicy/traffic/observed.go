@@ -59,7 +59,15 @@ type Observed struct {
 // Endpoints contains the identities of the endpoints of one Service.
 type Endpoints struct {
 	All, Ready []string
+	// ReadySince is the time at which the Service got a ready endpoint; zero if this was not observed,
+	// or if it was longer ago than FirstTrafficDelay.
+	ReadySince time.Time
 }
+
+// FirstTrafficDelay is the time for which a release must have a ready endpoint before a route that
+// carries traffic refers to the release for the first time. Gateways watch routes and EndpointSlices
+// separately. If a gateway received the route first, it would answer requests with 503.
+const FirstTrafficDelay = time.Second
 
 // Claim is a host and path that another policy uses.
 type Claim struct {
@@ -99,6 +107,27 @@ func (f *Observed) ReleaseService(release string) string {
 // ready reports whether a release currently has a ready endpoint, according to its own Service.
 func (f *Observed) ready(release string) bool {
 	return len(f.Endpoints[f.ReleaseService(release)].Ready) > 0
+}
+
+// firstTrafficAt returns the time until which a release does not get its first traffic; zero if it does not
+// have to wait. A release waits only if a live route routes to other releases that are ready, because
+// otherwise requests fail anyway, and only if no live route refers to it yet.
+func (f *Observed) firstTrafficAt(release string) time.Time {
+	name := f.ReleaseService(release)
+	since, ready := f.Endpoints[name].ReadySince, false
+	if since.IsZero() || f.Now.Before(since) {
+		return time.Time{}
+	}
+	for _, route := range f.Live {
+		if slices.Contains(route.Services, name) {
+			return time.Time{}
+		}
+		ready = ready || slices.ContainsFunc(route.Services, func(other string) bool { return len(f.Endpoints[other].Ready) > 0 })
+	}
+	if end := since.Add(FirstTrafficDelay); ready && f.Now.Before(end) {
+		return end
+	}
+	return time.Time{}
 }
 
 // service returns a live Service of the policy or the Service that the policy adopts; nil if neither has the name.

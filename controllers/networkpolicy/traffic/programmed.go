@@ -76,6 +76,9 @@ func (r *reporter) removedVerdict(written []string, prev v1alpha1.GroupTraffic) 
 func (r *reporter) unseen(g *groupDecision, release string) *verdict {
 	name := r.ReleaseService(release)
 	if r.Services[name] != nil {
+		if !g.delayed.IsZero() && r.requeueAt(g.awaited) {
+			return &verdict{Pending: true, Reason: ReasonPending, Message: fmt.Sprintf("Service %q has had a ready endpoint for less than %s", name, FirstTrafficDelay)}
+		}
 		if r.requeueAt(g.awaited) {
 			return &verdict{Pending: true, Reason: ReasonPending, Message: fmt.Sprintf("the EndpointSlices of Service %q have no ready endpoint yet", name)}
 		}

@@ -31,6 +31,9 @@ func Status(f *Observed, out *Decision, w Applied) (v1alpha1.NetworkPolicyStatus
 			now.URL = primary.URL
 		}
 		now.Summary.Split = r.split(primary, now.Summary.Split)
+		for _, release := range r.releases {
+			r.requeueAt(r.firstTrafficAt(release))
+		}
 	} else {
 		now.Domains = f.withdrawn(now.Domains)
 		now.Summary.Domains, now.URL = countDomains(now.Domains)

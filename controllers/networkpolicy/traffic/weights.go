@@ -56,7 +56,9 @@ func (d *planner) group(g *v1alpha1.ReleaseGroup, rows []*Row) *groupDecision {
 		g = moved(g)
 	}
 	last := d.liveWeights(g.Slug)
-	out.weights, out.withheld = split.Weights(d.shares(g, last))
+	shares := d.shares(g, last)
+	out.weights, out.withheld = split.Weights(shares)
+	d.delayFirstTraffic(g, out, shares, last)
 	out.answers = out.weights != nil
 	d.testTraffic(g, out)
 	out.awaited = d.awaited(out, last)
@@ -127,6 +129,31 @@ func (d *planner) delayOf(g *v1alpha1.ReleaseGroup, withheld []string) time.Dura
 	return max(endpointDelay, min(canaryEndpointDelay, deadline/4))
 }
 
+// delayFirstTraffic treats releases that must not get their first traffic yet as not ready. It does this only if
+// nothing but the revision of the routes then changes: traffic must not stay on a release that is being
+// rolled back because another release has just become ready.
+func (d *planner) delayFirstTraffic(g *v1alpha1.ReleaseGroup, out *groupDecision, shares []split.Share, last map[string]int) {
+	report := d.report(g.Slug)
+	if g.TrafficTime == nil {
+		return
+	}
+	var end time.Time
+	without := slices.Clone(shares)
+	for i := range without {
+		s := &without[i]
+		at := d.firstTrafficAt(s.Release)
+		if !s.Eligible || !s.Ready || at.IsZero() || report.Revision >= g.TrafficRevision && !slices.Contains(report.Withheld, s.Release) {
+			continue
+		}
+		if s.Ready = false; end.IsZero() || at.Before(end) {
+			end = at
+		}
+	}
+	if weights, withheld := split.Weights(without); !end.IsZero() && maps.Equal(weights, last) {
+		out.weights, out.withheld, out.delayed = weights, withheld, end
+	}
+}
+
 // awaited returns the time until which a group's routes are not written, because the withheld
 // releases may get endpoints; zero if the routes are written. The delay applies only if nothing but
 // the revision of the routes would change, and only once for each release: it does not apply to a
@@ -142,6 +169,9 @@ func (d *planner) awaited(g *groupDecision, last map[string]int) time.Time {
 	reported := report.Withheld
 	if slices.ContainsFunc(g.withheld, func(release string) bool { return slices.Contains(reported, release) }) {
 		return time.Time{}
+	}
+	if !g.delayed.IsZero() {
+		return g.delayed
 	}
 	began := g.group.TrafficTime.Time
 	if end := began.Add(d.delayOf(g.group, g.withheld)); !d.Now.Before(began) && d.Now.Before(end) { // The clock of the previous manager may have been ahead.
@@ -234,7 +264,7 @@ func (d *planner) testTraffic(g *v1alpha1.ReleaseGroup, out *groupDecision) {
 			continue
 		}
 		switch {
-		case d.ready(name):
+		case d.ready(name) && (out.delayed.IsZero() || d.firstTrafficAt(name).IsZero()):
 			if r.Match {
 				out.matched = name
 			}

@@ -51,8 +51,10 @@ type world struct {
 	served  map[string]providers.Served
 	written map[string]time.Time
 	// ready is the number of ready pods, by release; a release without an entry has no ready pods.
-	ready    map[string]int
-	gateways map[string]*gatewayv1.Gateway
+	ready map[string]int
+	// readySince contains the time at which a release became ready, if this was observed.
+	readySince map[string]time.Time
+	gateways   map[string]*gatewayv1.Gateway
 	// classes contains the existing IngressClasses.
 	classes map[string]bool
 	// uncertain contains the reasons why Certificates are not ready, by the name of the Certificate.
@@ -207,7 +209,7 @@ func (w *world) facts() *Observed {
 			release = old
 		}
 		ready := w.endpoints(release)
-		f.Endpoints[name] = Endpoints{All: ready, Ready: ready}
+		f.Endpoints[name] = Endpoints{All: ready, Ready: ready, ReadySince: w.readySince[release]}
 	}
 	return f
 }
