@@ -85,7 +85,7 @@ func (r *Reconciler) limitStarts(w *pass, now time.Time) {
 	case settled(&w.observed, w.plan):
 		r.starts.Done(self)
 	default:
-		r.starts.Leave(self)
+		r.starts.Progress(self, w.facts.State.Sequence)
 	}
 }
 

@@ -79,7 +79,8 @@ type Options struct {
 	MaxStarting int
 }
 
-// startAge is the maximum time for which a rollout counts as starting. A rollout that ends or begins to wait before then no longer counts.
+// startAge is the time for which a rollout counts as starting after it started or last changed the rollout state. A rollout that ends or
+// begins to wait before then no longer counts.
 const startAge = 20 * time.Second
 
 // Reconciler reconciles Microservices.

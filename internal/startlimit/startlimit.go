@@ -22,17 +22,28 @@ import (
 type Limit struct {
 	// Max is the number of objects that are admitted at a time. 0 means no limit.
 	Max int
-	// Age is the maximum time for which an object is admitted, so that slow rollouts do not block others.
+	// Age is the time after which the admission of an object ends if the object makes no progress, so that rollouts whose pods
+	// start slowly do not block others. With progress, an admission lasts for at most maxAges times Age. If admissions ended
+	// regardless of progress, more rollouts would start when the API server is slow, and it would become even slower.
 	Age time.Duration
 	// Clock is the only source of time.
 	Clock clock.PassiveClock
 
 	mu       sync.Mutex
 	queue    workqueue.TypedRateLimitingInterface[reconcile.Request] // nil before the controller starts
-	admitted map[reconcile.Request]time.Time                         // the end of each admission
+	admitted map[reconcile.Request]admission
 	called   map[reconcile.Request]bool                              // objects whose turn has come, but that have not asked again yet
 	waiting  map[reconcile.Request]bool
 	line     []reconcile.Request // in the order of arrival; may contain objects that no longer wait
+}
+
+// maxAges limits the duration of an admission, as a multiple of Age.
+const maxAges = 15
+
+// admission is the admission of one object. sequence is the sequence of the rollout state that the object last reported, or 0.
+type admission struct {
+	began, ends time.Time
+	sequence    int64
 }
 
 // Start implements source.Source.
@@ -54,6 +65,9 @@ func (l *Limit) Admit(object reconcile.Request) (now bool, again time.Duration) 
 	defer l.mu.Unlock()
 	l.advance()
 	if _, ok := l.admitted[object]; ok || l.called[object] {
+		if ok && l.called[object] {
+			l.admit(object) // The object starts only now.
+		}
 		delete(l.called, object)
 		return true, 0
 	}
@@ -66,6 +80,28 @@ func (l *Limit) Admit(object reconcile.Request) (now bool, again time.Duration) 
 		l.line = append(l.line, object)
 	}
 	return false, l.Age * time.Duration(1+slices.Index(l.line, object)/l.Max)
+}
+
+// Progress records that the rollout of an object continues, with the current sequence of its rollout state. If the sequence has
+// changed, the object remains admitted for Age from now on. Like Leave, Progress removes the object from the line.
+func (l *Limit) Progress(object reconcile.Request, sequence int64) {
+	l.Leave(object)
+	if l == nil || l.Max == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a, ok := l.admitted[object]
+	if !ok || a.sequence == sequence {
+		return
+	}
+	a.sequence = sequence
+	if limit, next := a.began.Add(maxAges*l.Age), l.Clock.Now().Add(l.Age); next.Before(limit) {
+		a.ends = next
+	} else {
+		a.ends = limit
+	}
+	l.admitted[object] = a
 }
 
 // Leave removes from the line an object that no longer needs to wait. It does not end an admission.
@@ -107,11 +143,11 @@ func (l *Limit) Counts() (admitted, waiting int) {
 // advance ends admissions that are too old, and admits and enqueues objects from the line while there is room.
 func (l *Limit) advance() {
 	if l.admitted == nil {
-		l.admitted, l.called, l.waiting = map[reconcile.Request]time.Time{}, map[reconcile.Request]bool{}, map[reconcile.Request]bool{}
+		l.admitted, l.called, l.waiting = map[reconcile.Request]admission{}, map[reconcile.Request]bool{}, map[reconcile.Request]bool{}
 	}
 	now := l.Clock.Now()
-	for object, until := range l.admitted {
-		if !now.Before(until) {
+	for object, a := range l.admitted {
+		if !now.Before(a.ends) {
 			delete(l.admitted, object)
 		}
 	}
@@ -134,5 +170,6 @@ func (l *Limit) advance() {
 }
 
 func (l *Limit) admit(object reconcile.Request) {
-	l.admitted[object] = l.Clock.Now().Add(l.Age)
+	now := l.Clock.Now()
+	l.admitted[object] = admission{began: now, ends: now.Add(l.Age)}
 }

@@ -102,6 +102,57 @@ func TestTurnIsKept(t *testing.T) {
 	}
 }
 
+// TestProgress checks that an object remains admitted while its rollout makes progress, but not for longer than maxAges times Age.
+func TestProgress(t *testing.T) {
+	t.Parallel()
+	l, clock, _ := newLimit(t, 1)
+	l.Admit(object(0))
+	may := func() bool {
+		now, _ := l.Admit(object(1))
+		return now
+	}
+	step := l.Age - time.Second
+	for sequence := range int64(14) {
+		l.Progress(object(0), sequence+1)
+		clock.Step(step)
+		if may() {
+			t.Fatalf("another object is admitted after %s of progress", time.Duration(sequence+1)*step)
+		}
+	}
+	l.Progress(object(0), 14) // The sequence has not changed.
+	clock.Step(time.Second)
+	if !may() {
+		t.Error("an object without progress blocks others")
+	}
+	l.Progress(object(0), 15)
+	if may(); len(l.admitted) != 1 {
+		t.Error("an object whose admission has ended is admitted again by its progress")
+	}
+
+	l, clock, _ = newLimit(t, 1)
+	l.Admit(object(0))
+	for sequence := range int64(maxAges) {
+		if may() {
+			t.Fatalf("another object is admitted before %d times Age", maxAges)
+		}
+		clock.Step(l.Age - time.Nanosecond)
+		l.Progress(object(0), sequence+1)
+	}
+	clock.Step(maxAges)
+	if !may() {
+		t.Errorf("an object with progress blocks others for longer than %d times Age", maxAges)
+	}
+
+	l, clock, _ = newLimit(t, 1)
+	l.Admit(object(0))
+	l.Admit(object(1))
+	l.Progress(object(1), 1)
+	l.Done(object(0))
+	if now, _ := l.Admit(object(2)); !now {
+		t.Error("an object that continues without an admission is in line")
+	}
+}
+
 // TestNoLimit checks that nil and a limit of 0 admit every object.
 func TestNoLimit(t *testing.T) {
 	t.Parallel()
@@ -113,6 +164,7 @@ func TestNoLimit(t *testing.T) {
 		}
 		l.Done(object(0))
 		l.Leave(object(1))
+		l.Progress(object(2), 1)
 		if admitted, waiting := l.Counts(); admitted != 0 || waiting != 0 {
 			t.Errorf("%d admitted and %d waiting", admitted, waiting)
 		}
