@@ -9,16 +9,18 @@ type DeletionPolicy string
 const (
 	// DeletionDelete deletes all objects that the deleted object owns. It needs no finalizer.
 	DeletionDelete DeletionPolicy = "Delete"
-	// DeletionOrphan keeps everything that runs and serves traffic, and removes the owner references.
+	// DeletionOrphan keeps the objects that serve traffic or to which a route refers, and removes their
+	// owner references.
 	DeletionOrphan DeletionPolicy = "Orphan"
 	// DeletionRestore restores the adopted object before the objects that replaced it are deleted.
 	DeletionRestore DeletionPolicy = "Restore"
 )
 
-// FinalizerDeletionPolicy blocks the deletion of an object with deletionPolicy Orphan or
-// Restore until the deletionPolicy has been applied. It blocks the deletion of a Microservice for at
-// most progressDeadlineSeconds plus drainDelay, and the deletion of a NetworkPolicy for at most ten
-// minutes. It does not block the deletion of objects in a namespace that is being deleted.
+// FinalizerDeletionPolicy blocks the deletion of an object with deletionPolicy Orphan or Restore, and
+// of a NetworkPolicy with rules in a user-managed route, until the deletionPolicy has been applied.
+// It blocks the deletion of a Microservice for at most progressDeadlineSeconds plus drainDelay, and
+// the deletion of a NetworkPolicy for at most ten minutes. It does not block the deletion of objects in
+// a namespace that is being deleted.
 const FinalizerDeletionPolicy = "hlnr.io/deletion-policy"
 
 // Annotations on adopted, user-managed objects. They contain the values that are needed to restore

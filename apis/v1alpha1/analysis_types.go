@@ -5,9 +5,9 @@ import (
 )
 
 // CanaryAnalysis measures a canary in every step in which the canary can receive traffic. A round
-// evaluates the queries of all metrics at the same time. The first round takes place after the
-// weight of the step has been programmed for one interval or for eight times the longest
-// samples.interval, whichever is longer, so that the round covers only traffic of this step.
+// evaluates the queries of all metrics at the same time. The first round takes place when one
+// interval, or eight times the longest samples.interval if that is longer, has passed since the
+// weight of the step was programmed. As a result, the round covers only traffic of this step.
 // +kubebuilder:validation:XValidation:rule="!has(self.interval) || !has(self.provider) || !has(self.provider.timeout) || duration(self.provider.timeout) <= duration(self.interval)",message="provider.timeout must not be longer than the interval"
 // +kubebuilder:validation:XValidation:rule="!has(self.source) || self.source != 'EnvoyGateway' || !self.metrics.exists(m, has(m.latency))",message="source: Envoy Gateway measures the latency per route, not per release: use source: Application, or prometheus: {query: …}"
 type CanaryAnalysis struct {
@@ -27,8 +27,8 @@ type CanaryAnalysis struct {
 	Count int32 `json:"count,omitempty"`
 
 	// failureLimit is the number of failed rounds that are tolerated during the whole rollout, across
-	// all steps; one more failed round fails the release. A round fails when any of its metrics fails.
-	// Defaults to 0, or to no limit if consecutiveFailureLimit is set.
+	// all steps; one more failed round fails the release. A round fails when any of its metrics or
+	// Rollout hooks fails. Defaults to 0, or to no limit if consecutiveFailureLimit is set.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
@@ -152,7 +152,7 @@ type PrometheusProvider struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.samples) || has(self.baseline)",message="metrics[].samples are compared with those of the active release: set baseline to Ratio or Difference"
 // +kubebuilder:validation:XValidation:rule="!has(self.samples) || !has(self.web)",message="metrics[].samples need a range query: they are allowed for successRate, latency and prometheus"
 // +kubebuilder:validation:XValidation:rule="!has(self.samples) || !has(self.baseline) || self.baseline != 'Ratio' || ((!has(self.thresholdRange.min) || self.thresholdRange.min <= 1.0) && (!has(self.thresholdRange.max) || self.thresholdRange.max >= 1.0))",message="metrics[].samples with baseline Ratio: thresholdRange must include 1, the ratio of equal releases"
-// +kubebuilder:validation:XValidation:rule="!has(self.samples) || !has(self.baseline) || self.baseline != 'Difference' || ((!has(self.thresholdRange.min) || self.thresholdRange.min <= 0.0) && (!has(self.thresholdRange.max) || self.thresholdRange.max >= 0.0))",message="metrics[].samples with baseline Difference: thresholdRange must include 0, the difference of equal releases"
+// +kubebuilder:validation:XValidation:rule="!has(self.samples) || !has(self.baseline) || self.baseline != 'Difference' || ((!has(self.thresholdRange.min) || self.thresholdRange.min <= 0.0) && (!has(self.thresholdRange.max) || self.thresholdRange.max >= 0.0))",message="metrics[].samples with baseline Difference: thresholdRange must include 0, the difference between equal releases"
 type AnalysisMetric struct {
 	// name of the metric, such as error-rate.
 	// +required
@@ -188,22 +188,22 @@ type AnalysisMetric struct {
 	// +required
 	ThresholdRange ValueRange `json:"thresholdRange"`
 
-	// inconclusiveRange is a range that is wider than thresholdRange. A value in this range but
-	// outside thresholdRange does not fail the round, but makes it inconclusive, which requires a
-	// user's decision. Bounds default to those of thresholdRange.
+	// inconclusiveRange is a range that is wider than thresholdRange. If a value is in this range but
+	// outside thresholdRange, the round does not fail but is inconclusive, and a user must decide
+	// whether the rollout continues. Bounds default to those of thresholdRange.
 	// +optional
 	InconclusiveRange *ValueRange `json:"inconclusiveRange,omitempty"`
 
 	// baseline defines how the value is compared with the same metric of the active release. Ratio
 	// means that the ratio canary / active is used. Difference means that the difference canary -
-	// active is used. By default the value of the canary is not compared. While the active release
-	// receives no traffic by weight, the metric is skipped.
+	// active is used. By default the value of the canary is not compared. While the weight of the
+	// active release is 0, a metric with a baseline is skipped.
 	// +optional
 	Baseline BaselineMode `json:"baseline,omitempty"`
 
 	// samples compares several values of each release: the comparison defined by baseline uses the
-	// medians, and a result outside thresholdRange nevertheless passes unless a Mann-Whitney U test
-	// finds that the values differ significantly. By default one value of each release is compared.
+	// medians. If the result is outside thresholdRange, but a Mann-Whitney U test finds no significant
+	// difference between the values, the metric passes. By default one value of each release is compared.
 	// +optional
 	Samples *MetricSamples `json:"samples,omitempty"`
 
@@ -262,9 +262,9 @@ type LatencyMetric struct {
 type PrometheusMetric struct {
 	// query returns one number: a scalar, or a vector with one series. An empty vector means no
 	// traffic. The fields {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}},
-	// {{.Version}}, {{.Interval}} (such as 1m) and {{.Service}} are replaced; {{.Service}} is a
-	// pattern for =~ that matches the Services of the release. In an AnalysisTemplate,
-	// {{.Args.NAME}} is replaced too.
+	// {{.Version}}, {{.Interval}} (such as 1m) and {{.Service}} are replaced with their values;
+	// the value of {{.Service}} is a pattern for =~ that matches the Services of the release. In a
+	// template, {{.Args.NAME}} is replaced too.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
@@ -277,8 +277,8 @@ type PrometheusMetric struct {
 // +kubebuilder:validation:XValidation:rule="!(has(self.aws) || has(self.google)) || self.url.startsWith('https://')",message="web.url must begin with https:// if web.aws or web.google is set, because the request contains credentials: write https://"
 type WebMetric struct {
 	// url to request. It can contain the same fields as prometheus.query, as well as {{.Start}} and
-	// {{.End}}, the start and the end of the interval in seconds since 1970. Link-local and loopback
-	// addresses are rejected, and so are redirects to other hosts.
+	// {{.End}}, the start and the end of the interval as Unix timestamps in seconds. Link-local and
+	// loopback addresses are rejected, and so are redirects to other hosts.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
@@ -318,8 +318,8 @@ type WebMetric struct {
 	// +optional
 	AWS *WebAWS `json:"aws,omitempty"`
 
-	// google sends an access token of a service account, as Google Cloud Monitoring requires. The
-	// URL must begin with https://.
+	// google sends an access token for a service account with the request, as Google Cloud Monitoring
+	// requires. The URL must begin with https://.
 	// +optional
 	Google *WebGoogle `json:"google,omitempty"`
 
@@ -359,8 +359,8 @@ type WebAWS struct {
 // https://www.googleapis.com/auth/monitoring.read from oauth2.googleapis.com, and sends it as a
 // bearer token (RFC 7523). The token is used until shortly before it expires.
 type WebGoogle struct {
-	// secretRef refers to a Secret in this namespace whose key key.json contains the key of a service
-	// account in JSON format. The token_uri in this JSON must be https://oauth2.googleapis.com/token.
+	// secretRef refers to a Secret in this namespace whose key key.json contains a service account key
+	// in JSON format. The token_uri in this JSON must be https://oauth2.googleapis.com/token.
 	// The identity of the manager is never used.
 	// +required
 	SecretRef Reference `json:"secretRef"`
@@ -458,7 +458,8 @@ const (
 type MeasurementResult string
 
 const (
-	// MeasurementPassed means that the value is inside thresholdRange.
+	// MeasurementPassed means that the value is inside thresholdRange or, if the metric has samples,
+	// that the samples do not differ significantly.
 	MeasurementPassed MeasurementResult = "Passed"
 	// MeasurementFailed means that the value is outside both ranges.
 	MeasurementFailed MeasurementResult = "Failed"
@@ -494,7 +495,8 @@ type ReleaseAnalysis struct {
 	Since metav1.MicroTime `json:"since"`
 
 	// specHash is the hash of the metrics with their thresholds, and of count, interval, source,
-	// provider.prometheus and noTraffic. When one of these changes, rounds is reset to 0, but failures is not reset.
+	// provider.prometheus and noTraffic. When one of these changes, rounds is reset to 0, but failures
+	// is not reset.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	SpecHash string `json:"specHash,omitempty"`
@@ -567,9 +569,9 @@ type MetricStatus struct {
 	Measurements []Measurement `json:"measurements,omitempty"`
 }
 
-// Measurement is one value of a metric.
+// Measurement is one measurement of a metric, with its result.
 type Measurement struct {
-	// time of the value.
+	// time of the measurement.
 	Time metav1.MicroTime `json:"time"`
 
 	// value that was compared with the ranges. It is empty if there was no value.
@@ -577,9 +579,10 @@ type Measurement struct {
 	// +kubebuilder:validation:MaxLength=32
 	Value string `json:"value,omitempty"`
 
-	// result of the comparison. Passed means that the value is inside thresholdRange. Failed means
-	// that it is outside both ranges. Inconclusive means that it is outside thresholdRange and
-	// inside inconclusiveRange. NoTraffic means that there were no requests to measure. Skipped
+	// result of the comparison. Passed means that the value is inside thresholdRange or, if the metric
+	// has samples, that the samples do not differ significantly. Failed means that the value is outside
+	// both ranges. Inconclusive means that it is outside thresholdRange and inside
+	// inconclusiveRange. NoTraffic means that there were no requests to measure. Skipped
 	// means that there is no baseline, because the active release receives no traffic. Error means
 	// that the metric could not be measured; it counts neither as passed nor as failed.
 	Result MeasurementResult `json:"result"`

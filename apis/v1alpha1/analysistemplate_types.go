@@ -10,8 +10,8 @@ const (
 
 // AnalysisTemplateReference refers to a shared analysis, and adapts it to a Microservice.
 type AnalysisTemplateReference struct {
-	// kind is AnalysisTemplate, in the namespace of the Microservice, or ClusterAnalysisTemplate.
-	// Defaults to AnalysisTemplate.
+	// kind is AnalysisTemplate, for a template in the namespace of the Microservice, or
+	// ClusterAnalysisTemplate. Defaults to AnalysisTemplate.
 	// +optional
 	// +kubebuilder:default=AnalysisTemplate
 	// +kubebuilder:validation:Enum=AnalysisTemplate;ClusterAnalysisTemplate
@@ -47,8 +47,8 @@ type AnalysisArgumentValue struct {
 	Name string `json:"name"`
 
 	// value of the argument. The allowed characters have no special meaning in PromQL or JSON strings.
-	// In the host of a URL, the value must be a single label, without '.', '/' or ':'. In the path of
-	// a URL, a '/' in the value begins another segment, and '..' is rejected.
+	// In the host of a URL, the value must be a single DNS label, without '.', '/' or ':'. In the path
+	// of a URL, a '/' in the value begins another segment, and '..' is rejected.
 	// +required
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9._:/-]*$')",message="analysisTemplateRef.args[].value must consist of letters, digits, '.', '_', ':', '/' and '-'"
@@ -74,7 +74,7 @@ type AnalysisMetricChange struct {
 	DryRun *bool `json:"dryRun,omitempty"`
 }
 
-// AnalysisArgument is an argument of a template, to which each Microservice can give its own value.
+// AnalysisArgument is an argument of a template. Each Microservice can set its own value for it.
 type AnalysisArgument struct {
 	// name of the argument; {{.Args.NAME}} is replaced by its value.
 	// +required
@@ -94,7 +94,7 @@ type AnalysisArgument struct {
 // round.
 type AnalysisTemplateSpec struct {
 	// args are the arguments of the analysis. In prometheus.query, web.url, web.body and
-	// web.headers[].value, {{.Args.NAME}} is replaced by the value of an argument.
+	// web.headers[].value, {{.Args.NAME}} is replaced by the value of the argument NAME.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -131,7 +131,7 @@ type AnalysisTemplateList struct {
 
 // ClusterAnalysisTemplateSpec is an analysis that is offered to namespaces.
 type ClusterAnalysisTemplateSpec struct {
-	// namespaces whose Microservices may use the template. If it is set, the list must contain
+	// namespaces whose Microservices may use the template. If the list is set, it must contain
 	// at least one namespace. Defaults to all namespaces.
 	// +optional
 	// +listType=set
@@ -143,8 +143,8 @@ type ClusterAnalysisTemplateSpec struct {
 	AnalysisTemplateSpec `json:",inline"`
 }
 
-// ClusterAnalysisTemplate is an analysis that an operator offers to the Microservices of all or
-// selected namespaces. The Secrets that it refers to are read from the namespace of the
+// ClusterAnalysisTemplate is an analysis that a cluster administrator offers to the Microservices of
+// all or selected namespaces. The Secrets that it refers to are read from the namespace of the
 // Microservice.
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=catpl,categories=hlnr

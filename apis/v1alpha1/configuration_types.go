@@ -12,8 +12,8 @@ const (
 	// kubernetes.io/tls and kubernetes.io/service-account-token, and Secrets that contain registry
 	// credentials or bootstrap tokens, are never part of a release.
 	TrackAll ConfigurationTrack = "All"
-	// TrackNone makes neither ConfigMaps nor Secrets part of a release. Pods read the current
-	// content of ConfigMaps and Secrets when they start.
+	// TrackNone makes neither ConfigMaps nor Secrets part of a release. When pods start, they read the
+	// current content of ConfigMaps and Secrets.
 	TrackNone ConfigurationTrack = "None"
 )
 
@@ -24,8 +24,8 @@ type Configuration struct {
 	// track defines which kinds are part of a release. ConfigMaps means that ConfigMaps are part of a
 	// release, and Secrets are not. All means that ConfigMaps and Secrets are part of a release; it
 	// requires the permissions that the kustomize component config/components/secrets grants in the
-	// namespace. None means that neither ConfigMaps nor Secrets are part of a release. When pods start, they read the current content of
-	// objects that are not part of a release. Defaults to ConfigMaps.
+	// namespace. None means that neither ConfigMaps nor Secrets are part of a release. When pods start,
+	// they read the current content of objects that are not part of a release. Defaults to ConfigMaps.
 	// +optional
 	// +kubebuilder:default=ConfigMaps
 	Track ConfigurationTrack `json:"track,omitempty"`

@@ -9,17 +9,17 @@
 //	ClusterFreeze (cfrz)             the same for the cluster
 //	NotificationPolicy (ntfp)        which transitions of releases are reported, and to which receivers
 //	AnalysisTemplate (atpl)          an analysis that Microservices of a namespace share
-//	ClusterAnalysisTemplate (catpl)  the same for Microservices of several namespaces
+//	ClusterAnalysisTemplate (catpl)  an analysis that Microservices of several namespaces share
 //
 // Other API groups also have kinds named NetworkPolicy, ImagePolicy and AnalysisTemplate, and
-// "kubectl get networkpolicy" lists the NetworkPolicies of networking.k8s.io: use the short names
-// or the full name networkpolicies.hlnr.io.
+// "kubectl get networkpolicy" lists the NetworkPolicies of networking.k8s.io: use a short
+// name, such as hnp, or a full name, such as networkpolicies.hlnr.io.
 //
 //	adoption_types.go               adoption of existing Deployments and Services, and deletion policies
 //	analysis_types.go               analysis of a canary: metrics, providers, results
 //	analysistemplate_types.go       AnalysisTemplate and ClusterAnalysisTemplate, and references to them
 //	configuration_types.go          ConfigMaps and Secrets as part of a release
-//	earlier_status.go               the status of a Microservice as earlier versions stored it
+//	earlier_status.go               the status of a Microservice as earlier versions of the manager stored it
 //	failure_types.go                the values of status.failure of a VersionedMicroservice
 //	freeze_types.go                 Freeze and ClusterFreeze
 //	githubrepository_types.go       GitHubRepository

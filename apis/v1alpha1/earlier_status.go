@@ -2,7 +2,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// DeprecatedRun is a rollout as earlier versions recorded it.
+// DeprecatedRun is a rollout as earlier versions of the manager recorded it.
 type DeprecatedRun struct {
 	// release is the name of the VersionedMicroservice.
 	// +kubebuilder:validation:MaxLength=63
@@ -57,18 +57,19 @@ type DeprecatedRun struct {
 	WaitsFor string `json:"waitsFor,omitempty"`
 }
 
-// Convert moves the values of deprecated fields, written by an earlier version, to the current
-// fields. It does not change a status written by this version. Every reader of a Microservice calls
-// Convert before it reads releaseGroups. The next write of the rollout state stores the result. All
-// groups are written together, so no group has both deprecated and current fields.
+// Convert moves the values of deprecated fields, written by an earlier version of the manager, to
+// the current fields. It does not change a status written by this version. Every reader of a
+// Microservice calls Convert before it reads releaseGroups. The next write of the rollout state
+// stores the result. All groups are written together, so no group has both deprecated and current
+// fields.
 func (s *MicroserviceStatus) Convert() {
 	for i := range s.ReleaseGroups {
 		s.ReleaseGroups[i].convert()
 	}
 }
 
-// Sequence returns the sequence number of the last write of the rollout state, or 0 if there was no
-// write. The number never decreases, even if the last write was made by an earlier version of the
+// Sequence returns the sequence number of the latest write of the rollout state, or 0 if there was no
+// write. The number never decreases, even if the latest write was made by an earlier version of the
 // manager.
 func (s *MicroserviceStatus) Sequence() int64 {
 	switch {

@@ -45,8 +45,8 @@ const (
 	// FailureReadinessFailing means that a container is running, but does not become ready within the
 	// time that its probes allow.
 	FailureReadinessFailing = "ReadinessFailing"
-	// FailureNameConflict means that a Deployment with the same name exists, and is not managed by
-	// this VersionedMicroservice.
+	// FailureNameConflict means that a Deployment with the desired name exists, but is not managed
+	// by the VersionedMicroservice.
 	FailureNameConflict = "NameConflict"
 	// FailureInvalidTemplate means that the API server rejects the pod template.
 	FailureInvalidTemplate = "InvalidTemplate"

@@ -191,7 +191,7 @@ type FreezeList struct {
 	Items           []Freeze `json:"items"`
 }
 
-// ClusterFreeze keeps the Microservices of the cluster, or of some namespaces, from starting
+// ClusterFreeze keeps the Microservices of the cluster, or of selected namespaces, from starting
 // new releases and from giving canaries more traffic. Rollbacks, and decisions that reduce the
 // traffic of a canary, still take effect.
 //

@@ -53,8 +53,8 @@ type GitHubRepositorySpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s') && duration(self) <= duration('24h')",message="spec.interval must be between 5s and 24h"
 	Interval Duration `json:"interval,omitempty"`
 
-	// suspend stops reading from and writing to GitHub. The state that was read
-	// before remains in status.
+	// suspend stops all reading from and writing to GitHub. The state that has already been read
+	// remains in status.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
@@ -72,8 +72,8 @@ type GitHubRepositorySpec struct {
 // +kubebuilder:validation:Enum=Same;All;Selector
 type NamespacesFrom string
 
-// The sets of namespaces. Same means the namespace of the object. All means every namespace.
-// Selector means every namespace with matching labels.
+// The sets of namespaces. Same means the namespace of the GitHubRepository. All means every
+// namespace. Selector means every namespace with matching labels.
 const (
 	NamespacesSame     NamespacesFrom = "Same"
 	NamespacesAll      NamespacesFrom = "All"
@@ -88,7 +88,7 @@ type AllowedNamespaces struct {
 	// +required
 	From NamespacesFrom `json:"from"`
 
-	// selector selects namespaces by label. It must be set if from is Selector.
+	// selector selects namespaces by label. It must be set if and only if from is Selector.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 }
@@ -133,8 +133,8 @@ type FeedbackDeployments struct {
 // +kubebuilder:validation:Enum=Open;Closed
 type PullRequestState string
 
-// The states of a pull request. A pull request is Closed only if GitHub reports this in response to
-// a request for that pull request.
+// The states of a pull request. A pull request is Closed only if GitHub reports that it is closed in
+// response to a request for that pull request.
 const (
 	PullRequestOpen   PullRequestState = "Open"
 	PullRequestClosed PullRequestState = "Closed"
@@ -163,13 +163,14 @@ type PullRequest struct {
 	MergeSHA string `json:"mergeSHA,omitempty"`
 
 	// headTime is a time before which no image of the head commit can have been built. It is the
-	// time of the commit or, if that is later, the time of the last poll that found the previous head
-	// commit.
+	// time at which the commit was made, or the time of the last poll that found the previous head
+	// commit, whichever is later.
 	// +optional
 	HeadTime *metav1.Time `json:"headTime,omitempty"`
 
-	// pushTime is when the head commit was first seen. For the first head commit of a pull request
-	// it is the later of the times at which the pull request was opened and the commit was made.
+	// pushTime is when the head commit was first seen. For the first known head commit of a pull
+	// request, it is the time at which the pull request was opened or the time at which the commit was
+	// made, whichever is later.
 	// +optional
 	PushTime *metav1.Time `json:"pushTime,omitempty"`
 
@@ -227,8 +228,9 @@ type PullRequestLabel struct {
 
 	// sha is the commit that was the head when the label was first observed. It is empty if
 	// this commit is unknown because the label appeared together with a new head commit. On a pull
-	// request from a fork, it is also empty if the label appeared when the pull request was new or had
-	// been reopened, after a gap in polling, or when the list of labels was already full.
+	// request from a fork, it is also empty if the pull request was new or reopened when the label was
+	// first observed, if there was a gap in polling just before, or if the label might have been
+	// omitted earlier because the list of labels was full.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	SHA string `json:"sha,omitempty"`
@@ -264,8 +266,8 @@ type DeploymentState string
 
 // The states that are written to GitHub: queued until the rollout starts, in_progress while pods
 // start, success once the release is available and routed, failure if the release failed, and
-// inactive once the pull request is closed, a newer commit replaces this commit, or the preview has
-// expired or cannot start.
+// inactive once the pull request is closed, another commit or release replaces the one that was
+// deployed, or the preview has expired or cannot start.
 const (
 	DeploymentQueued     DeploymentState = "queued"
 	DeploymentInProgress DeploymentState = "in_progress"
@@ -298,8 +300,8 @@ type FeedbackRecord struct {
 	DeploymentID int64 `json:"deploymentID,omitempty"`
 	// state that was last written: queued until the rollout starts, in_progress while pods start,
 	// success when the release is available and routed, failure if the release failed, and inactive
-	// when the pull request is closed, a newer commit replaces this commit, or the preview has expired
-	// or cannot start.
+	// when the pull request is closed, another commit or release replaces the one that was deployed, or
+	// the preview has expired or cannot start.
 	// +optional
 	State DeploymentState `json:"state,omitempty"`
 	// checksum of the last written content, including URL and description.
@@ -390,8 +392,9 @@ type GitHubRepositoryStatus struct {
 	// +kubebuilder:validation:MaxItems=100
 	Releases []GitHubRelease `json:"releases,omitempty"`
 
-	// tags of the repository, if an ImagePolicy uses them, or if the commits of releases are needed: for an
-	// ImagePolicy whose spec.match.labels contain {{.SHA}}, or for feedback.deployments.releases.
+	// tags of the repository. They are read if an ImagePolicy has tags as its source. They are also
+	// read if an ImagePolicy has releases as its source and the commits of the releases are needed,
+	// because its spec.match.labels contains {{.SHA}} or spec.feedback.deployments.releases is true.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=500

@@ -33,7 +33,8 @@ type GitHubSource struct {
 	// +optional
 	Tags *GitHubTags `json:"tags,omitempty"`
 
-	// pullRequests takes the versions from open pull requests. Each pull request is a release group.
+	// pullRequests takes the versions from open pull requests. Each pull request has its own release
+	// group.
 	// +optional
 	PullRequests *GitHubPullRequests `json:"pullRequests,omitempty"`
 }
@@ -179,12 +180,13 @@ type Match struct {
 
 	// candidates are templates for the image tag of a pull request, tried in order. The supported
 	// variables are {{.Number}}, {{.SHA}}, {{.SHA7}} and {{.Branch}} (as a DNS label). Each candidate
-	// must contain one of the first three variables, because two pull requests can have the same
-	// {{.Branch}}. A tag that does not contain the commit can move. Therefore, the revision label of
-	// an image with such a tag must be the head commit or the merge commit. An image without this
-	// label is accepted if it is newer than the head commit and the pull request is not from a fork.
-	// With forks.policy Approved, only candidates with {{.SHA}} apply to pull requests from forks.
-	// Defaults to "pr-{{.Number}}-{{.SHA7}}", "sha-{{.SHA7}}", "{{.SHA}}", "pr-{{.Number}}".
+	// must contain at least one of the first three variables, because two pull requests can have the
+	// same {{.Branch}}. A tag that does not contain the commit can move. Therefore, if an image with
+	// such a tag has a revision label, its value must be the head commit or the test merge commit. An
+	// image without this label is accepted if it is newer than the head commit and the pull request is
+	// not from a fork. With forks.policy Approved, only candidates with {{.SHA}} apply to pull requests
+	// from forks. Defaults to "pr-{{.Number}}-{{.SHA7}}", "sha-{{.SHA7}}", "{{.SHA}}" and
+	// "pr-{{.Number}}", in this order.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
@@ -212,7 +214,8 @@ type NameMatch struct {
 	// +kubebuilder:validation:MaxLength=512
 	From string `json:"from"`
 
-	// to is the image's tag, composed of the capture groups of from, such as "$1" or "${version}".
+	// to is a template for the image's tag that can refer to the capture groups of from, such as "$1"
+	// or "${version}".
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
@@ -229,8 +232,7 @@ type LabelMatch struct {
 
 	// value of the label. The supported variables are {{.Tag}} (the name in the source, or the tag of
 	// the image), for GitHub sources {{.SHA}} (the commit), and for pull requests also {{.Number}},
-	// {{.SHA7}} and {{.Branch}}.
-	// Defaults to any value.
+	// {{.SHA7}} and {{.Branch}}. By default, any value is accepted.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="!self.contains('{{') || self.matches('^([^{}]|[{][{][.](Tag|Number|SHA|SHA7|Branch)[}][}])*$')",message="spec.match.labels: the supported variables are {{.Tag}}, {{.Number}}, {{.SHA}}, {{.SHA7}} and {{.Branch}}"

@@ -30,8 +30,8 @@ const (
 	// HookPostRollout is notified once when the release becomes active or fails. It does not apply to
 	// previews.
 	HookPostRollout HookType = "PostRollout"
-	// HookPostPreview is notified once when a preview has ended (its pull request is closed, or it
-	// expired) and its pods are gone. The preview's last release remains until the hook has responded, and
+	// HookPostPreview is notified once when a preview has ended (its pull request was closed, or the
+	// preview expired) and its pods are gone. The preview's last release remains until the hook has responded, and
 	// the preview does not start again before then.
 	HookPostPreview HookType = "PostPreview"
 	// HookRollback is called periodically during the rollout. The release is rolled back if the response means yes.
@@ -41,14 +41,14 @@ const (
 )
 
 // Hook is an HTTP endpoint that is called during the rollout of a release, or a Job that runs
-// instead of the call. A response with a status code from 200 to 204 means yes. The status codes
+// instead of an HTTP call. A response with a status code from 200 to 204 means yes. The status codes
 // 429, 502, 503 and 504, a timeout, and a failed connection count as no response, and the call is
 // repeated. All other responses mean no. Gates are called again after such a response. However, 412 is final,
 // and the release fails. A Job runs once for each call: its success means yes, and its failure means no.
 // For a gate and for PreRollout, the failure of a Job is final, and the release fails.
 // +kubebuilder:validation:XValidation:rule="has(self.url) != has(self.job)",message="spec.updateStrategy.canary.hooks: set exactly one of url and job"
 // +kubebuilder:validation:XValidation:rule="!has(self.job) || !(self.type in ['Rollback', 'Event'])",message="spec.updateStrategy.canary.hooks: job is not allowed for the types Rollback and Event, which are called repeatedly"
-// +kubebuilder:validation:XValidation:rule="!has(self.job) || !has(self.timeout) && !has(self.retries) && !has(self.interval) && !has(self.secretRef) && !has(self.caSecretRef) && !has(self.metadata)",message="spec.updateStrategy.canary.hooks: timeout, retries, interval, secretRef, caSecretRef and metadata apply only to url; a job has job.timeout, job.backoffLimit and job.env"
+// +kubebuilder:validation:XValidation:rule="!has(self.job) || !has(self.timeout) && !has(self.retries) && !has(self.interval) && !has(self.secretRef) && !has(self.caSecretRef) && !has(self.metadata)",message="spec.updateStrategy.canary.hooks: timeout, retries, interval, secretRef, caSecretRef and metadata apply only to url; for a job, set job.timeout, job.backoffLimit and job.env"
 // +kubebuilder:validation:XValidation:rule="!has(self.steps) || self.type in ['Rollout', 'ConfirmTrafficIncrease']",message="spec.updateStrategy.canary.hooks: steps is allowed only for the types Rollout and ConfirmTrafficIncrease"
 // +kubebuilder:validation:XValidation:rule="!has(self.interval) || self.type in ['ConfirmRollout', 'ConfirmTrafficIncrease', 'ConfirmPromotion', 'Rollback']",message="spec.updateStrategy.canary.hooks: interval is allowed only for the types that are called periodically: ConfirmRollout, ConfirmTrafficIncrease, ConfirmPromotion and Rollback"
 // +kubebuilder:validation:XValidation:rule="!has(self.retries) || self.type in ['PreRollout', 'Rollout', 'PostRollout', 'PostPreview', 'Event']",message="spec.updateStrategy.canary.hooks: retries is allowed only for the types PreRollout, Rollout, PostRollout, PostPreview and Event; other hooks are called again at each interval"
@@ -71,7 +71,7 @@ type Hook struct {
 	Type HookType `json:"type"`
 
 	// url to call, an http or https URL without a user name or password. Use secretRef to sign calls.
-	// If the manager does not call the address that url refers to, for example because this address is
+	// If the manager refuses to call the address that url refers to, for example because this address is
 	// link-local, the message in status reports this. Exactly one of url and job is required.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
@@ -153,7 +153,7 @@ const AnnotationHookType = "hlnr.io/hook-type"
 // failed, and is replaced.
 type HookJob struct {
 	// command to run instead of the entrypoint of the image. Defaults to the command of the
-	// container.
+	// release's container.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -162,7 +162,7 @@ type HookJob struct {
 	Command []string `json:"command,omitempty"`
 
 	// args of the command. If command is set, there are no args by default. Otherwise, args defaults
-	// to the args of the container.
+	// to the args of the release's container.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -176,7 +176,7 @@ type HookJob struct {
 	// +kubebuilder:validation:XValidation:rule="!self.matches('\\\\s')",message="job.image must contain no white space"
 	Image string `json:"image,omitempty"`
 
-	// env lists environment variables in addition to those of the container. The Job also has
+	// env lists environment variables in addition to those of the release's container. The Job also has
 	// variables that describe the call, such as HLNR_VERSION and HLNR_URL.
 	// +optional
 	// +listType=map
@@ -190,8 +190,8 @@ type HookJob struct {
 
 	// timeout of one pod of the Job, counted from the time at which the pod is assigned to a node. A
 	// pod that has not finished at the end of this time is stopped, and counts as failed. If no pod of a
-	// Rollout hook's Job is scheduled within this time after the Job is created, the hook counts as not
-	// having responded. Defaults to 10m.
+	// Rollout hook's Job is scheduled within this time after the Job is created, this counts as no
+	// response. Defaults to 10m.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="job.timeout must be between 1s and 24h"
 	Timeout Duration `json:"timeout,omitempty"`
@@ -232,12 +232,12 @@ type HookJobResources struct {
 	// limits defines the maximum amount of each resource that the container may use, such as cpu
 	// and memory.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.size() <= 8",message="job.resources: at most 8 resources"
+	// +kubebuilder:validation:XValidation:rule="self.size() <= 8",message="job.resources.limits: at most 8 resources are allowed"
 	Limits corev1.ResourceList `json:"limits,omitempty"`
 
 	// requests defines the resources that are reserved on the node. Defaults to the limits.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.size() <= 8",message="job.resources: at most 8 resources"
+	// +kubebuilder:validation:XValidation:rule="self.size() <= 8",message="job.resources.requests: at most 8 resources are allowed"
 	Requests corev1.ResourceList `json:"requests,omitempty"`
 }
 
@@ -333,8 +333,8 @@ const (
 	GateConfirmRollout Gate = "ConfirmRollout"
 	// GatePreRollout is the gate after the release becomes available and before it has traffic.
 	GatePreRollout Gate = "PreRollout"
-	// GateTogether is the gate at which the rollout waits for the Microservices that are rolled out
-	// together with its own Microservice.
+	// GateTogether is the gate at which a rollout waits for the rollouts of the other Microservices
+	// that have the same together.name.
 	GateTogether Gate = "Together"
 	// GateConfirmTrafficIncrease is the gate before a step with more traffic than the current step.
 	GateConfirmTrafficIncrease Gate = "ConfirmTrafficIncrease"

@@ -7,7 +7,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:validation:XValidation:rule="!has(self.minAge) || !has(self.source) || !has(self.source.pinned)",message="spec.minAge must not be set with spec.source.pinned: versions in an explicit list are offered immediately"
 // +kubebuilder:validation:XValidation:rule="!has(self.source) || !has(self.source.github) || !has(self.source.github.pullRequests) || !has(self.versioning) || !has(self.versioning.range) && !has(self.versioning.suffix) && !has(self.versioning.parts) && (!has(self.versioning.scheme) || self.versioning.scheme == 'SemVer') && (!has(self.versioning.level) || self.versioning.level == 'Release') && (!has(self.versioning.groupBy) || self.versioning.groupBy == 'All')",message="spec.versioning must not be set with spec.source.github.pullRequests: commits are not versions, and each pull request has its own group"
 // +kubebuilder:validation:XValidation:rule="!has(self.source) || !has(self.source.github) || !has(self.source.github.pullRequests) || !has(self.minAge) && !has(self.tagFilter) && !has(self.deny)",message="spec.minAge, spec.tagFilter and spec.deny must not be set with spec.source.github.pullRequests: select pull requests there"
-// +kubebuilder:validation:XValidation:rule="!has(self.match) || !has(self.match.name) || has(self.source) && has(self.source.github) && !has(self.source.github.pullRequests)",message="spec.match.name requires spec.source.github.releases or tags; for tags of the registry use spec.tagFilter"
+// +kubebuilder:validation:XValidation:rule="!has(self.match) || !has(self.match.name) || has(self.source) && has(self.source.github) && !has(self.source.github.pullRequests)",message="spec.match.name requires spec.source.github.releases or spec.source.github.tags; for tags in the registry, use spec.tagFilter"
 // +kubebuilder:validation:XValidation:rule="!has(self.match) || !has(self.match.candidates) || has(self.source) && has(self.source.github) && has(self.source.github.pullRequests)",message="spec.match.candidates requires spec.source.github.pullRequests: candidates are tags of the images of pull requests"
 // +kubebuilder:validation:XValidation:rule="!has(self.match) || !has(self.match.candidates) || !has(self.source) || !has(self.source.github) || !has(self.source.github.pullRequests) || !has(self.source.github.pullRequests.forks) || self.source.github.pullRequests.forks.policy != 'Approved' || self.match.candidates.exists(c, c.contains('{{.SHA}}'))",message="spec.match.candidates: with forks.policy Approved, images from forks need a tag with the full commit SHA: add a candidate with {{.SHA}}, such as pr-{{.Number}}-{{.SHA}}"
 // +kubebuilder:validation:XValidation:rule="!has(self.versioning) || !has(self.versioning.scheme) || self.versioning.scheme != 'Regexp' || has(self.tagFilter) && has(self.tagFilter.pattern) && !has(self.tagFilter.extract)",message="spec.versioning.scheme Regexp reads the groups major, minor, patch, revision and prerelease of spec.tagFilter.pattern: set the pattern, and omit tagFilter.extract"
@@ -36,8 +36,8 @@ type ImagePolicySpec struct {
 	// +kubebuilder:validation:MaxItems=8
 	ImagePullSecrets []Reference `json:"imagePullSecrets,omitempty"`
 
-	// interval between two scans of the source. It must be at least 5s, is jittered by up to 10%,
-	// and becomes up to four times as long while nothing changes. Defaults to 5m.
+	// interval between two scans of the source, from 5s to 24h. To spread the load, the actual interval is
+	// up to 10% shorter. It becomes up to four times as long while nothing changes. Defaults to 5m.
 	// +optional
 	// +kubebuilder:default="5m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s') && duration(self) <= duration('24h')",message="spec.interval must be between 5s and 24h"
@@ -83,7 +83,8 @@ type ImagePolicySpec struct {
 	Deny []string `json:"deny,omitempty"`
 
 	// minAge is the time, from 1s to 720h, that must pass after a version is first seen before the
-	// version is offered. If the tag of an offered version moves, the time starts again with the new image.
+	// version is offered. If the tag of an offered version moves to another image, the previous
+	// image is offered until this time has passed again.
 	// Versions found by the first scan are offered immediately. By default all versions are offered immediately.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('720h')",message="spec.minAge must be between 1s and 720h"
@@ -98,7 +99,8 @@ type ImagePolicySpec struct {
 	Untagged UntaggedPolicy `json:"untagged,omitempty"`
 
 	// platforms that the image must support, such as "linux/amd64" or "linux/arm64/v8". All of
-	// them are required. Defaults to the platform of the manager.
+	// them are required. Defaults to the manager's --default-platform flag, which defaults to the platform of the
+	// manager.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8
@@ -131,7 +133,7 @@ type ImagePolicySpec struct {
 	CertSecretRef *Reference `json:"certSecretRef,omitempty"`
 
 	// verify admits only signed images. Versions without a valid signature are rejected,
-	// and the next signed version is offered.
+	// and the next lower version with a valid signature is offered instead.
 	// +optional
 	Verify *Verify `json:"verify,omitempty"`
 }
@@ -177,7 +179,8 @@ type TagFilter struct {
 	// +kubebuilder:validation:MaxLength=512
 	Pattern string `json:"pattern,omitempty"`
 
-	// extract is the version, composed of the capture groups of the pattern, such as "$version".
+	// extract is the template from which the version is composed, such as "$version". It refers to the
+	// capture groups of the pattern.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
@@ -196,8 +199,8 @@ type TagFilter struct {
 // +kubebuilder:validation:Enum=All;Major;Minor;Patch
 type GroupBy string
 
-// The groupings. All means that there is one group for all versions. Major means that version 1.2.3
-// is in group "1.x". Minor means that it is in group "1.2.x". Patch means that it is in group
+// These are the values of GroupBy. All means that there is one group for all versions. Major means
+// that version 1.2.3 is in group "1.x". Minor means that it is in group "1.2.x". Patch means that it is in group
 // "1.2.3", together with its builds.
 const (
 	GroupByAll   GroupBy = "All"
@@ -210,8 +213,8 @@ const (
 // +kubebuilder:validation:Enum=SemVer;Tuple;Regexp;PushTime
 type VersionScheme string
 
-// The schemes. SemVer means that the tag is read as a semantic version (semver 2.0.0). Tuple means
-// that the tag is read as a fixed number of numeric parts. Regexp means that the version is read
+// These are the values of VersionScheme. SemVer means that the tag is read as a semantic version
+// (semver 2.0.0). Tuple means that the tag is read as a fixed number of numeric parts. Regexp means that the version is read
 // from the named groups of tagFilter.pattern. PushTime means that the tag is ignored, and that the
 // version is the build time of its image, because registries do not report when a tag was pushed.
 const (
@@ -223,7 +226,7 @@ const (
 
 // Versioning defines how versions are read, admitted and grouped.
 // +kubebuilder:validation:XValidation:rule="!has(self.parts) || has(self.scheme) && self.scheme == 'Tuple'",message="spec.versioning.parts requires versioning.scheme Tuple: omit it, or set the scheme"
-// +kubebuilder:validation:XValidation:rule="!has(self.twoParts) || self.twoParts == 'Deny' || !has(self.scheme) || self.scheme == 'SemVer'",message="spec.versioning.twoParts requires versioning.scheme SemVer: omit twoParts, and with scheme Tuple set versioning.parts"
+// +kubebuilder:validation:XValidation:rule="!has(self.twoParts) || self.twoParts == 'Deny' || !has(self.scheme) || self.scheme == 'SemVer'",message="spec.versioning.twoParts requires versioning.scheme SemVer: omit twoParts; with scheme Tuple, set versioning.parts instead"
 // +kubebuilder:validation:XValidation:rule="!has(self.level) || self.level != 'Candidate' || !has(self.scheme) || !(self.scheme in ['Tuple', 'PushTime'])",message="spec.versioning.level must be Release with versioning.scheme Tuple or PushTime, which have no pre-releases"
 // +kubebuilder:validation:XValidation:rule="!has(self.suffix) || !has(self.scheme) || !(self.scheme in ['Regexp', 'PushTime'])",message="spec.versioning.suffix must not be set with versioning.scheme Regexp or PushTime: add it to tagFilter.pattern"
 // +kubebuilder:validation:XValidation:rule="!has(self.scheme) || self.scheme != 'Tuple' || !has(self.groupBy) || self.groupBy == 'All' || (has(self.parts) ? self.parts : 3) >= (self.groupBy == 'Major' ? 2 : 3)",message="spec.versioning.groupBy: Major requires versioning.parts to be at least 2; Minor and Patch require at least 3"
@@ -363,7 +366,7 @@ type OfferedRelease struct {
 type WithdrawReason string
 
 const (
-	// WithdrawnDenied means that spec.deny contains the version.
+	// WithdrawnDenied means that an entry in spec.deny matches the version.
 	WithdrawnDenied WithdrawReason = "Denied"
 	// WithdrawnExcluded means that the specification no longer admits the version.
 	WithdrawnExcluded WithdrawReason = "Excluded"
@@ -385,7 +388,7 @@ type Withdrawal struct {
 	// +kubebuilder:validation:MaxLength=128
 	Version string `json:"version,omitempty"`
 
-	// reason for the withdrawal. Denied means that spec.deny contains the version. Excluded means
+	// reason for the withdrawal. Denied means that an entry in spec.deny matches the version. Excluded means
 	// that the specification no longer admits the version. Gone means that two scans showed that
 	// the version no longer exists in the registry. Closed means that the pull request is closed.
 	Reason WithdrawReason `json:"reason"`
@@ -434,7 +437,7 @@ type RejectedCount struct {
 	Count int32 `json:"count"`
 }
 
-// ImageScan summarizes the last scan that found a change.
+// ImageScan summarizes the latest scan that found a change.
 type ImageScan struct {
 	// tags is the number of tags that were read.
 	Tags int32 `json:"tags"`
@@ -518,7 +521,7 @@ type ImagePolicyStatus struct {
 	// +kubebuilder:validation:MaxLength=280
 	RepositoryID string `json:"repositoryID,omitempty"`
 
-	// scan summarizes the last scan that found a change.
+	// scan summarizes the latest scan that found a change.
 	// +optional
 	Scan *ImageScan `json:"scan,omitempty"`
 }

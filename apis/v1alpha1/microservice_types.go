@@ -13,7 +13,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.adoptFrom) || (has(self.adoptFrom) && self.adoptFrom == oldSelf.adoptFrom)",message="spec.adoptFrom cannot be changed or removed: delete the Microservice, with deletionPolicy Restore or Orphan, and create another"
 // +kubebuilder:validation:XValidation:rule="!has(self.availability.autoscaling) || !has(self.updateStrategy) || !has(self.updateStrategy.canary) || !has(self.updateStrategy.canary.traffic) || self.updateStrategy.canary.traffic != 'Pods'",message="spec.availability.autoscaling scales each release, and cannot be set with updateStrategy.canary.traffic Pods: let a HorizontalPodAutoscaler or KEDA scale the Microservice itself"
 // +kubebuilder:validation:XValidation:rule="!has(self.adoptFrom) || (has(self.deletionPolicy) && self.deletionPolicy != 'Delete')",message="spec.deletionPolicy must be Restore or Orphan if spec.adoptFrom is set: otherwise deleting the Microservice would leave no pods that serve traffic"
-// +kubebuilder:validation:XValidation:rule="!has(self.availability.exclusive) || !self.availability.exclusive || !has(self.updateStrategy) || !has(self.updateStrategy.canary) || self.updateStrategy.canary.steps.all(s, s.weight == 100 && !(has(s.match) && s.match) && !(has(s.mirrorPercent) && s.mirrorPercent > 0))",message="spec.updateStrategy.canary.steps: with spec.availability.exclusive a canary has all pods or none: set weight 100, without match and mirrorPercent"
+// +kubebuilder:validation:XValidation:rule="!has(self.availability.exclusive) || !self.availability.exclusive || !has(self.updateStrategy) || !has(self.updateStrategy.canary) || self.updateStrategy.canary.steps.all(s, s.weight == 100 && !(has(s.match) && s.match) && !(has(s.mirrorPercent) && s.mirrorPercent > 0))",message="spec.updateStrategy.canary.steps: with spec.availability.exclusive a canary has all pods or none: set weight 100 in each step, and omit match and mirrorPercent"
 // +kubebuilder:validation:XValidation:rule="!has(self.availability.exclusive) || !self.availability.exclusive || !has(self.updateStrategy) || !has(self.updateStrategy.canary) || !(has(self.updateStrategy.canary.traffic) && self.updateStrategy.canary.traffic == 'Routes')",message="spec.updateStrategy.canary.traffic must be Pods or omitted if spec.availability.exclusive is true"
 // +kubebuilder:validation:XValidation:optionalOldSelf=true,rule="!has(self.availability.minReadySeconds) || self.availability.minReadySeconds < (has(self.updateStrategy) && has(self.updateStrategy.progressDeadlineSeconds) ? self.updateStrategy.progressDeadlineSeconds : 600) || oldSelf.hasValue() && has(oldSelf.value().availability.minReadySeconds) && oldSelf.value().availability.minReadySeconds >= (has(oldSelf.value().updateStrategy) && has(oldSelf.value().updateStrategy.progressDeadlineSeconds) ? oldSelf.value().updateStrategy.progressDeadlineSeconds : 600)",message="spec.availability.minReadySeconds must be less than spec.updateStrategy.progressDeadlineSeconds, which is 600 by default: otherwise no release could become available in time"
 // +kubebuilder:validation:XValidation:rule="!has(self.availability.exclusive) || !self.availability.exclusive || !has(self.adoptFrom)",message="spec.availability.exclusive cannot be combined with spec.adoptFrom: the pods of an adopted Deployment and of the first release run at the same time; delete the Deployment, and create the Microservice without adoptFrom"
@@ -39,7 +39,7 @@ type MicroserviceSpec struct {
 	// paused stops everything that starts automatically: new releases, steps, promotions and the
 	// removal of releases. It does not stop the rollback of a canary that lost its pods, a drain in
 	// progress, the Adopt and Deprecate decisions, a pin to a retained release, or the rollback from a
-	// denied version. Continue and Retry take effect when the field is removed.
+	// denied version. Continue and Retry decisions take effect when paused is no longer true.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 
@@ -132,15 +132,16 @@ type Availability struct {
 	MinAvailable *intstr.IntOrString `json:"minAvailable,omitempty"`
 
 	// maxUnavailable is the maxUnavailable of the PodDisruptionBudget that is created for a release
-	// with traffic and at least two replicas: a number or a percentage. Defaults to 1.
+	// with traffic and at least two replicas: a number or a percentage. Defaults to 1
+	// if minAvailable is not set.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 1000 : self.matches('^(100|[1-9]?[0-9])%$')",message="spec.availability.maxUnavailable must be a number from 0 to 1000 or a percentage such as 50%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 
 	// minReadySeconds is how long a pod must be ready before it counts as available. It must be less
-	// than updateStrategy.progressDeadlineSeconds. Defaults to 10 for a container without a readiness
-	// probe, but at most to half of that deadline, and to 0 otherwise. The value is fixed when a
-	// release is created.
+	// than updateStrategy.progressDeadlineSeconds. For a container with a readiness probe, it defaults
+	// to 0. Otherwise it defaults to 10 or to half of that deadline, whichever is less. The value is
+	// fixed when a release is created.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=3600
@@ -156,7 +157,7 @@ type Availability struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 && self <= 1000 : self == 'Full'",message="spec.availability.standbyReplicas must be a number from 0 to 1000 or Full"
 	StandbyReplicas *intstr.IntOrString `json:"standbyReplicas,omitempty"`
 
-	// exclusive is for workers of which two versions must not run at the same time, for example
+	// exclusive is for workloads that must not run two versions at the same time, for example
 	// because they elect a leader or process an ordered stream. The pods of the active release
 	// terminate before the pods of the next release of the group start. If the rollout fails, the pods
 	// of the failed release terminate before the pods of the active release start again. Steps of a
@@ -218,9 +219,10 @@ type UpdateStrategy struct {
 	// progressDeadlineSeconds is the maximum time for a release to become available, and for each step
 	// to have available pods and a programmed weight. After this time the rollout fails, unless the
 	// delay is caused by a problem outside the release: in that case the release waits, or loses its
-	// traffic and restarts at the first step when the problem is solved. In an exclusive group with an
-	// active release, the rollout fails in these cases too, except while pods of another release are
-	// still running. Pauses do not count while the release is healthy. Defaults to 600.
+	// traffic and restarts at the first step when the problem is solved. If availability.exclusive is
+	// true and the group has an active release, the rollout fails in that case too, except while pods
+	// of another release are still running. Pauses do not count while the release is healthy. Defaults
+	// to 600.
 	// +optional
 	// +kubebuilder:default=600
 	// +kubebuilder:validation:Minimum=10
@@ -250,11 +252,11 @@ type LatestUpdateStrategy struct{}
 type PinConfiguration string
 
 const (
-	// PinRetained means the most recently active release of the version, including the template of
-	// this release. If there is no such release, PinRetained means a new release with the current
+	// PinRetained selects the most recently active release of the version, and so the template of
+	// this release. If there is no such release, PinRetained selects a new release with the current
 	// template.
 	PinRetained PinConfiguration = "Retained"
-	// PinCurrent means a release that runs the version with the current template.
+	// PinCurrent selects a release that runs the version with the current template.
 	PinCurrent PinConfiguration = "Current"
 )
 
@@ -268,7 +270,7 @@ type ManualUpdateStrategy struct {
 	SemVer *SemVer `json:"semVer,omitempty"`
 
 	// release is the name of the VersionedMicroservice of a release. The group that has this
-	// release is pinned to it, including its template and configuration.
+	// release is pinned to it, and so to the template and configuration of the release.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -334,8 +336,8 @@ func (a *PinAuthor) Of(pinned string) string {
 // +kubebuilder:validation:XValidation:rule="!(has(self.release) && has(self.configuration))",message="spec.updateStrategy.manual.groups: release cannot be combined with configuration: a release already has a configuration"
 type GroupPin struct {
 	// name of the group ("1.x"), its slug ("1-x"), or the number of a pull request. If the group
-	// does not exist, no release starts in groups without a pin. For an ImagePolicy that offers pull
-	// requests, other groups continue, and the pin applies when the group exists.
+	// does not exist, no release starts in groups without a pin. However, if the ImagePolicy offers
+	// pull requests, other groups continue, and the pin takes effect once the group exists.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -380,7 +382,7 @@ type GroupPin struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.traffic) || self.traffic != 'Pods' || self.steps.all(s, !(has(s.match) && s.match) && !(has(s.mirrorPercent) && s.mirrorPercent > 0))",message="spec.updateStrategy.canary.steps: match and mirrorPercent need routes: remove these fields, or set canary.traffic to Routes"
 // +kubebuilder:validation:XValidation:rule="!has(self.hooks) || self.hooks.all(h, !has(h.steps) || h.steps.all(n, self.steps.exists(s, has(s.name) && s.name == n)))",message="spec.updateStrategy.canary.hooks: hooks[].steps must contain names of steps (steps[].name), not numbers"
 // +kubebuilder:validation:XValidation:rule="!has(self.analysis) || !has(self.analysisTemplateRef)",message="spec.updateStrategy.canary: set analysis or analysisTemplateRef, but not both"
-// +kubebuilder:validation:XValidation:rule="!has(self.analysis) && !has(self.analysisTemplateRef) || self.steps.exists(s, s.weight > 0 || has(s.match) && s.match || has(s.mirrorPercent) && s.mirrorPercent > 0)",message="spec.updateStrategy.canary.analysis: no step sends requests to the canary, so nothing would be measured: give a step a weight above 0, match or mirrorPercent"
+// +kubebuilder:validation:XValidation:rule="!has(self.analysis) && !has(self.analysisTemplateRef) || self.steps.exists(s, s.weight > 0 || has(s.match) && s.match || has(s.mirrorPercent) && s.mirrorPercent > 0)",message="spec.updateStrategy.canary.analysis: no step sends requests to the canary, so nothing would be measured: set a weight above 0, match or mirrorPercent in at least one step"
 type CanaryStrategy struct {
 	// steps of the canary, in order. After the last step, the release becomes active.
 	// +required
@@ -408,7 +410,8 @@ type CanaryStrategy struct {
 	Scale CanaryScale `json:"scale,omitempty"`
 
 	// analysis measures the canary in each step in which it receives requests, and rolls it back
-	// if a metric fails. By default it is sufficient that the pods are available.
+	// if a metric fails. By default the canary is not measured: it is sufficient that its pods are
+	// available.
 	// +optional
 	Analysis *CanaryAnalysis `json:"analysis,omitempty"`
 
@@ -572,7 +575,8 @@ type TogetherStrategy struct {
 	OnFailure TogetherFailure `json:"onFailure,omitempty"`
 }
 
-// TogetherFailure defines what happens when the version fails in another Microservice.
+// TogetherFailure defines what happens to a canary whose version fails in another Microservice with
+// the same together.name.
 // +kubebuilder:validation:Enum=Hold;RollBack
 type TogetherFailure string
 

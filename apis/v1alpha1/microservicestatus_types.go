@@ -63,7 +63,8 @@ type Rollout struct {
 	StartedTime metav1.MicroTime `json:"startedTime"`
 
 	// waitingSince is when the current wait of a healthy or blocked rollout began, for example when the
-	// weight was confirmed. It is not set during the first seconds of a pause without an analysis.
+	// weight was confirmed. In a step that has a pause and no analysis, it is not set during the first
+	// seconds of the pause.
 	// +optional
 	WaitingSince *metav1.MicroTime `json:"waitingSince,omitempty"`
 
@@ -85,8 +86,8 @@ type Rollout struct {
 	// +kubebuilder:validation:MaxItems=8
 	Approvals []StepApproval `json:"approvals,omitempty"`
 
-	// sequence is the sequence number of the write of the rollout state that started this rollout. It
-	// identifies the rollout: measurements and responses for another rollout are ignored.
+	// sequence is the value of status.internal.sequence in the write that started this rollout. It
+	// identifies the rollout: measurements and hook responses for another rollout are ignored.
 	// +optional
 	Sequence int64 `json:"sequence,omitempty"`
 
@@ -153,14 +154,15 @@ type RolloutInternal struct {
 	// +optional
 	Waited *metav1.Duration `json:"waited,omitempty"`
 
-	// floor is the largest number of replicas that the active release had when the rollout started or
-	// before a step began. The active release keeps at least this number of replicas until the rollout
-	// ends.
+	// floor is the largest number of replicas that the active release had when the rollout started, or
+	// before a step or the promotion began. The active release keeps at least this number of replicas
+	// until the rollout ends.
 	// +optional
 	Floor int32 `json:"floor,omitempty"`
 
-	// graceTime is the time until which the step can remain unhealthy beyond its deadline, because no
-	// manager was running when the deadline passed.
+	// graceTime is set if the step gets more time than its deadline allows, because no manager was
+	// running when the deadline passed, or because the canary of another group had to lose its traffic
+	// first. The step can remain unhealthy until this time.
 	// +optional
 	GraceTime *metav1.MicroTime `json:"graceTime,omitempty"`
 }
@@ -189,7 +191,8 @@ type HandledDecision struct {
 type ZeroMark struct {
 	// revision is the traffic revision that removed the release from the routes.
 	Revision int64 `json:"revision"`
-	// time at which the rollout state was written.
+	// time at which the removal was recorded. If named was true afterward, it is the time at which
+	// named became false.
 	Time metav1.MicroTime `json:"time"`
 	// named reports whether a NetworkPolicy that never confirmed a traffic revision of the group might
 	// still refer to the release. The drain begins when no such NetworkPolicy refers to it.
@@ -269,7 +272,7 @@ type Release struct {
 	// lastTransitionTime is when the status last changed.
 	LastTransitionTime metav1.MicroTime `json:"lastTransitionTime"`
 
-	// decision that was last handled.
+	// decision that was handled most recently.
 	// +optional
 	Decision *HandledDecision `json:"decision,omitempty"`
 
@@ -299,7 +302,7 @@ type ReleaseInternal struct {
 	// +optional
 	Routed bool `json:"routed,omitempty"`
 
-	// adopted reports whether a user requested to skip the steps.
+	// adopted reports whether a user decided to skip the steps.
 	// +optional
 	Adopted bool `json:"adopted,omitempty"`
 
@@ -435,8 +438,9 @@ type ReleaseGroupInternal struct {
 	// +kubebuilder:validation:MaxLength=256
 	ResolvedFrom string `json:"resolvedFrom,omitempty"`
 
-	// settledRevision is a revision that at least one policy did not confirm within the deadline while no
-	// rollout was in progress. Policies with a lower revision do not block the group.
+	// settledRevision is the latest traffic revision that at least one NetworkPolicy did not confirm
+	// within the progress deadline while no rollout was shifting traffic. A NetworkPolicy that has
+	// confirmed only a lower revision does not block the group.
 	// +optional
 	SettledRevision int64 `json:"settledRevision,omitempty"`
 
@@ -444,13 +448,13 @@ type ReleaseGroupInternal struct {
 	// +optional
 	Superseded int32 `json:"superseded,omitempty"`
 
-	// lastSuperseded names the most recent of the releases that were superseded since the last
-	// promotion and that left the list of releases in the same write.
+	// lastSuperseded is the name of the latest release since the last promotion that was removed from
+	// releases in the same write in which it was superseded.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	LastSuperseded string `json:"lastSuperseded,omitempty"`
 
-	// failed records the failures that were removed from releases because the group was full.
+	// failed records the failed versions that were removed from releases because the list was full.
 	// +optional
 	Failed *FailedVersions `json:"failed,omitempty"`
 }
@@ -479,7 +483,7 @@ type MicroserviceSummary struct {
 }
 
 // MicroserviceStatus is the rollout state. Releases, weights and routes are derived from it.
-// It is written with its resourceVersion as a precondition.
+// It is written with the resourceVersion of the Microservice as a precondition.
 type MicroserviceStatus struct {
 	// conditions always include Ready and, after the first plan, Progressing. The conditions Reconciling, Stalled, Pinned,
 	// Frozen, Blocked, ReleaseFailed, AnalysisInconclusive, TrafficDegraded, ConfigurationLost, PreviewsReady and
@@ -588,10 +592,10 @@ func (ms *Microservice) EndedGroup(name, slug string, pullRequest int64) string 
 	return ms.Spec.EndedGroups[i]
 }
 
-// NextOffered returns the newest version that an ImagePolicy offers in a group that spec.endedGroups
-// does not name. It skips previews and held versions. If spec.endedGroups names the groups of all
-// remaining versions, NextOffered returns the newest of these versions, and ended is true. If there
-// is no such version, it returns nil and false.
+// NextOffered returns the newest version that p offers in a group that spec.endedGroups does not
+// name. It skips previews and held versions. If spec.endedGroups names the groups of all remaining
+// versions, NextOffered returns the newest of these versions, and ended is true. If no version
+// remains, it returns nil and false.
 func (ms *Microservice) NextOffered(p *ImagePolicy) (next *OfferedRelease, ended bool) {
 	if p == nil {
 		return nil, false

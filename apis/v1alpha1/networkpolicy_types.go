@@ -9,24 +9,24 @@ import (
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || size(self.domains) == 0 || has(self.provider)",message="spec.domains requires spec.provider, which routes them"
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, has(d.port) ? self.ports.exists(p, p.name == d.port) : size(self.ports) == 1)",message="spec.domains[].port must be the name of one of spec.ports; it may be omitted only when there is one port"
-// +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, self.ports.all(p, !has(p.protocol) || !(p.protocol in ['TCP', 'UDP']) || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[].port must name a port of protocol HTTP, HTTPS, GRPC or TLS: for TCP and UDP, which have no hosts, use spec.listeners"
-// +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, !(has(d.path) || has(d.canaryMatches)) || self.ports.all(p, !has(p.protocol) || p.protocol != 'TLS' || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[]: path and canaryMatches cannot be combined with a port of protocol TLS, because only the pods can decrypt requests"
-// +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, !has(d.path) || self.ports.all(p, !has(p.protocol) || p.protocol != 'GRPC' || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[].path requires a port of protocol HTTP or HTTPS: to select gRPC calls, use canaryMatches[].grpc"
+// +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, self.ports.all(p, !has(p.protocol) || !(p.protocol in ['TCP', 'UDP']) || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[].port must name a port with protocol HTTP, HTTPS, GRPC or TLS: for TCP and UDP, which have no hosts, use spec.listeners"
+// +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, !(has(d.path) || has(d.canaryMatches)) || self.ports.all(p, !has(p.protocol) || p.protocol != 'TLS' || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[]: path and canaryMatches cannot be combined with a port with protocol TLS, because only the pods can decrypt requests"
+// +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, !has(d.path) || self.ports.all(p, !has(p.protocol) || p.protocol != 'GRPC' || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[].path requires a port with protocol HTTP or HTTPS: to select gRPC calls, use canaryMatches[].grpc"
 // +kubebuilder:validation:XValidation:rule="!has(self.listeners) || size(self.listeners) == 0 || has(self.provider)",message="spec.listeners requires spec.provider, which routes them"
 // +kubebuilder:validation:XValidation:rule="!has(self.listeners) || size(self.listeners) == 0 || !has(self.provider) || has(self.provider.gateway)",message="spec.listeners requires spec.provider.gateway: no other provider has listeners"
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || has(self.provider.gateway) || self.domains.all(d, !has(d.parentRefs))",message="spec.domains[].parentRefs requires spec.provider.gateway: no other provider has Gateways"
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || self.domains.all(d, !has(d.tls) || !has(d.tls.mode) || (d.tls.mode in ['Gateway', 'ListenerSet'] ? has(self.provider.gateway) : d.tls.mode == 'Ingress' ? has(self.provider.ingress) : has(self.provider.apisix)))",message="spec.domains[].tls.mode must be Gateway or ListenerSet if spec.provider.gateway is set, Ingress if spec.provider.ingress is set, and ApisixTls if spec.provider.apisix is set"
-// +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || self.domains.all(d, !has(d.tls) || has(d.tls.secretName) || (has(self.provider.gateway) && !(has(d.tls.mode) && d.tls.mode == 'ListenerSet')))",message="spec.domains[].tls.secretName is required: only the listener of a Gateway has its own certificate"
+// +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || self.domains.all(d, !has(d.tls) || has(d.tls.secretName) || (has(self.provider.gateway) && !(has(d.tls.mode) && d.tls.mode == 'ListenerSet')))",message="spec.domains[].tls.secretName is required, except in mode Gateway, which uses the certificate of the Gateway's listener"
 // +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || !has(self.provider.gateway) || self.domains.all(d, !has(d.tls) || !has(d.tls.secretName) || has(d.tls.mode))",message="spec.domains[].tls.secretName requires mode ListenerSet: spec.provider.gateway defaults to mode Gateway, which uses the certificate of the Gateway's listener"
-// +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || !has(self.provider.gateway) || self.domains.all(d, !has(d.tls) || !has(d.tls.mode) || d.tls.mode != 'ListenerSet' || (has(d.parentRefs) ? size(d.parentRefs) <= 2 : size(self.provider.gateway.parentRefs) <= 2))",message="spec.domains[].tls.mode ListenerSet allows at most 2 parentRefs: each host has a ListenerSet for each parentRef, and a route can refer to at most 32 parents"
-// +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, !has(d.tls) || self.ports.all(p, !has(p.protocol) || p.protocol != 'TLS' || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[].tls cannot be combined with a port of protocol TLS, whose pods have the certificate and terminate TLS: omit it, or change the protocol of the port"
+// +kubebuilder:validation:XValidation:rule="!has(self.domains) || !has(self.provider) || !has(self.provider.gateway) || self.domains.all(d, !has(d.tls) || !has(d.tls.mode) || d.tls.mode != 'ListenerSet' || (has(d.parentRefs) ? size(d.parentRefs) <= 2 : size(self.provider.gateway.parentRefs) <= 2))",message="spec.domains[].tls.mode ListenerSet allows at most 2 parentRefs: a route with 16 hosts refers to 16 ListenerSets for each parentRef, and can refer to at most 32 parents"
+// +kubebuilder:validation:XValidation:rule="!has(self.domains) || self.domains.all(d, !has(d.tls) || self.ports.all(p, !has(p.protocol) || p.protocol != 'TLS' || (has(d.port) ? p.name != d.port : size(self.ports) != 1)))",message="spec.domains[].tls cannot be combined with a port with protocol TLS, whose pods have the certificate and terminate TLS: omit tls, or change the protocol of the port"
 // +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.gateway) || !has(self.provider.gateway.filters) || !has(self.domains) || !self.provider.gateway.filters.exists(f, has(f.urlRewrite) && has(f.urlRewrite.replacePrefixMatch)) || self.domains.all(d, !has(d.canaryMatches) || d.canaryMatches.all(m, !has(m.path) || !has(m.path.type) || m.path.type == 'PathPrefix'))",message="spec.domains[].canaryMatches[].path.type must be PathPrefix or omitted if urlRewrite.replacePrefixMatch is set in spec.provider.gateway.filters: an exact path has no prefix to replace"
 // +kubebuilder:validation:XValidation:rule="!has(self.listeners) || self.listeners.all(l, self.ports.exists(p, p.name == l.port && has(p.protocol) && p.protocol in ['TCP', 'UDP']))",message="spec.listeners[].port must be the name of one of spec.ports with protocol TCP or UDP: ports of other protocols are routed by spec.domains"
 // +kubebuilder:validation:XValidation:rule="!has(self.adoptFrom) || (has(self.deletionPolicy) && self.deletionPolicy != 'Delete')",message="spec.deletionPolicy must be Restore or Orphan if spec.adoptFrom is set: otherwise deleting the policy would leave the Service without pods"
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.adoptFrom) || (has(self.adoptFrom) && self.adoptFrom == oldSelf.adoptFrom)",message="spec.adoptFrom cannot be changed or removed, because its Service would route to a release that is deleted: delete the policy, with deletionPolicy Restore or Orphan, and create another"
-// +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.routeRef) || !has(self.domains) || size(self.domains) == 0",message="spec.domains cannot be combined with spec.provider.routeRef: the route defines its hosts, and rules in the route replace canaryMatches"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.adoptFrom) || (has(self.adoptFrom) && self.adoptFrom == oldSelf.adoptFrom)",message="spec.adoptFrom cannot be changed or removed, because the adopted Service would continue to select one release, even after that release is deleted: delete the policy, with deletionPolicy Restore or Orphan, and create another"
+// +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.routeRef) || !has(self.domains) || size(self.domains) == 0",message="spec.domains cannot be combined with spec.provider.routeRef: the route itself defines its hosts and the matches of its rules"
 // +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.routeRef) || (has(self.provider.routeRef.port) ? self.ports.exists(p, p.name == self.provider.routeRef.port) : size(self.ports) == 1)",message="spec.provider.routeRef.port must be the name of one of spec.ports; it may be omitted only when there is one port"
-// +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.routeRef) || self.ports.all(p, (has(self.provider.routeRef.port) ? p.name != self.provider.routeRef.port : size(self.ports) != 1) || (has(p.protocol) && p.protocol == 'UDP') == (self.provider.routeRef.kind == 'UDPRoute'))",message="spec.provider.routeRef.port must name a port of protocol UDP for a UDPRoute, and a port of another protocol for all other kinds"
+// +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.routeRef) || self.ports.all(p, (has(self.provider.routeRef.port) ? p.name != self.provider.routeRef.port : size(self.ports) != 1) || (has(p.protocol) && p.protocol == 'UDP') == (self.provider.routeRef.kind == 'UDPRoute'))",message="spec.provider.routeRef.port must name a port with protocol UDP for a UDPRoute, and a port of another protocol for all other kinds"
 // +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.routeRef) || (has(self.deletionPolicy) && self.deletionPolicy != 'Delete')",message="spec.deletionPolicy must be Restore or Orphan if spec.provider.routeRef is set: otherwise deleting the policy would leave rules in your route that refer to deleted Services"
 type NetworkPolicySpec struct {
 	// microserviceRef refers to the Microservice. Defaults to the Microservice with the same name as
@@ -48,10 +48,10 @@ type NetworkPolicySpec struct {
 	// +optional
 	Provider *NetworkProvider `json:"provider,omitempty"`
 
-	// drainDelay is how long the routes of the previous provider remain after a new provider begins to
-	// serve everything that these routes serve, because clients might still use the previous routes.
-	// Set it to more than the TTL of the DNS records. Defaults to the Microservice's
-	// updateStrategy.drainDelay, but at least 5s.
+	// drainDelay is how long the routes of the previous provider remain, for clients that still use
+	// them, after a new provider begins to serve everything that these routes serve. Set it to more
+	// than the TTL of the DNS records. Defaults to the Microservice's updateStrategy.drainDelay or
+	// to 5s, whichever is longer.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="spec.drainDelay must be at most 24h"
 	DrainDelay Duration `json:"drainDelay,omitempty"`
@@ -70,8 +70,8 @@ type NetworkPolicySpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	Listeners []Listener `json:"listeners,omitempty"`
 
-	// timeouts of requests to domains, for HTTPRoutes. They have no effect on other kinds of routes.
-	// Defaults to those of the gateway.
+	// timeouts of requests to domains. They apply only to HTTPRoutes. Defaults to the timeouts of the
+	// gateway.
 	// +optional
 	Timeouts *RouteTimeouts `json:"timeouts,omitempty"`
 
@@ -123,7 +123,7 @@ type NetworkPort struct {
 
 	// targetPort of the pods, by number or name. Defaults to port.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 65535 : self.matches('^([0-9]+-)*[0-9]*[a-z](-?[a-z0-9])*$')",message="spec.ports[].targetPort must be a number from 1 to 65535, without quotes, or the name of a container's port, which has at most 15 lower-case letters, digits and single '-', and at least one letter, such as http-alt"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 65535 : self.matches('^([0-9]+-)*[0-9]*[a-z](-?[a-z0-9])*$')",message="spec.ports[].targetPort must be a number from 1 to 65535, without quotes, or the name of a container port, which consists of at most 15 lower-case letters, digits and non-consecutive '-', and contains at least one letter, such as http-alt"
 	TargetPort *intstr.IntOrString `json:"targetPort,omitempty"`
 
 	// protocol of the port. HTTP, HTTPS, GRPC and TLS are for domains; TCP and UDP are for listeners.
@@ -168,7 +168,7 @@ type NetworkProvider struct {
 // namespace. The policy owns their backendRefs, and no other field of the route.
 // +kubebuilder:validation:XValidation:rule="!(has(self.groups) && has(self.release))",message="spec.provider.routeRef: set at most one of groups and release"
 // +kubebuilder:validation:XValidation:rule="!has(self.groups) || self.groups.policy != 'Each'",message="spec.provider.routeRef.groups.policy must be Newest or Named: a rule routes to one group at a time"
-// +kubebuilder:validation:XValidation:rule="!has(self.release) || !has(self.release.status)",message="spec.provider.routeRef.release.status is supported only in domains and listeners: set release.version"
+// +kubebuilder:validation:XValidation:rule="!has(self.release) || !has(self.release.status)",message="spec.provider.routeRef.release.status is not supported: set release.version"
 type RouteReference struct {
 	// kind of the route: HTTPRoute, GRPCRoute, TLSRoute, TCPRoute or UDPRoute.
 	// +required
@@ -181,8 +181,8 @@ type RouteReference struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// ruleNames are the names of the rules. Defaults to the only rule of the route, or to
-	// the only rule without a name.
+	// ruleNames are the names of the rules. Defaults to the only rule of the route or, if the
+	// route has several rules, to the only rule without a name.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -215,7 +215,7 @@ type IngressProvider struct {
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="spec.provider.ingress.className must be the name of an IngressClass: lower-case letters, digits, '-' and '.'"
 	ClassName string `json:"className"`
 
-	// annotationPrefix is the prefix of the canary annotations of ingress-nginx that the class
+	// annotationPrefix is the prefix of the ingress-nginx canary annotations that the class
 	// supports, for example nginx.ingress.kubernetes.io. Without it, no canary annotations are written,
 	// and the traffic of a group moves as a whole.
 	// +optional
@@ -238,7 +238,7 @@ type APISIXProvider struct {
 
 // GatewayProvider writes routes of the Gateway API.
 type GatewayProvider struct {
-	// parentRefs are the Gateways that serve the domains. They must allow routes from this
+	// parentRefs are the Gateways that serve the domains. They must allow routes from the policy's
 	// namespace.
 	// +required
 	// +listType=atomic
@@ -253,8 +253,8 @@ type GatewayProvider struct {
 	// +optional
 	Confirm ConfirmMode `json:"confirm,omitempty"`
 
-	// filters are applied to every request to a domain, in this order. They become filters of
-	// HTTPRoutes and GRPCRoutes.
+	// filters are applied to every request to a domain, in the order of the list. They become
+	// filters of HTTPRoutes and GRPCRoutes.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
@@ -296,7 +296,7 @@ type RouteFilter struct {
 }
 
 // HeaderModifier changes headers.
-// +kubebuilder:validation:XValidation:rule="has(self.set) || has(self.add) || has(self.remove)",message="set at least one of set, add and remove"
+// +kubebuilder:validation:XValidation:rule="has(self.set) || has(self.add) || has(self.remove)",message="at least one of set, add and remove is required"
 type HeaderModifier struct {
 	// set lists headers and the values that replace their existing values.
 	// +optional
@@ -356,7 +356,7 @@ type URLRewrite struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^/([-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})*$")`,message="urlRewrite.replacePrefixMatch must begin with '/' and consist of letters, digits, '/' and -._~!$&'()*+,;=:@: percent-encode all other characters, as in /caf%C3%A9"
-	// +kubebuilder:validation:XValidation:rule=`!self.matches(r"//|/[.]{1,2}(/|$)|%2[Ff]|%5[Cc]")`,message="urlRewrite.replacePrefixMatch must not contain '//', '.' or '..' between slashes, or an escaped slash (%2F, %5C), which gateways change or reject: write the path without them, such as /shop"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r"//|/[.]{1,2}(/|$)|%2[Ff]|%5[Cc]")`,message="urlRewrite.replacePrefixMatch must not contain '//', a segment '.' or '..', or an escaped slash or backslash (%2F, %5C), which gateways change or reject: write the path without them, such as /shop"
 	ReplacePrefixMatch string `json:"replacePrefixMatch,omitempty"`
 }
 
@@ -407,8 +407,8 @@ type SessionAffinity struct {
 	// +optional
 	Cookie *AffinityCookie `json:"cookie,omitempty"`
 
-	// clientIP enables affinity based on the client's address, in the Services. It has no effect on
-	// requests through gateways, which select pods themselves.
+	// clientIP enables session affinity of the Services, based on the client's address. It has no
+	// effect on requests through gateways, which select pods themselves.
 	// +optional
 	ClientIP *AffinityClientIP `json:"clientIP,omitempty"`
 }
@@ -454,7 +454,7 @@ type ParentReference struct {
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="the name of a Gateway must consist of lower-case letters, digits, '-' and '.', such as public"
 	Name string `json:"name"`
 
-	// sectionName is the name of a listener. Defaults to all listeners that match.
+	// sectionName is the name of a listener. Defaults to all listeners that accept the route.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -464,7 +464,7 @@ type ParentReference struct {
 
 // Domain is a host, and the releases that it routes to.
 // +kubebuilder:validation:XValidation:rule="!(has(self.groups) && has(self.release))",message="spec.domains[]: set at most one of groups and release"
-// +kubebuilder:validation:XValidation:rule="!has(self.path) || !has(self.canaryMatches) || self.canaryMatches.all(m, !has(m.path) || m.path.value == self.path || m.path.value.startsWith(self.path.endsWith('/') ? self.path : self.path + '/'))",message="spec.domains[].canaryMatches[].path.value must be the domain's path, or begin with it and a '/': /shop/new is below /shop, and /shopping is not"
+// +kubebuilder:validation:XValidation:rule="!has(self.path) || !has(self.canaryMatches) || self.canaryMatches.all(m, !has(m.path) || m.path.value == self.path || m.path.value.startsWith(self.path.endsWith('/') ? self.path : self.path + '/'))",message="spec.domains[].canaryMatches[].path.value must be the domain's path, or a path below it: /shop/new is below /shop, and /shopping is not"
 // +kubebuilder:validation:XValidation:rule="!(has(self.canaryMatches) && has(self.release))",message="spec.domains[]: set at most one of canaryMatches and release: a domain that names a release routes to no other release"
 type Domain struct {
 	// domain is a host name, or a template for a host name. A template can contain fields, but no
@@ -488,7 +488,7 @@ type Domain struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^/([-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})*$")`,message="spec.domains[].path must begin with '/' and consist of letters, digits, '/' and -._~!$&'()*+,;=:@: percent-encode all other characters, as in /caf%C3%A9"
-	// +kubebuilder:validation:XValidation:rule=`!self.matches(r"//|/[.]{1,2}(/|$)|%2[Ff]|%5[Cc]")`,message="spec.domains[].path must not contain '//', '.' or '..' between slashes, or an escaped slash (%2F, %5C), which gateways change or reject: write the path without them, such as /shop"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r"//|/[.]{1,2}(/|$)|%2[Ff]|%5[Cc]")`,message="spec.domains[].path must not contain '//', a segment '.' or '..', or an escaped slash or backslash (%2F, %5C), which gateways change or reject: write the path without them, such as /shop"
 	// +kubebuilder:validation:XValidation:rule="self == '/' || !self.endsWith('/')",message="spec.domains[].path must not end with '/': write the path without it, such as /shop, which also matches /shop/ and all paths below it"
 	Path string `json:"path,omitempty"`
 
@@ -590,7 +590,7 @@ type MatchPath struct {
 	// +required
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^/([-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9A-Fa-f]{2})*$")`,message="canaryMatches[].path.value must begin with '/' and consist of letters, digits, '/' and -._~!$&'()*+,;=:@: percent-encode all other characters, as in /caf%C3%A9"
-	// +kubebuilder:validation:XValidation:rule=`!self.matches(r"//|/[.]{1,2}(/|$)|%2[Ff]|%5[Cc]")`,message="canaryMatches[].path.value must not contain '//', '.' or '..' between slashes, or an escaped slash (%2F, %5C), which gateways change or reject: write the path without them, such as /shop"
+	// +kubebuilder:validation:XValidation:rule=`!self.matches(r"//|/[.]{1,2}(/|$)|%2[Ff]|%5[Cc]")`,message="canaryMatches[].path.value must not contain '//', a segment '.' or '..', or an escaped slash or backslash (%2F, %5C), which gateways change or reject: write the path without them, such as /shop"
 	Value string `json:"value"`
 
 	// type of comparison. Exact means that the whole path is compared. PathPrefix means that the
@@ -760,9 +760,9 @@ type Listener struct {
 	// +kubebuilder:validation:MaxLength=63
 	Port string `json:"port"`
 
-	// parentRef is the listener: a Gateway and its sectionName.
+	// parentRef refers to the listener: the Gateway, and the name of the listener in sectionName.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="has(self.sectionName)",message="spec.listeners[].parentRef.sectionName is required: the name of the Gateway's listener"
+	// +kubebuilder:validation:XValidation:rule="has(self.sectionName)",message="spec.listeners[].parentRef.sectionName is required: set it to the name of the Gateway's listener"
 	ParentRef ParentReference `json:"parentRef"`
 
 	// groups defines the group that the listener routes to: the newest group, or the first named
@@ -898,10 +898,10 @@ type GroupTraffic struct {
 	// slug of the group.
 	// +kubebuilder:validation:MaxLength=63
 	Slug string `json:"slug"`
-	// revision is the accepted traffic revision that all objects of the group contain.
+	// revision is the latest traffic revision of the group that was confirmed in all of its objects.
 	// +optional
 	Revision int64 `json:"revision,omitempty"`
-	// confirmedTime is when the revision, or the last change to the references, was confirmed.
+	// confirmedTime is when the revision, or the latest change to the references, was confirmed.
 	// +optional
 	ConfirmedTime *metav1.MicroTime `json:"confirmedTime,omitempty"`
 	// references lists every release that any written object refers to, whether by weight, by a
@@ -910,14 +910,15 @@ type GroupTraffic struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
 	References []string `json:"references,omitempty"`
-	// withheld lists releases that have a weight but receive no traffic, because they had no ready
-	// endpoint. The weight of a release is withheld until all its replicas are available or, if no
-	// other release has a ready endpoint, until it has a ready endpoint.
+	// withheld lists releases that have a weight but receive no traffic, because they have no ready
+	// endpoint, or had none and are not available again yet. The weight of a release is withheld until
+	// all its replicas are available or, if no other release has a ready endpoint, until it has a ready
+	// endpoint.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
 	Withheld []string `json:"withheld,omitempty"`
-	// pinned lists the releases that a domain selects by version.
+	// pinned lists the releases that a domain, listener or routeRef selects by version.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32
@@ -926,9 +927,9 @@ type GroupTraffic struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Active string `json:"active,omitempty"`
-	// newest is true when this group is the target of the domains or listeners that follow the newest
-	// group. While the first release of a newer group is a canary, the newer group receives the share
-	// of the traffic of these domains and listeners that the canary's weight defines.
+	// newest is true when domains or listeners for the newest group route to this group. While the
+	// first release of a newer group is a canary, the newer group receives a share of the traffic of
+	// these domains and listeners. The canary's weight defines this share.
 	// +optional
 	Newest bool `json:"newest,omitempty"`
 	// canaryDomains is true when this group has domains or listeners with release.status canary.
@@ -947,7 +948,7 @@ type GroupTraffic struct {
 	// split defines how traffic moves. Weighted means that traffic is split by weight. Whole means
 	// that all traffic moves at the same time.
 	Split SplitMode `json:"split"`
-	// reason why the revision is not confirmed, as one CamelCase word.
+	// reason why the current traffic revision is not confirmed, as one CamelCase word.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Reason string `json:"reason,omitempty"`

@@ -38,7 +38,7 @@ const (
 type ReceiverType string
 
 const (
-	// ReceiverWebhook receives POST requests with JSON, or with the output of template.
+	// ReceiverWebhook receives POST requests with JSON, or with the output of the receiver's template.
 	ReceiverWebhook ReceiverType = "Webhook"
 	// ReceiverCloudEvents receives CloudEvents 1.0 in structured mode, with CDEvents as data.
 	ReceiverCloudEvents ReceiverType = "CloudEvents"
@@ -70,9 +70,9 @@ type NotificationReceiver struct {
 	Name string `json:"name"`
 
 	// type is the kind of service that receives the messages. Webhook means an endpoint that
-	// receives JSON or the output of template. CloudEvents means an endpoint that receives
-	// CloudEvents 1.0. Slack, Teams and Discord mean that chat messages are sent to these services.
-	// GitHubStatus means that commit statuses are set on GitHub.
+	// receives JSON or the output of the receiver's template. CloudEvents means an endpoint that
+	// receives CloudEvents 1.0. Slack, Teams and Discord mean that chat messages are sent to these
+	// services. GitHubStatus means that commit statuses are set on GitHub.
 	// +required
 	Type ReceiverType `json:"type"`
 
@@ -193,8 +193,8 @@ type ReceiverStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// since is the time from which completed rollouts are reported. Rollouts that ended earlier
-	// either have been reported, or are never reported.
+	// since is the time after which a rollout must have ended so that its end is reported. Earlier
+	// ends either have been reported, or will never be reported.
 	Since metav1.MicroTime `json:"since"`
 
 	// pending is the number of releases with a transition whose message the receiver had not accepted
@@ -206,7 +206,7 @@ type ReceiverStatus struct {
 	// +optional
 	LastDeliveryTime *metav1.MicroTime `json:"lastDeliveryTime,omitempty"`
 
-	// failure is the reason why the last message was not accepted. It is not set if the message was
+	// failure is the reason why the latest message was not accepted. It is not set if the message was
 	// accepted. It is written when failures begin, and is updated at most once every ten minutes.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
@@ -217,7 +217,7 @@ type ReceiverStatus struct {
 	FailureTime *metav1.MicroTime `json:"failureTime,omitempty"`
 }
 
-// NotificationDelivery records the last message about one release to one receiver.
+// NotificationDelivery records the latest message about one release to one receiver.
 type NotificationDelivery struct {
 	// receiver is the name of the receiver.
 	// +kubebuilder:validation:MaxLength=63
@@ -253,8 +253,7 @@ type NotificationDelivery struct {
 	// +optional
 	Step int32 `json:"step,omitempty"`
 
-	// waits lists the states in which the rollout waited for a user during this step, as far as they were
-	// reported.
+	// waits lists the reported states in which the rollout waited for a user during this step.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
@@ -278,7 +277,7 @@ type NotificationDelivery struct {
 // NotificationPolicyStatus records the transitions that were reported. After a restart, the manager
 // continues from this record.
 type NotificationPolicyStatus struct {
-	// conditions are Ready, and Stalled if a user must change the specification.
+	// conditions are Ready and, if a user must change the specification, Stalled.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -303,7 +302,7 @@ type NotificationPolicyStatus struct {
 	// +kubebuilder:validation:MaxItems=8
 	Receivers []ReceiverStatus `json:"receivers,omitempty"`
 
-	// deliveries records the last message to each receiver about each release that is being rolled
+	// deliveries records the latest message to each receiver about each release that is being rolled
 	// out, or whose rollout ended recently.
 	// +optional
 	// +listType=atomic

@@ -39,8 +39,8 @@ func DurationOf(d time.Duration) Duration {
 
 // SemVer identifies a version, and optionally its release group.
 type SemVer struct {
-	// name is the name of the release group, such as "1.x", "1.2.x" or "release". A pin
-	// without a name selects any group that has this version.
+	// name is the name of the release group, such as "1.x", "1.2.x" or "release". If it
+	// is omitted in a pin of a Microservice, the pin applies to every group that has this version.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
@@ -74,8 +74,8 @@ const (
 	// ReleaseCanary means that the release has begun its steps and may receive traffic, but is not active
 	// yet.
 	ReleaseCanary ReleaseStatus = "canary"
-	// ReleaseActive means that the release serves its group. After the first promotion, a live
-	// group has exactly one active release.
+	// ReleaseActive means that the release serves its group. After the first promotion, a group
+	// in the phase Live has exactly one active release.
 	ReleaseActive ReleaseStatus = "active"
 	// ReleaseError means that the release did not become available in time, failed, or was aborted.
 	ReleaseError ReleaseStatus = "error"
@@ -175,9 +175,9 @@ const (
 	// AnnotationFollowGroup on a CronJob with LabelFollow is the name or slug of the release group
 	// that the CronJob follows. Defaults to the newest group with an active release.
 	AnnotationFollowGroup = "hlnr.io/follow-group"
-	// AnnotationFollowContainer on a CronJob with LabelFollow is the container that runs the image of
-	// the release. Defaults to the only container, or to the container with the same name as the
-	// release's container or the Microservice.
+	// AnnotationFollowContainer on a CronJob with LabelFollow is the name of the container that runs the
+	// image of the release. Defaults to the name of the release's container or of the Microservice, if
+	// the CronJob has a container with this name, or to the only container.
 	AnnotationFollowContainer = "hlnr.io/follow-container"
 	// AnnotationFollows on a CronJob with LabelFollow is the release whose image and configuration
 	// the CronJob uses. The controller sets it.

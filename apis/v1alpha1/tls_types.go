@@ -42,7 +42,7 @@ type DomainTLS struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]|\\\\{\\\\{ ?[.][A-Za-z]+ ?\\\\}\\\\})([-a-z0-9.]|\\\\{\\\\{ ?[.][A-Za-z]+ ?\\\\}\\\\})*$') && !self.endsWith('-') && !self.endsWith('.')",message="spec.domains[].tls.secretName must be the name of a Secret in lower case; it may contain fields such as {{.ReleaseGroupName}}"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]|\\\\{\\\\{ ?[.][A-Za-z]+ ?\\\\}\\\\})([-a-z0-9.]|\\\\{\\\\{ ?[.][A-Za-z]+ ?\\\\}\\\\})*$') && !self.endsWith('-') && !self.endsWith('.')",message="spec.domains[].tls.secretName must be the name of a Secret, in lower case; it can contain fields such as {{.ReleaseGroupName}}"
 	// +kubebuilder:validation:XValidation:rule="self.findAll('[.][A-Z][A-Za-z]*').all(f, f in ['.ReleaseGroupName', '.FullName', '.Name', '.Microservice', '.Namespace'])",message="spec.domains[].tls.secretName: the supported fields are ReleaseGroupName, FullName, Name, Microservice and Namespace"
 	SecretName string `json:"secretName,omitempty"`
 
@@ -59,7 +59,7 @@ type DomainTLS struct {
 }
 
 // IssuerReference refers to a cert-manager issuer.
-// +kubebuilder:validation:XValidation:rule="!has(self.kind) || (has(self.group) && self.group != 'cert-manager.io') || self.kind in ['Issuer', 'ClusterIssuer']",message="spec.domains[].tls.issuerRef.kind must be Issuer or ClusterIssuer: other kinds need the group of their API"
+// +kubebuilder:validation:XValidation:rule="!has(self.kind) || (has(self.group) && self.group != 'cert-manager.io') || self.kind in ['Issuer', 'ClusterIssuer']",message="spec.domains[].tls.issuerRef.kind must be Issuer or ClusterIssuer: for any other kind, set group to its API group"
 type IssuerReference struct {
 	// name of the issuer.
 	// +required

@@ -11,8 +11,8 @@ import (
 //
 // +kubebuilder:validation:XValidation:rule="self.microserviceName == oldSelf.microserviceName",message="spec.microserviceName is immutable: a release belongs to one Microservice"
 // +kubebuilder:validation:XValidation:rule="self.group == oldSelf.group",message="spec.group is immutable: a release belongs to one group"
-// +kubebuilder:validation:XValidation:rule="self.semVer == oldSelf.semVer",message="spec.semVer is immutable: another version is another release"
-// +kubebuilder:validation:XValidation:rule="self.images == oldSelf.images",message="spec.images is immutable: another image is another release"
+// +kubebuilder:validation:XValidation:rule="self.semVer == oldSelf.semVer",message="spec.semVer is immutable: the Microservice creates a new release for another version"
+// +kubebuilder:validation:XValidation:rule="self.images == oldSelf.images",message="spec.images is immutable: the Microservice creates a new release for another image"
 // +kubebuilder:validation:XValidation:rule="self.template == oldSelf.template",message="spec.template is immutable: change the template of the Microservice, which creates a new release"
 type VersionedMicroserviceSpec struct {
 	// microserviceName is the name of the Microservice that created this release.
@@ -68,7 +68,7 @@ type ReleaseAvailability struct {
 
 	// disruptionBudget is set for a release with at least two replicas, or with an autoscaler that can
 	// add replicas. The settings of the Microservice apply while the release has traffic. At other
-	// times, and if the release later has fewer than two replicas, one pod at a time may be evicted.
+	// times, and if the release later has fewer than two replicas, only one pod can be evicted at a time.
 	// +optional
 	DisruptionBudget *DisruptionBudget `json:"disruptionBudget,omitempty"`
 
@@ -115,7 +115,7 @@ const (
 )
 
 // Decision is a user's decision about a release.
-// +kubebuilder:validation:XValidation:rule="self.action == 'Continue' ? has(self.step) : !has(self.step)",message="spec.decision.step is the step that action Continue approves (its name, or its number from 1), and must not be set with other actions"
+// +kubebuilder:validation:XValidation:rule="self.action == 'Continue' ? has(self.step) : !has(self.step)",message="spec.decision.step is the step that action Continue approves (its name, or its number, counted from 1), and must not be set with other actions"
 type Decision struct {
 	// action to take. Continue approves the step named in the step field, or ends the pause of this
 	// step. Adopt makes the release active without further steps, as soon as it is available.
@@ -133,13 +133,14 @@ type Decision struct {
 
 	// step is the name of the step that Continue approves, or its number, counted from 1.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="step must be the name of a canary step, or its number from 1"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="step must be the name of a canary step, or its number, counted from 1"
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Step string `json:"step,omitempty"`
 
-	// groups on whose behalf the user decides. If approval.from of the step is set, one of its
-	// groups is required. The admission policy rejects groups that the user is not a member of.
+	// groups on whose behalf the user decides. If approval.from of the step is set, one of the
+	// groups in approval.from is required. The admission policy rejects groups that the user is not
+	// a member of.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8
@@ -147,7 +148,7 @@ type Decision struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	Groups []string `json:"groups,omitempty"`
 
-	// reason for the decision. It is recorded for other users.
+	// reason for the decision. It is shown to other users.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	Reason string `json:"reason,omitempty"`

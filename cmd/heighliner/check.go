@@ -33,7 +33,7 @@ func checkCommand() *cobra.Command {
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use:   "check",
-		Short: "Wait until a manager is running in the cluster, for helm test",
+		Short: "Wait until a manager is running in the cluster (used by helm test)",
 		Long: `check waits until the API server serves all hlnr.io kinds, and a manager renews the leader
 election Lease or, with --shards, managers renew the Leases of all shards. If that takes longer than --timeout, check reports what is missing
 and exits non-zero.`,
@@ -58,9 +58,9 @@ and exits non-zero.`,
 			return check(ctx, config, namespace, leaseNames(o.shards), cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().StringVar(&o.leaderNamespace, "leader-election-namespace", "", "namespace of the Lease; defaults to the namespace of the pod")
-	cmd.Flags().IntVar(&o.shards, "shards", 0, "number of shards, as in --shards of the managers; the Lease of each shard must be renewed")
-	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait for the kinds and the Lease")
+	cmd.Flags().StringVar(&o.leaderNamespace, "leader-election-namespace", "", "namespace of the Leases; defaults to the namespace of the pod")
+	cmd.Flags().IntVar(&o.shards, "shards", 0, "number of shards, the same as in the --shards flag of the managers; the Lease of each shard must be renewed")
+	cmd.Flags().DurationVar(&timeout, "timeout", time.Minute, "how long to wait for the kinds and the Leases")
 	return cmd
 }
 
@@ -121,8 +121,8 @@ func waitRenewed(ctx context.Context, clients kubernetes.Interface, namespace, l
 	return holder, nil
 }
 
-// renewed returns holder, the manager that holds a Lease, and at, which contains the holder and the time of the last renewal. It returns
-// an error if the API server does not serve all kinds.
+// renewed returns two values for a Lease: holder is the manager that holds the Lease, and at is this manager with the time of its latest
+// renewal. It returns an error if the API server does not serve all kinds, or if no manager holds the Lease.
 func renewed(ctx context.Context, clients kubernetes.Interface, namespace, name string) (at, holder string, _ error) {
 	if err := servedKinds(clients); err != nil {
 		return "", "", err

@@ -1,6 +1,6 @@
 // Command heighliner is the manager, which runs the controllers of hlnr.io.
 //
-//	main.go        the process
+//	main.go        the main function
 //	check.go       "heighliner check", the command that helm test runs
 //	manager.go     flags, and the manager with its controllers
 //	mapper.go      the mapping of kinds to resources, which is cached for Kubernetes and Heighliner kinds

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"regexp"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -71,6 +72,7 @@ type options struct {
 	workers         int
 	maxStarting     int
 	prometheus      string
+	platform        string
 	registryRate    float64
 	// identityClouds and identityNamespaces define the clouds and namespaces for which ImagePolicies
 	// without pull Secrets use the workload identity of the manager.
@@ -91,7 +93,7 @@ VersionedMicroservices, NetworkPolicies, Freezes and NotificationPolicies in the
 becomes a release next to the active one, receives traffic step by step, and is rolled
 back if it fails.
 
-heighliner connects to the cluster that KUBECONFIG, --kubeconfig or the pod's service account defines.`,
+heighliner connects to the cluster of the kubeconfig file in --kubeconfig or KUBECONFIG, or to the cluster of its pod.`,
 		Version:       version,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
@@ -105,7 +107,7 @@ heighliner connects to the cluster that KUBECONFIG, --kubeconfig or the pod's se
 	}
 	f := cmd.Flags()
 	f.BoolVar(&o.leaderElect, "leader-elect", false, "run only while holding the leader election Lease; required with more than one replica")
-	f.IntVar(&o.shards, "shards", 0, "number of shards into which the namespaces are divided by a hash; each replica reconciles the shards whose Leases it holds. Replaces --leader-elect. All replicas must use the same number; change it only while no replica is running. 0 disables shards")
+	f.IntVar(&o.shards, "shards", 0, "number of shards across which the namespaces are distributed by a hash of their names; each replica reconciles the shards whose Leases it holds. Replaces --leader-elect. All replicas must use the same number; change it only while no replica is running. 0 disables shards")
 	f.StringVar(&o.leaderNamespace, "leader-election-namespace", "", "namespace of the Leases, and of the ConfigMap that defines which namespaces may use which hosts; defaults to the namespace of the pod")
 	f.StringVar(&o.metricsAddress, "metrics-bind-address", ":8443", "address at which metrics are served over HTTPS to callers that may read /metrics; 0 disables metrics")
 	f.BoolVar(&o.metricsInsecure, "metrics-insecure", false, "serve metrics over HTTP without authorization")
@@ -113,11 +115,12 @@ heighliner connects to the cluster that KUBECONFIG, --kubeconfig or the pod's se
 	f.StringVar(&o.webhookAddress, "webhook-bind-address", "0", "address at which the manager accepts GitHub webhook deliveries over HTTP, behind a Gateway; 0 disables webhooks")
 	f.StringVar(&o.pprofAddress, "pprof-bind-address", "0", "address at which net/http/pprof profiles are served under /debug/pprof/, over HTTP without authorization, such as 127.0.0.1:6060; 0 disables profiles")
 	f.StringSliceVar(&o.namespaces, "namespace", nil, "namespaces to watch; defaults to all")
-	f.DurationVar(&o.minDrain, "min-drain-delay", 5*time.Second, "minimum time between the removal of the last route to a release and the removal of its pods, because gateways apply accepted routes with a delay")
+	f.DurationVar(&o.minDrain, "min-drain-delay", 5*time.Second, "minimum time between the removal of the last route to a release and the removal of its pods; gateways need this time to apply accepted routes")
 	f.StringVar(&o.prometheus, "prometheus-address", "", "URL of the Prometheus server for analyses that do not set an address")
 	f.StringSliceVar(&o.outbound.Allow, "outbound-allow", nil, "addresses, CIDRs and host names, with their subdomains, that ImagePolicies, analyses, hooks, NotificationPolicies, GitHubRepositories and probes of Gateways may call even if they are loopback, link-local or multicast; with a port, only that port is allowed, such as 127.0.0.1:5000 for a local registry; metadata services are never allowed")
 	f.StringSliceVar(&o.outbound.Deny, "outbound-deny", nil, "addresses, CIDRs and host names, with their subdomains, that ImagePolicies, analyses, hooks, NotificationPolicies, GitHubRepositories and probes of Gateways must not call; takes precedence over --outbound-allow")
 	f.Float64Var(&o.registryRate, "registry-requests-per-second", registry.DefaultPerSecond, "maximum number of requests per second to each registry with each credential; bursts can be twice as large. After a 429 response, the rate is halved, and then increased every minute")
+	f.StringVar(&o.platform, "default-platform", "", "platform that images must support if spec.platforms of the ImagePolicy is not set, such as linux/amd64; defaults to linux with the architecture of the manager's node, which can differ between replicas")
 	f.StringSliceVar(&o.identityClouds, "registry-workload-identity", nil, "clouds whose registries the manager accesses with its workload identity, for ImagePolicies without imagePullSecrets: aws, azure, google")
 	f.StringSliceVar(&o.identityNamespaces, "registry-workload-identity-namespaces", nil, "namespaces whose ImagePolicies may use --registry-workload-identity; defaults to all")
 	f.IntVar(&o.serviceMetrics, "service-metrics-limit", servicemetrics.DefaultLimit, "maximum number of Microservices for which metrics by namespace, Microservice and group are reported. If there are more Microservices, the manager exports only counts; 0 disables these metrics")
@@ -141,6 +144,9 @@ const maxServiceMetrics = 10_000
 // minRegistryRate and maxRegistryRate are the bounds of --registry-requests-per-second.
 const minRegistryRate, maxRegistryRate = 0.1, 10_000.0
 
+// platformPattern is the pattern of spec.platforms in an ImagePolicy.
+var platformPattern = regexp.MustCompile(`^[a-z0-9]+/[a-z0-9]+(/[a-z0-9]+)?$`)
+
 // validate returns an error for invalid flags.
 func (o options) validate() error {
 	switch {
@@ -154,6 +160,8 @@ func (o options) validate() error {
 		return errors.New("--shards requires --leader-election-namespace, the namespace of the Leases")
 	case o.maxStarting < 0:
 		return fmt.Errorf("--max-starting-rollouts: invalid value %d: must not be negative", o.maxStarting)
+	case o.platform != "" && !platformPattern.MatchString(o.platform):
+		return fmt.Errorf("--default-platform: invalid value %q: write the operating system and the architecture in lower case, such as linux/amd64 or linux/arm64/v8", o.platform)
 	case o.workers < 1:
 		return fmt.Errorf("--workers: invalid value %d: must be at least 1", o.workers)
 	case !(o.registryRate >= minRegistryRate && o.registryRate <= maxRegistryRate):
@@ -381,7 +389,7 @@ func setup(mgr ctrl.Manager, o options) error {
 		}},
 		{"imagepolicy", func() error {
 			return imagepolicy.SetupWithManager(mgr, imagepolicy.Options{
-				Workers: o.workers, Shards: shards, Scanner: scanner, Packages: packages, Identity: identity, IdentityNamespaces: o.identityNamespaces, Namespaces: o.namespaces,
+				Workers: o.workers, Shards: shards, Scanner: scanner, Packages: packages, Identity: identity, IdentityNamespaces: o.identityNamespaces, Namespaces: o.namespaces, Platform: o.platform,
 			})
 		}},
 		{"microservice", func() error {

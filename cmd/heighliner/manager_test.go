@@ -45,6 +45,7 @@ func TestRefusedFlags(t *testing.T) {
 		"--min-drain-delay=-1s":                        "--min-drain-delay: invalid value -1s: must be greater than 0, such as 5s",
 		"--min-drain-delay=1":                          `invalid argument "1" for "--min-drain-delay" flag: time: missing unit in duration "1"`,
 		"--outbound-deny=a/b":                          `read --outbound-deny: "a/b" is not an address, CIDR or host name; write 10.0.0.0/8, 127.0.0.1:5000, or example.com, which includes its subdomains`,
+		"--default-platform=AMD64":                     `--default-platform: invalid value "AMD64": write the operating system and the architecture in lower case, such as linux/amd64 or linux/arm64/v8`,
 		"--registry-workload-identity=gcp":             `--registry-workload-identity: "gcp" is not a supported cloud: use one of aws, azure, google`,
 		"--registry-workload-identity-namespaces=shop": "--registry-workload-identity-namespaces requires --registry-workload-identity, such as aws",
 		"--registry-requests-per-second=0":             "--registry-requests-per-second: invalid value 0: must be from 0.1 to 10000, such as 50",

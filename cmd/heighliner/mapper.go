@@ -15,12 +15,12 @@ import (
 )
 
 // knownMapper is a RESTMapper that remembers the mappings of Kubernetes and Heighliner kinds. The mapper of controller-runtime
-// searches all API groups on each call, and controllers look up the kind of the owner for each event. Other kinds, such as HTTPRoutes,
-// are not remembered, because an administrator can replace or remove their versions while the manager is running. Errors are not
-// remembered either.
+// searches all API groups on each call, and controllers look up the kind of the owner for each event. The mappings of other
+// kinds, such as HTTPRoute, are not remembered, because an administrator can replace or remove the versions of these kinds while the
+// manager is running. Errors are not remembered either.
 type knownMapper struct {
 	meta.RESTMapper
-	remembered *runtime.Scheme // the kinds that are remembered
+	remembered *runtime.Scheme // the kinds whose mappings are remembered
 	mappings   sync.Map        // *meta.RESTMapping by schema.GroupVersionKind
 }
 

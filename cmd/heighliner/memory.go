@@ -61,8 +61,8 @@ const (
 	// idleBytes is the maximum number of bytes that an idle manager allocates in an idleInterval. The rollout of one service, or a request
 	// for the metrics of 500 services, allocates less, and the rollouts of many services allocate more.
 	idleBytes = 16 << 20
-	// releaseIntervals is the minimum number of idleIntervals between two releases of memory, because each of them runs a full
-	// garbage collection.
+	// releaseIntervals is the minimum number of idleIntervals between two releases of memory. Releases must be infrequent, because each
+	// release runs a full garbage collection.
 	releaseIntervals = 30
 	// releaseBytes is the minimum number of bytes that are allocated between two releases of memory.
 	releaseBytes = 64 << 20
@@ -73,7 +73,7 @@ const (
 // idleMemory runs in every replica, and does nothing if GOGC sets a percentage other than gcPercent or goDefault.
 type idleMemory struct {
 	ticks     <-chan time.Time
-	allocated func() uint64 // the number of bytes that were allocated since the start
+	allocated func() uint64 // the number of bytes allocated since the process started
 	release   func()
 }
 

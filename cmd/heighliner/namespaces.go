@@ -22,8 +22,8 @@ const (
 	// permissionsPoll is the time between two reads of the permissions in namespaces that are not watched.
 	permissionsPoll = 30 * time.Second
 	// minRun is the minimum time for which the manager runs before it restarts to watch another namespace. The kubelet resets its back-off
-	// for a container that has run for 10 minutes. A team that repeatedly removes and creates the RoleBinding of its namespace therefore
-	// cannot keep the manager from running for other namespaces.
+	// for a container that has run for 10 minutes. Therefore, a team that repeatedly removes and creates the RoleBinding of its namespace
+	// cannot increase this back-off, during which the manager would not run for any namespace.
 	minRun = 10 * time.Minute
 )
 
@@ -32,8 +32,8 @@ type permissions struct {
 	client kubernetes.Interface
 }
 
-// lacking returns the kinds that the manager watches but is not allowed to list and watch. The keys of the result are the namespaces in
-// which there are such kinds. They include deleted namespaces, because the Roles in these namespaces are gone.
+// lacking returns the kinds that the manager must watch but is not allowed to list and watch. The keys of the result are the namespaces
+// in which permissions are missing. They include deleted namespaces, because the Roles in these namespaces are gone.
 func (r permissions) lacking(ctx context.Context, namespaces []string) (map[string]string, error) {
 	out := map[string]string{}
 	for _, name := range namespaces {
@@ -123,7 +123,7 @@ func (r permissions) watchable(ctx context.Context, namespaces []string, log log
 		out = append(out, name)
 	}
 	if len(out) == 0 {
-		return nil, nil, fmt.Errorf("--namespace: the manager lacks permissions in all of these namespaces: %s; create the Role and the RoleBinding heighliner-manager of the Helm chart in them", strings.Join(namespaces, ", "))
+		return nil, nil, fmt.Errorf("--namespace: the manager lacks permissions in all of these namespaces: %s; in each of them, create the Role and the RoleBinding named heighliner-manager from the Helm chart", strings.Join(namespaces, ", "))
 	}
 	return out, lacking, nil
 }

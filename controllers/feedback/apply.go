@@ -49,7 +49,8 @@ type applied struct {
 }
 
 // access returns the access to a repository. If the GitHubRepository is being deleted and its Secret no longer
-// exists, it returns last, which is the previous access, or an error if last is nil.
+// exists, the method reuses the client of the previous access (last). If there is no previous access, or
+// the GitHubRepository is not being deleted, a missing Secret is an error.
 func (r *Reconciler) access(ctx context.Context, ghr *v1alpha1.GitHubRepository, repo github.Repo, last *access) (*access, error) {
 	switch {
 	case ghr.DeletionTimestamp.IsZero():
@@ -110,7 +111,7 @@ func (r *Reconciler) apply(ctx context.Context, ghr *v1alpha1.GitHubRepository, 
 	visited := map[string]*access{"": a}
 	for _, w := range writes {
 		k := kind{w.otherRepository, w.comment != nil}
-		// The search for an existing comment may be permitted even if comments cannot be written.
+		// The credentials might permit the search for an existing comment even if they do not permit writing comments.
 		searches := w.searches() && visited[w.otherRepository] != nil
 		if refused[k] != nil && !searches {
 			out.results = append(out.results, w.failedWith(refused[k]))
@@ -161,7 +162,7 @@ func (w write) failedWith(err error) result {
 }
 
 // prefixOf returns the marker prefix that all of a repository's Deployments share. The prefix is public on
-// GitHub. It must therefore not contain the UID, which is the key of the comment markers.
+// GitHub. It must therefore not contain the UID, which is the secret key from which the comment markers are derived.
 func prefixOf(uid types.UID) string {
 	return fmt.Sprintf("feedback:%x:", sha256.Sum256([]byte("deployments of "+uid)))
 }

@@ -86,7 +86,7 @@ type row struct {
 	serving string
 }
 
-// stateNames are the names of the states in comments.
+// stateNames contains the name that comments use for each state.
 var stateNames = map[v1alpha1.DeploymentState]string{
 	v1alpha1.DeploymentQueued: "queued", v1alpha1.DeploymentInProgress: "in progress", v1alpha1.DeploymentSuccess: "ready",
 	v1alpha1.DeploymentFailure: "failed", v1alpha1.DeploymentInactive: "inactive",
@@ -95,7 +95,7 @@ var stateNames = map[v1alpha1.DeploymentState]string{
 // plainURL matches URLs that need no escaping in Markdown between angle brackets.
 var plainURL = regexp.MustCompile(`^https?://[A-Za-z0-9.:/_~%-]+$`)
 
-// maxRows is the maximum number of rows in one comment, far below GitHub's limit.
+// maxRows is the maximum number of rows in one comment. It usually keeps the comment far below GitHub's size limit.
 const maxRows = 50
 
 // commentText returns the table of a pull request's previews. The text contains no time, so that

@@ -1,19 +1,19 @@
 // Package feedback reports the state of pull requests and releases to GitHub: it writes a
 // Deployment for each head commit and environment, and one comment on each pull request.
 //
-// A reconcile observes (observe.go), derives the state of each release (release_state.go,
-// pure), plans the writes (plan.go, pure), and records the results of earlier writes
+// A reconcile reads the objects (observe.go), derives the state of each release
+// (release_state.go), plans the writes (plan.go), and records the results of earlier writes
 // (status.go). No reconcile waits for GitHub: a bounded number of tasks write in the background
 // (task_queue.go, apply.go), and enqueue the GitHubRepository when they are done. No other
 // controller depends on the feedback controller.
 //
 //	controller.go         setup, RBAC, Reconcile
 //	observe.go            the input of a reconcile
-//	release_state.go      the reported state of a release, pure
-//	plan.go               the writes to GitHub, pure
-//	apply.go              writes to GitHub
+//	release_state.go      the reported state of a release (pure functions)
+//	plan.go               the plan of the writes to GitHub (pure functions)
+//	apply.go              the writes to GitHub
 //	status.go             records of writes, and the condition
-//	task_queue.go         runs writes in the background
+//	task_queue.go         the queue of tasks that write in the background
 //	github_repository.go  the previous repository of a GitHubRepository that now refers to another repository
 //	comment.go            text of comments, and names of environments
 //	delete.go             cleanup and the finalizer
@@ -51,7 +51,7 @@ import (
 // FieldOwner is the field manager for all writes by this controller.
 const FieldOwner = "heighliner-feedback"
 
-// staleCacheDelay is the time until the next reconcile if the cache does not contain the last status
+// staleCacheDelay is the time until the next reconcile if the cache does not contain the latest status
 // write yet. Usually the event for that write arrives first.
 const staleCacheDelay = time.Second
 
@@ -135,7 +135,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		Complete(gate.Reconciler(r))
 }
 
-// Reconcile records the results of the last task of one GitHubRepository, and starts the
+// Reconcile records the results of the previous task of one GitHubRepository, and starts the
 // next task.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var ghr v1alpha1.GitHubRepository
@@ -165,7 +165,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return r.reconcileFeedback(ctx, &ghr, &known)
 }
 
-// reconcileFeedback reconciles a repository without a running task.
+// reconcileFeedback reconciles a GitHubRepository that has no running task.
 func (r *Reconciler) reconcileFeedback(ctx context.Context, ghr *v1alpha1.GitHubRepository, known *repositoryEntry) (ctrl.Result, error) {
 	key := client.ObjectKeyFromObject(ghr)
 	before := ghr.DeepCopy()
@@ -200,7 +200,8 @@ func (r *Reconciler) reconcileFeedback(ctx context.Context, ghr *v1alpha1.GitHub
 	}
 	r.tasks.clearResult(key)
 	if !search {
-		r.tasks.retainFailures(key, p.writes) // after the status is written, because the plan depends on the failures
+		// The plan depends on the failures. They are therefore kept until the plan is recorded in the status.
+		r.tasks.retainFailures(key, p.writes)
 	}
 	if !search && len(p.writes) == 0 {
 		if ghr.Spec.Feedback == nil || !ghr.DeletionTimestamp.IsZero() {

@@ -6,8 +6,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// The functions below construct all feedback events. An event about a change to the FeedbackReady
-// condition has the condition's reason and message.
+// The functions below construct all feedback events except those about changes to the FeedbackReady
+// condition, which have the condition's reason and message.
 
 func cleanupTimedOutEvent() status.Event {
 	return status.WarningEvent("FeedbackNotRemoved", "Delete",

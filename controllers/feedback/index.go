@@ -56,8 +56,8 @@ func (r *Reconciler) forNamed(ctx context.Context, namespace, name string) []rec
 	return nil
 }
 
-// find reads an object, which must not be changed, from the cache, and reports whether it exists. If the object is created
-// later, its own event triggers a reconcile.
+// find reads an object from the cache, and reports whether it exists. The object is not a deep copy, and must not be changed.
+// If the object is created later, its own event triggers a reconcile.
 func (r *Reconciler) find(ctx context.Context, key client.ObjectKey, obj client.Object) bool {
 	err := r.Get(ctx, key, obj, client.UnsafeDisableDeepCopy)
 	if client.IgnoreNotFound(err) != nil {
@@ -75,11 +75,11 @@ func changed[T client.Object](f func(T) any) builder.Predicates {
 			return true
 		}
 		was, is := f(before), f(now)
-		return !reflect.DeepEqual(was, is) && !equality.Semantic.DeepEqual(was, is) // The semantic comparison is much slower.
+		return !reflect.DeepEqual(was, is) && !equality.Semantic.DeepEqual(was, is) // The semantic comparison is much slower, so it comes second.
 	}})
 }
 
-// Each predicate passes the updates of one kind that change any of the listed fields.
+// Each predicate passes updates to objects of one kind if they change any of the listed fields.
 var (
 	repositoryChanged = changed(func(g *v1alpha1.GitHubRepository) any {
 		return []any{

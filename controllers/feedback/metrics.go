@@ -13,7 +13,7 @@ import (
 //	heighliner_feedback_writes_total{object,result}
 //
 // counts writes of Deployments (object deployment) and comments (object comment). The
-// result is Succeeded, the kind of the GitHub error, or Failed for other errors.
+// result is Succeeded, the kind of GitHub error, or Failed for other errors.
 type metrics struct{ writes *prometheus.CounterVec }
 
 func newMetrics(registerer prometheus.Registerer) (*metrics, error) {

@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/internal/index"
 )
 
-// observe reads the cluster. The records and comments are from the status of ghr.
+// observe reads the objects that a plan is based on. The records and comments are from the status of ghr.
 func (r *Reconciler) observe(ctx context.Context, ghr *v1alpha1.GitHubRepository) (*observed, error) {
 	f := &observed{
 		feedback:             ghr.Spec.Feedback,
@@ -51,7 +51,7 @@ func (r *Reconciler) observe(ctx context.Context, ghr *v1alpha1.GitHubRepository
 			continue
 		}
 		if policy.Spec.Source.GitHub.PullRequests != nil && ghr.Status.OpenPullRequests == nil {
-			continue // The pull requests in the status are from before the policy was created.
+			continue // The pull requests have not been read since the policy selected them.
 		}
 		if err := r.observeServices(ctx, f, policy); err != nil {
 			return nil, err
@@ -73,7 +73,7 @@ func pullRequestsComplete(ghr *v1alpha1.GitHubRepository) bool {
 	return ghr.Status.OpenPullRequests != nil && (c == nil || c.Status != metav1.ConditionTrue || c.Reason != reasonTooManyPullRequests)
 }
 
-// observeServices adds the Microservices of an ImagePolicy.
+// observeServices adds to f the Microservices that refer to an ImagePolicy.
 func (r *Reconciler) observeServices(ctx context.Context, f *observed, policy *v1alpha1.ImagePolicy) error {
 	var users v1alpha1.MicroserviceList
 	if err := r.List(ctx, &users, client.InNamespace(policy.Namespace), client.MatchingFields{index.MicroservicesByImagePolicy.Field: policy.Name}); err != nil {
@@ -99,8 +99,9 @@ func (r *Reconciler) observeServices(ctx context.Context, f *observed, policy *v
 	return nil
 }
 
-// observeReleases determines the commits of releases, why releases failed, and which active releases are stable. It requests
-// another reconcile for the time when more releases may have become stable.
+// observeReleases determines the commits and failures of releases, and which active releases are stable. It requests
+// another reconcile for the time at which another release can become stable, and within causePollInterval if it is not
+// known why an active release is not available.
 func (r *Reconciler) observeReleases(ctx context.Context, f *observed, s *service) error {
 	for _, g := range s.microservice.Status.ReleaseGroups {
 		for _, row := range g.Releases {

@@ -37,7 +37,7 @@ type observed struct {
 	services             []service
 	records              []v1alpha1.FeedbackRecord
 	comments             []v1alpha1.CommentRecord
-	// requeueAfter is the time until the state may change without an event; 0 means never.
+	// requeueAfter is the time after which the state can change without an event; 0 means that it cannot.
 	requeueAfter time.Duration
 }
 
@@ -94,8 +94,8 @@ type write struct {
 	text    string
 }
 
-// editsOnly reports whether a write edits the comment if it exists, but does not create it. No comment is created only
-// to contain its final text.
+// editsOnly reports whether a write edits the comment if it exists, but does not create it. A comment is not created
+// merely to show a final text.
 func (w *write) editsOnly() bool {
 	return w.comment != nil && (w.text == textClosed || w.text == textNotReported)
 }
@@ -122,7 +122,7 @@ type member struct {
 	group   *v1alpha1.ReleaseGroup
 	pull    int64
 	head    target
-	// version is the version of the head commit.
+	// version is the head commit of a pull request, or the version of an active release.
 	version string
 	releaseState
 }
@@ -172,7 +172,7 @@ type planner struct {
 
 func enabled(b *bool) bool { return b == nil || *b }
 
-// planPreviews adds the head commits of selected pull requests.
+// planPreviews adds members and required Deployments for the head commits of selected pull requests.
 func (p *planner) planPreviews() {
 	for i := range p.services {
 		s := &p.services[i]
@@ -200,7 +200,7 @@ func (p *planner) planPreviews() {
 	}
 }
 
-// planReleases adds active releases that are not previews of pull requests.
+// planReleases adds members and required Deployments for active releases that are not previews of pull requests.
 func (p *planner) planReleases() {
 	if !p.feedback.Deployments.Releases {
 		return
@@ -232,8 +232,8 @@ func (p *planner) planReleases() {
 }
 
 // commitOf returns the commit that an active release was created from. If the release's object does not contain a commit, commitOf
-// returns the revision that the ImagePolicy offers, or the commit of the tag for the version. If the tag has moved, this is the
-// commit of the next release of the version. commitOf returns "" if no commit is known.
+// returns the revision that the ImagePolicy offers, or the commit of the tag for the version. If the tag has moved since the
+// release was created, this commit belongs to a later release of the same version. commitOf returns "" if no commit is known.
 func (p *planner) commitOf(s *service, slug string, row *v1alpha1.Release) string {
 	if sha := s.commits[row.VersionedMicroservice]; isCommit(sha) {
 		return sha
@@ -350,7 +350,7 @@ func (p *planner) previous(r *v1alpha1.FeedbackRecord) (releaseState, bool) {
 	replaced := fmt.Sprintf("Replaced by %s.", cmp.Or(short(head.head.ref), head.version))
 	if r.PullRequest == 0 {
 		if slices.ContainsFunc(now, func(m member) bool { return !p.isReported(m) && m.hasReplaced(r.Ref) }) {
-			return releaseState{}, false // unchanged until the new commit is ready
+			return releaseState{}, false // unchanged until the new release is reported as ready or failed
 		}
 		if len(now) > 1 {
 			replaced = "Replaced by another release."
@@ -362,7 +362,7 @@ func (p *planner) previous(r *v1alpha1.FeedbackRecord) (releaseState, bool) {
 	if written && ready {
 		return inactive(replaced)
 	}
-	// The previous commit may keep serving until the new commit is ready.
+	// The previous commit might still be serving.
 	var serving releaseState
 	for _, m := range now {
 		if v := m.service.stableState(m.group, r.Ref, r.State); v.active {
@@ -373,7 +373,7 @@ func (p *planner) previous(r *v1alpha1.FeedbackRecord) (releaseState, bool) {
 	case serving.state != "":
 		return serving, true
 	case ready:
-		return releaseState{}, false // changed after the state of the head commit is written
+		return releaseState{}, false // unchanged until the state of the head commit has been written
 	}
 	return inactive(replaced)
 }
@@ -387,8 +387,8 @@ func (m member) hasReplaced(commit string) bool {
 	})
 }
 
-// isReported reports whether the Deployment of an active release shows whether the release is ready. If the commit is not known,
-// there is no Deployment, and the release itself must be ready.
+// isReported reports whether the Deployment of an active release shows that the release is ready or has failed. If the commit is not
+// known, there is no Deployment, and isReported reports whether the release itself is ready.
 func (p *planner) isReported(m member) bool {
 	if m.head.ref == "" {
 		return m.state == v1alpha1.DeploymentSuccess
@@ -411,7 +411,7 @@ func (p *planner) planEnded(r *v1alpha1.FeedbackRecord) (releaseState, bool) {
 	case pr == nil || pr.State == v1alpha1.PullRequestClosed:
 		inactive.description = "The pull request is closed."
 	default:
-		inactive.description = "The pull request no longer has a preview here."
+		inactive.description = "The pull request no longer has a preview in this environment."
 	}
 	return inactive, true
 }

@@ -128,7 +128,7 @@ func TestJudge(t *testing.T) {
 		"too old": {phase(v1alpha1.GroupExpired, head, "MaxAge"), nil,
 			releaseState{state: "inactive", description: "The preview expired because of its age. The next push creates it again."}},
 		"too old, and pushed": {phase(v1alpha1.GroupExpired, commit("b"), "MaxAge"), nil, releaseState{state: "queued", description: "Waiting for the ImagePolicy to offer an image."}},
-		"no slot":             {phase(v1alpha1.GroupExpired, head, "NoSlot"), nil, releaseState{state: "queued", description: "Waiting for a preview slot: the maximum number of previews is reached."}},
+		"no slot":             {phase(v1alpha1.GroupExpired, head, "NoSlot"), nil, releaseState{state: "queued", description: "Waiting for a preview slot: the maximum number of previews has been reached."}},
 		"closing":             {phase(v1alpha1.GroupClosing, "", ""), nil, releaseState{state: "inactive", description: "The preview is being deleted."}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -228,10 +228,10 @@ func TestPlan(t *testing.T) {
 		}, nil},
 		"filtered out": {world(open), func(f *observed) {
 			f.pullRequests[0].Draft, f.records = true, append(f.records, written(b, "success"))
-		}, over("The pull request no longer has a preview here.")},
+		}, over("The pull request no longer has a preview in this environment.")},
 		"Microservice gone": {world(open), func(f *observed) {
 			f.services, f.records = nil, append(f.records, written(b, "success"))
-		}, over("The pull request no longer has a preview here.")},
+		}, over("The pull request no longer has a preview in this environment.")},
 		"feedback gone": {world(open), func(f *observed) {
 			f.feedback, f.records = nil, append(f.records, written(b, "success"))
 		}, over("This environment is no longer reported.")},

@@ -31,7 +31,7 @@ type releaseState struct {
 	state v1alpha1.DeploymentState
 	// description is a short text that changes only with the state.
 	description string
-	// url is a URL at which the release is available; empty if there is none. It is not a web URL if the release has only domains for TLS.
+	// url is a URL at which the release is available; empty if there is none. It is not a web URL if all domains use the protocol TLS.
 	url string
 	// active reports whether the release is the active release of its group.
 	active bool
@@ -49,7 +49,8 @@ var severity = map[v1alpha1.DeploymentState]int{
 	v1alpha1.DeploymentInProgress: 4, v1alpha1.DeploymentFailure: 5,
 }
 
-// merge returns the more severe state: the state of an environment is success only if all of its Microservices have this state.
+// merge returns the more severe of two states. The state of an environment is success only if no Microservice in it has a more
+// severe state.
 func (v releaseState) merge(other releaseState) releaseState {
 	out := v
 	if severity[other.state] > severity[v.state] {
@@ -66,10 +67,10 @@ func (v releaseState) merge(other releaseState) releaseState {
 // stabilizationPeriod is how long a change in availability must last before it is reported.
 const stabilizationPeriod = time.Minute
 
-// stableState returns the state of a version; recorded is its last recorded state. It suppresses state
-// changes of releases whose pods come and go: a success remains until the cause of a failure is known or the
-// pods have been unavailable for a while, and a failure remains until the pods have been available for a
-// while.
+// stableState returns the state of a version; recorded is its last recorded state. A change in the state of an
+// active release is marked as unstable, and is not reported yet, if the pods may soon change back: a success
+// remains until the cause of a failure is known or the pods have been unavailable for a while, and a failure
+// remains until the pods have been available for a while.
 func (s *service) stableState(g *v1alpha1.ReleaseGroup, version string, recorded v1alpha1.DeploymentState) releaseState {
 	v := s.stateOf(g, version)
 	if !v.active {
@@ -127,7 +128,7 @@ func (s *service) stateOf(g *v1alpha1.ReleaseGroup, version string) releaseState
 	case g.Phase == v1alpha1.GroupExpired && g.Head == version && g.Target.Reason != reasonNoSlot:
 		return releaseState{state: v1alpha1.DeploymentInactive, description: "This version does not start: it is denied or gone, or the preview is pinned to another version."}
 	case g.Phase == v1alpha1.GroupExpired && g.Head == version:
-		return releaseState{state: v1alpha1.DeploymentQueued, description: "Waiting for a preview slot: the maximum number of previews is reached."}
+		return releaseState{state: v1alpha1.DeploymentQueued, description: "Waiting for a preview slot: the maximum number of previews has been reached."}
 	case g.Phase == v1alpha1.GroupClosing:
 		return releaseState{state: v1alpha1.DeploymentInactive, description: "The preview is being deleted."}
 	}
@@ -163,7 +164,7 @@ func blockedMessage(cause string) string {
 	return fmt.Sprintf("Blocked (%s): %s", cause, sentence)
 }
 
-// blockedBy contains descriptions of the problems that are not values of status.failure.
+// blockedBy contains descriptions of the problems for which status.failure has no value.
 var blockedBy = map[string]string{
 	"TrafficNotProgrammed": "the previous change of traffic is not confirmed.",
 	"NotCreated":           "the object of the release cannot be created or changed.",
@@ -179,8 +180,8 @@ func (s *service) offersVersion(version string) bool {
 	return false
 }
 
-// routedState returns the state success if all domains of a group are programmed and route to the
-// release. Without domains, an available release has the state success.
+// routedState returns the state success if all domains of a group are programmed, and the NetworkPolicies with
+// these domains show the release as the active release. Without domains, an available release has the state success.
 func (s *service) routedState(slug, release string) releaseState {
 	success := releaseState{state: v1alpha1.DeploymentSuccess, description: "The release is available."}
 	for i := range s.routes {
@@ -188,7 +189,7 @@ func (s *service) routedState(slug, release string) releaseState {
 		if route.Spec.Provider == nil || len(route.Spec.Domains) == 0 {
 			continue
 		}
-		// If the status of the NetworkPolicy does not show the release as active, the status is older than the release.
+		// A NetworkPolicy status that does not show the release as active has not been updated since the release became active.
 		if !isActive(route, slug, release) {
 			return releaseState{state: v1alpha1.DeploymentInProgress, description: "The routes of the release have not been created yet."}
 		}
@@ -269,7 +270,7 @@ var failureMessages = map[string]string{
 	v1alpha1.FailureContainerCreating:          "a node has not set up the network, the volumes or a container of a pod.",
 	v1alpha1.FailureOtherReleaseRunning:        "pods of another release are still running.",
 	v1alpha1.FailureReadinessFailing:           "a container runs but does not become ready.",
-	v1alpha1.FailureNameConflict:               "a Deployment with that name already exists.",
+	v1alpha1.FailureNameConflict:               "another Deployment already uses the name of the release.",
 	v1alpha1.FailureInvalidTemplate:            "the cluster rejects the pod template.",
 	v1alpha1.FailureForbidden:                  "the cluster rejects the Deployment.",
 }

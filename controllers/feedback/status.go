@@ -100,7 +100,8 @@ func (r *result) hasNoComment() bool {
 }
 
 // setCondition sets FeedbackReady to False while a write is failing or the limits are exceeded, and to True once
-// everything is written. It removes the condition after the cleanup.
+// everything is written except comments in locked conversations. If feedback is not configured, it removes the
+// condition after the cleanup.
 func setCondition(ghr *v1alpha1.GitHubRepository, p *plan, known *repositoryEntry, search bool) {
 	set := func(value metav1.ConditionStatus, reason, message string) {
 		status.Set(&ghr.Status.Conditions, ghr.Generation, v1alpha1.ConditionFeedbackReady, value, reason, message)
@@ -128,11 +129,11 @@ func setCondition(ghr *v1alpha1.GitHubRepository, p *plan, known *repositoryEntr
 	}
 }
 
-// maxLocked is the maximum length of the list of locked pull requests in a message.
+// maxLocked is the maximum length, in bytes, of the list of locked pull requests in a message.
 const maxLocked = 200
 
-// lockedPullRequests returns the pull requests whose comment is not written because their conversation is
-// locked. This is not an error, because a user locked the conversation.
+// lockedPullRequests returns the pull requests whose comments are not written because their conversations are
+// locked. This is not an error, because a user locked the conversations.
 func lockedPullRequests(p *plan, known *repositoryEntry) []string {
 	keys := known.locked()
 	var numbers []string

@@ -30,8 +30,8 @@ const (
 	invalidBackoff = time.Hour
 	// deletedAfter is how long a Deployment must be missing on GitHub before it counts as deleted.
 	deletedAfter = time.Minute
-	// maxAbandonTries is the number of attempts after which a write to another repository is abandoned if GitHub
-	// rejects it, for example because the repository does not exist or access is denied.
+	// maxAbandonTries is the number of attempts after which a write to a repository other than the current one is
+	// abandoned if GitHub rejects it, for example because the repository does not exist or access is denied.
 	maxAbandonTries = 10
 )
 
@@ -52,9 +52,9 @@ type repositoryEntry struct {
 	task *task
 	// outcome is a task result that is not in the status yet.
 	outcome *applied
-	// searched reports whether Deployments without a record were searched for.
+	// searched reports whether a task has searched for Deployments without a record.
 	searched bool
-	// access is the access that was last used.
+	// access contains the client and the repository that were last used.
 	access   *access
 	failures map[string]failure
 	// generation is the last observed generation of the GitHubRepository, and request is the last observed request to
@@ -98,7 +98,7 @@ func (q *taskQueue) run(ctx context.Context, requeue func(types.NamespacedName))
 	q.ctx, q.requeue = ctx, requeue
 }
 
-// entry returns the state of a repository. It replaces the entry of a deleted repository with the same name.
+// entry returns the state of a repository. If the entry belongs to a deleted repository with the same name, it is replaced.
 func (q *taskQueue) entry(repository types.NamespacedName, uid types.UID) repositoryEntry {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -125,8 +125,8 @@ func (q *taskQueue) drop(repository types.NamespacedName) {
 
 // retryAll makes all failed writes due again if a user or a webhook delivery has requested a retry, or if the
 // specification has changed. It forgets the failures only in the latter case, because frequent deliveries
-// could otherwise keep resetting the numbers of attempts and the times that determine when a repository is abandoned,
-// or when a Deployment counts as deleted.
+// could otherwise keep resetting the numbers of attempts and the times that determine when a write is abandoned or
+// a Deployment counts as deleted.
 func (q *taskQueue) retryAll(repository types.NamespacedName, generation int64, request string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -167,7 +167,7 @@ func (q *taskQueue) clearResult(repository types.NamespacedName) {
 	}
 }
 
-// start queues the work of a repository that has no other task.
+// start queues work for a repository. Do not call it while another task for the repository is queued or running.
 func (q *taskQueue) start(repository types.NamespacedName, host string, work func(context.Context) applied) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -262,8 +262,8 @@ func (e *repositoryEntry) locked() map[string]bool {
 	return keys
 }
 
-// abandoned returns the keys of writes to other repositories that were tried maxAbandonTries times.
-// Access to these repositories might never be granted again.
+// abandoned returns the keys of the writes that GitHub rejects and that were tried maxAbandonTries times. Only writes
+// to other repositories are then abandoned, because access to these repositories might never be granted again.
 func (e *repositoryEntry) abandoned() map[string]bool {
 	keys := map[string]bool{}
 	for key, f := range e.failures {

@@ -101,13 +101,13 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		Complete(gate.Reconciler(r))
 }
 
-// edited passes creations and changes, except changes to the status, because each start of a Job changes the
-// status.
+// edited admits all events except updates that change neither the specification, the labels nor the annotations.
+// Otherwise, each start of a Job would cause a reconcile, because it changes the status.
 func edited() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
 }
 
-// activeChanged passes creations and deletions of Microservices, and updates that add or remove a group, or change
+// activeChanged admits creations and deletions of Microservices, and updates that add or remove a group, or change
 // the active release of a group.
 func activeChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -127,7 +127,7 @@ func actives(ms *v1alpha1.Microservice) map[string]string {
 	return active
 }
 
-// createdOrDeleted passes only creations and deletions.
+// createdOrDeleted admits only creations and deletions.
 func createdOrDeleted() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { return false }}
 }
@@ -164,8 +164,8 @@ func (r *reconciler) followers(ctx context.Context, namespace, microservice stri
 }
 
 // resume ends the suspension of a CronJob that is no longer in the cache because its label was removed. The
-// CronJob keeps its image. Its references to ConfigMaps and Secrets are restored from its manifest, because
-// the copies are deleted with their release.
+// CronJob keeps its images. Its references to ConfigMaps and Secrets are restored to those in its manifest, because
+// a release's copies of these objects are deleted with the release.
 func (r *reconciler) resume(ctx context.Context, key client.ObjectKey) error {
 	job := &batchv1.CronJob{}
 	if err := r.live.Get(ctx, key, job); err != nil {
@@ -230,7 +230,7 @@ func (r *reconciler) reject(ctx context.Context, job *batchv1.CronJob, p plan, w
 	return nil // If the API server also rejects the annotation, the message is only in the event.
 }
 
-// report records an event when a CronJob starts to follow another release, or must wait.
+// report records an event that shows which release a CronJob follows, or what prevents it from following a release.
 func (r *reconciler) report(job *batchv1.CronJob, p plan) {
 	if p.reason == following || p.reason == noActiveRelease {
 		r.events.Normal(job, string(p.reason), "Follow", p.message)

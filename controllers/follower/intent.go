@@ -147,8 +147,8 @@ func appliesSuspend(job *batchv1.CronJob) bool {
 type others []map[string]any
 
 // othersOf returns the fields of a CronJob's specification that other managers own. The result is empty
-// if there are no entries of other managers, for example because the entries were removed. In that case,
-// each item counts as owned by a user.
+// if metadata.managedFields has no entries for other managers, for example because they were removed. In that
+// case, each item counts as owned by a user.
 func othersOf(job *batchv1.CronJob) others {
 	var all others
 	for _, m := range job.ManagedFields {
@@ -170,7 +170,7 @@ func othersOf(job *batchv1.CronJob) others {
 }
 
 // have reports whether another manager owns an item, such as a container or one of its environment
-// variables. path alternates between list names and item names.
+// variables. path alternates between the names of fields and the names of list items.
 func (o others) have(path ...string) bool {
 	keys := make([]string, len(path))
 	for i, key := range path {
@@ -196,8 +196,8 @@ func imagesOf(pod *corev1.PodSpec, names []string) map[string]string {
 	return images
 }
 
-// releaseImages returns the release's images: the main image, and the additional images for the containers
-// with the same names. The keys are the names of the containers.
+// releaseImages returns the release's images: the main image, and the additional images that specify the name of
+// another container. The keys are the names of the containers.
 func releaseImages(p plan) map[string]string {
 	images := map[string]string{p.container: versioned.MainContainer(p.release).Image}
 	for _, image := range p.release.Spec.Images {
@@ -240,7 +240,7 @@ func containerIntent(c *corev1.Container, image string, refs referrer) (map[stri
 }
 
 // volumesIntent returns the volumes with replaced references. For a ConfigMap or Secret volume, the intent contains
-// only the name of the object.
+// only the names of the volume and of the object.
 func volumesIntent(volumes []corev1.Volume, refs referrer) ([]any, error) {
 	var items []any
 	for i := range volumes {

@@ -27,7 +27,7 @@ type observed struct {
 	releases map[string]*v1alpha1.VersionedMicroservice
 }
 
-// observe reads the cluster and writes nothing. It returns nil if the CronJob does not exist.
+// observe reads the cluster and writes nothing. It returns nil if the CronJob does not exist or is being deleted.
 func (r *reconciler) observe(ctx context.Context, req ctrl.Request) (*observed, error) {
 	job := &batchv1.CronJob{}
 	if err := r.Get(ctx, req.NamespacedName, job); err != nil {

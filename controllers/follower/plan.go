@@ -11,8 +11,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/versionedmicroservice/resources"
 )
 
-// reason is the reason for the event that reports which release a CronJob follows, or why the CronJob follows
-// no release.
+// reason is the reason for the event that shows which release a CronJob follows, or what prevents the CronJob from
+// following a release.
 type reason string
 
 const (
@@ -36,8 +36,8 @@ type plan struct {
 	container string
 	// suspend reports whether the CronJob must be suspended. Otherwise, the user decides whether to suspend it.
 	suspend bool
-	// restore reports whether, if release is nil, references are reset to the ConfigMaps and Secrets of the
-	// manifest, because the copies that belong to the followed release have been or will be deleted.
+	// restore reports whether, if release is nil, references to ConfigMaps and Secrets are restored to those
+	// in the manifest, because the copies that belong to the followed release have been or will be deleted.
 	restore bool
 }
 

@@ -19,7 +19,7 @@ type observed struct {
 	freeze freeze.Freeze
 	// status is the status of the object.
 	status *v1alpha1.FreezeStatus
-	// services is the number of Microservices that are selected and not excepted.
+	// services is the number of Microservices that the freeze selects, excluding exceptions.
 	services int
 }
 

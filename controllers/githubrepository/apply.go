@@ -23,7 +23,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, o *observed, known cacheEn
 	}
 	if !o.query.wanted.pulls {
 		// status.pullRequests is kept for approvals and feedback. Because status.openPullRequests is removed, a new
-		// ImagePolicy waits for the next list.
+		// ImagePolicy waits until the pull requests have been listed again.
 		st.OpenPullRequests = nil
 	}
 	answered := known.settled(o.query)

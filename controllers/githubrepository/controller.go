@@ -1,7 +1,7 @@
 // Package githubrepository reconciles GitHubRepositories: it polls GitHub, and writes the results to the
 // status, for ImagePolicies and for users.
 //
-// A reconcile observes the cluster, starts a poll if one is due, and reports the results of the last poll. It
+// A reconcile observes the cluster, starts a poll if one is due, and reports the results of the latest poll. It
 // never waits for GitHub: a bounded number of polls, in total and for each tenant, run in the background, and
 // enqueue the repository when they are done. Webhook deliveries only make the next poll happen earlier; they
 // are not a source of data. The GitHub client is internal/github.
@@ -155,7 +155,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 
 // setupWebhooks adds the webhook server to a manager.
 func (r *Reconciler) setupWebhooks(mgr ctrl.Manager, o Options) error {
-	// Controllers start informers only on the leader, but the webhook server needs this informer on every replica.
+	// Controllers start informers only on the leader, but the webhook server needs the informer for GitHubRepositories on every replica.
 	if _, err := mgr.GetCache().GetInformer(context.Background(), &v1alpha1.GitHubRepository{}, cache.BlockUntilSynced(false)); err != nil {
 		return fmt.Errorf("watch GitHubRepositories: %w", err)
 	}
@@ -165,7 +165,7 @@ func (r *Reconciler) setupWebhooks(mgr ctrl.Manager, o Options) error {
 	}).init()})
 }
 
-// Reconcile reports the results of the last poll of one repository, and starts a poll if one
+// Reconcile reports the results of the latest poll of one repository, and starts a poll if one
 // is due.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var repository v1alpha1.GitHubRepository
@@ -183,7 +183,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	// The next poll depends on the reported results of the last poll.
+	// The next poll depends on the reported results of the previous poll.
 	if known := r.polls.entry(req.NamespacedName); known.unreported(o.query) {
 		if err := r.writeStatus(ctx, o, known); err != nil {
 			return status.Again(ctx, err)
@@ -201,8 +201,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: requeueAfter(o, known, r.clock.Now())}, nil
 }
 
-// ensurePoll starts a poll if no poll for the current query is up to date or running, or if a
-// webhook delivery reported changes.
+// ensurePoll starts a poll, unless a poll for the current query is running, or the latest poll is up to date and
+// no webhook delivery has reported changes since it started. If GitHub must not be called, ensurePoll stops the
+// current poll instead.
 func (r *Reconciler) ensurePoll(ctx context.Context, o *observed) error {
 	key := client.ObjectKeyFromObject(o.repository)
 	known := r.polls.entry(key)

@@ -315,7 +315,7 @@ func TestBranchWithoutAName(t *testing.T) {
 	pushed := s.repo.Push(1)
 	s.poll("shop")
 	r := s.poll("shop")
-	same(t, "Ready", condition(r, "Ready"), "True Succeeded: read 3 open pull requests; omitted because the name of its branch cannot be displayed: pull request 3")
+	same(t, "Ready", condition(r, "Ready"), "True Succeeded: read 3 open pull requests; omitted because the branch name cannot be displayed: pull request 3")
 	same(t, "known", numbers(r, v1alpha1.PullRequestOpen), []int64{int64(n), 2, 1})
 	same(t, "head of 1", pull(t, r, 1).HeadSHA, pushed)
 

@@ -12,8 +12,8 @@ type notice struct {
 	reads int
 }
 
-// Delays between reads after an answer that is older than a delivery. They double from minWait
-// to maxWait, and are sufficient for replicas that lag by a minute.
+// If an answer is older than a delivery, the pull request is read again, up to maxNoticeReads times. The delays
+// double from minWait to maxWait. Together, they are sufficient for replicas that lag by a minute.
 const (
 	maxNoticeReads = 6
 	minWait        = time.Second
@@ -76,9 +76,9 @@ func (l *poll) isBehind(q query) bool {
 	return l != nil && l.query.repo == q.repo && len(l.missing) > 0
 }
 
-// includes reports whether the responses for a pull request are at least as new as a delivery.
-// It returns true for a pull request that cannot be in the list because it is closed, is beyond the
-// limits, or cannot be read.
+// includes reports whether the response for a pull request is at least as new as a delivery. If there is no
+// response, it returns true only if none is expected: because the pull request is closed or cannot be read, the
+// list is truncated, or the previous state belongs to another repository.
 func (p *pullRequests) includes(number int64, what notice) bool {
 	if pr, ok := p.asked[number]; ok {
 		return !pr.UpdatedAt.Before(what.updated)

@@ -15,7 +15,8 @@ func renamedEvent(before, now string) status.Event {
 }
 
 // recordEvents records the events for a status that was written: an event for each changed
-// condition, with the reason and message of the condition, and renamedEvent.
+// condition, with the reason and message of the condition, and renamedEvent if the repository was
+// renamed.
 func (r *Reconciler) recordEvents(repository, before *v1alpha1.GitHubRepository) {
 	was, is := before.Status, repository.Status
 	r.events.Transitions(repository, was.Conditions, is.Conditions, "Poll",

@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/internal/github"
 )
 
-// metrics are the metrics of polls. No label identifies an object or a credential. The metrics are:
+// metrics contains the metrics of polls and webhooks. No label identifies an object or a credential. The metrics are:
 //
 //	heighliner_github_reads_total{operation,result}
 //	    requests to GitHub; operation is Repository, PullRequests, PullRequest,
@@ -71,7 +71,7 @@ func newMetrics(registerer prometheus.Registerer, ls *pollCache, pool *github.Po
 // delivered counts a webhook delivery.
 func (m *metrics) delivered(result string) { m.webhooks.WithLabelValues(result).Inc() }
 
-// counted counts requests.
+// counted returns a function that makes a request and counts it.
 func counted[T any](m *metrics, operation string, request func(context.Context) (T, error)) func(context.Context) (T, error) {
 	return func(ctx context.Context) (T, error) {
 		value, err := request(ctx)
@@ -84,7 +84,8 @@ func counted[T any](m *metrics, operation string, request func(context.Context) 
 	}
 }
 
-// budgets collects rate limits. The pool bounds the number of clients, and therefore of hosts.
+// budgets collects the metrics of requests and rate limits. The pool limits the number of clients, and therefore
+// the number of values of the label host.
 type budgets struct{ pool *github.Pool }
 
 var (

@@ -43,7 +43,7 @@ const (
 // maxRequest is the maximum length of status.lastHandledRequest in the schema.
 const maxRequest = 128
 
-// observe reads the cluster.
+// observe reads the related objects from the cluster, except for the Secrets.
 func (r *Reconciler) observe(ctx context.Context, repository *v1alpha1.GitHubRepository) (*observed, error) {
 	spec := &repository.Spec
 	o := &observed{repository: repository, offered: map[int64]bool{}, query: query{
@@ -163,8 +163,8 @@ func (r *Reconciler) allows(ctx context.Context, o *observed, namespace string) 
 	return may, nil
 }
 
-// observeSecrets reads the Secrets one at a time from the API server, and therefore only before a
-// poll. A missing Secret or key is a problem: there is no fallback to anonymous access.
+// observeSecrets reads the Secrets. Each read is a request to the API server; therefore, the Secrets are
+// read only before a poll. A missing Secret or key is a problem: there is no fallback to anonymous access.
 func (r *Reconciler) observeSecrets(ctx context.Context, o *observed) error {
 	o.secretsRead = true
 	config := github.Config{BaseURL: o.repository.Spec.BaseURL}
@@ -202,7 +202,7 @@ func (r *Reconciler) observeSecrets(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// keyWebhookSecret is the key of the secret that signs deliveries.
+// keyWebhookSecret is the key of the Secret whose value GitHub uses to sign deliveries.
 const keyWebhookSecret = "secret"
 
 // secret reads a Secret in the repository's namespace.

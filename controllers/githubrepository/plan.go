@@ -21,7 +21,7 @@ func (m cacheEntry) settled(q query) bool {
 	return m.poll != nil && m.poll.query.isSame(q) && (m.poll.err == nil || !transient(m.poll.err))
 }
 
-// firstReportDelay is the time after which a new repository reports that its first poll is not complete.
+// firstReportDelay is the time after which the status of a new repository shows that the first poll is not complete.
 const firstReportDelay = 10 * time.Second
 
 // reportable reports whether the status must be updated because of the results of a poll, a problem
@@ -41,9 +41,9 @@ func neverReported(o *observed) bool {
 	return meta.FindStatusCondition(o.repository.Status.Conditions, v1alpha1.ConditionReady) == nil
 }
 
-// requeueAfter returns the time until the next reconcile. A running poll enqueues the repository earlier.
-// Problems with the specification or a Secret are checked again after the interval, because Secrets are not
-// watched.
+// requeueAfter returns the time until the next reconcile, or 0 if none must be scheduled. A poll enqueues the
+// repository when it is complete. Problems are checked again after the interval, because they may be caused by
+// Secrets, which are not watched.
 func requeueAfter(o *observed, known cacheEntry, now time.Time) time.Duration {
 	switch {
 	case o.repository.Spec.Suspend:

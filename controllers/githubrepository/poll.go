@@ -209,7 +209,7 @@ func (a *poller) resolveName(after time.Time) (github.Repository, error) {
 // Another GitHub user may have taken the name. Therefore, a user of the cluster must decide whether the change
 // is intended.
 func repositoryReplaced(known *v1alpha1.GitHubRepositoryStatus, now *github.Repository) error {
-	return status.NewTerminal("RepositoryReplaced", fmt.Errorf("spec.owner, spec.repo: %s is now another repository: its ID is %d, and was %d (%s); it is not read, and the status is kept; "+
+	return status.NewTerminal("RepositoryReplaced", fmt.Errorf("spec.owner, spec.repo: %s is now another repository: its ID is %d instead of %d (%s); the new repository is not read, and the status is kept; "+
 		"correct the names if the repository was moved, or delete and recreate this GitHubRepository to use the new repository",
 		known.ResolvedFrom, now.ID, known.RepositoryID, known.Repository))
 }
@@ -236,8 +236,8 @@ func (a *poller) noteError(err error) bool {
 // stopped reports whether GitHub must not be called again in this poll.
 func (a *poller) stopped() bool { return limited(a.err) || a.ctx.Err() != nil }
 
-// readPullRequests requests the list of open pull requests, the pull requests that are missing from the
-// list (by number), and the dates of new head commits.
+// readPullRequests requests the list of open pull requests, each pull request that is missing from the
+// list, the dates of new head commits, and the parents of new test merges.
 func (a *poller) readPullRequests(repo github.Repo, known []v1alpha1.PullRequest) {
 	r := a.reconciler
 	list, started, err := cached(a.ctx, r.requests, a.client, repo, "pulls", a.after, counted(r.metrics, "PullRequests", func(ctx context.Context) (github.PullRequests, error) {
@@ -316,7 +316,7 @@ func splitRead[T any](commits []string, earlier map[string]T) (read map[string]T
 }
 
 // readCommits requests commits. If the response for a commit is not conclusive, the next request
-// is postponed, because an immediate second response would probably be the same.
+// is postponed, because the response to an immediate second request would probably be the same.
 func (a *poller) readCommits(repo github.Repo, commits []string, conclusive func(github.Commit) bool) {
 	r := a.reconciler
 	forEach(a, commits, func(sha string) string { return sha }, func(sha string) error {
@@ -338,8 +338,8 @@ func (a *poller) postpone(thing string, wait time.Duration) {
 	a.postponed[thing] = a.reconciler.clock.Now().Add(wait)
 }
 
-// forEach makes a request for each item, up to maxReads requests. If GitHub does not know an item, the
-// answer is not conclusive, and forEach continues with the next item.
+// forEach makes a request for each item that is not postponed, up to maxReads requests. If an error concerns
+// only one item, for example because GitHub does not know it, forEach postpones this item and continues.
 func forEach[T any](a *poller, things []T, name func(T) string, request func(T) error) {
 	asked := 0
 	for _, thing := range things {
@@ -373,8 +373,8 @@ const (
 	continueDelay = time.Second
 )
 
-// finish sets the time at which the next poll is due. Normally, this is after the interval or up to 10%
-// earlier, so that not all polls happen in the same second. An incomplete poll continues after
+// finish sets the time at which the next poll is due. Normally, this is at the end of the interval or up
+// to 10% earlier, so that not all polls happen in the same second. An incomplete poll continues after
 // continueDelay. After a poll that failed because of a rate limit, the next poll is due when requests are
 // allowed again. After any other failure, it is due after the interval, or earlier if the failure is
 // transient.

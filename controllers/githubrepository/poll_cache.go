@@ -28,7 +28,7 @@ type pollCache struct {
 	ctx          context.Context
 	requeue      func(types.NamespacedName)
 	repositories map[types.NamespacedName]*cacheEntry
-	started      int // polls that have not ended
+	started      int // the number of started polls that have not ended
 }
 
 // cacheEntry is the state of one GitHubRepository in the cache.
@@ -39,8 +39,8 @@ type cacheEntry struct {
 	reported bool
 	// task is the queued or running poll; nil if there is none.
 	task *task
-	// hints are the webhook deliveries since the start of the last poll that was not stopped: notices about
-	// pull requests. The keys are the numbers of pull requests; 0 stands for all other deliveries.
+	// hints contains the notices from webhook deliveries since the start of the last poll that was not stopped.
+	// The keys are the numbers of pull requests; the key 0 stands for all other deliveries.
 	hints map[int64]notice
 	// lastPoll and pushes have the same meaning as in mergeContext.
 	lastPoll time.Time
@@ -50,10 +50,11 @@ type cacheEntry struct {
 	lastRead map[int64]lastRead
 }
 
-// lastRead is the poll that read the labels that the status contains for a pull request.
+// lastRead describes the poll that read the labels of a pull request.
 type lastRead struct {
 	time time.Time
-	// labels contains the labels to which ImagePolicies referred. The status never omits such labels.
+	// labels contains the labels to which ImagePolicies referred at the time of the poll. The status never omits
+	// such labels.
 	labels map[string]bool
 }
 
@@ -73,8 +74,8 @@ func newPollCache(polls int) *pollCache {
 	}
 }
 
-// run enables polls until ctx is done. It calls requeue for each repository whose poll is complete,
-// from any goroutine; requeue must not block.
+// run enables polls until ctx is done. From then on, the cache calls requeue for each repository whose poll
+// is complete or that has a new hint, possibly from several goroutines. requeue must not block.
 func (ls *pollCache) run(ctx context.Context, requeue func(types.NamespacedName)) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -97,7 +98,7 @@ func (ls *pollCache) ensure(key types.NamespacedName) *cacheEntry {
 	return ls.repositories[key]
 }
 
-// hint marks the last poll as stale and enqueues the repository.
+// hint records the notices from webhook deliveries, and enqueues the repository for another poll.
 func (ls *pollCache) hint(key types.NamespacedName, numbers map[int64]notice) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -148,7 +149,7 @@ func (ls *pollCache) start(key types.NamespacedName, l *poll, work func(context.
 	}()
 }
 
-// finish stores a poll, and reports whether its repository is still waiting for the poll.
+// finish stores a poll if its repository is still waiting for it, and reports whether it stored the poll.
 func (ls *pollCache) finish(key types.NamespacedName, t *task) bool {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -193,8 +194,8 @@ func (ls *pollCache) doubtful(key types.NamespacedName, l *poll) {
 	ls.ensure(key).doubt(l)
 }
 
-// doubt removes from lastRead the labels to which ImagePolicies did not refer at the time of the poll, because the
-// status may contain the poll's results.
+// doubt updates lastRead after a poll whose results may be in the status. These results may omit labels to which
+// ImagePolicies did not refer at the time of the poll. Therefore, doubt removes these labels from lastRead.
 func (m *cacheEntry) doubt(l *poll) {
 	if l == nil || l.pulls == nil {
 		return
@@ -215,8 +216,8 @@ func (m *cacheEntry) doubt(l *poll) {
 	}
 }
 
-// withoutAnswers returns a copy of a poll without the answers from which its results were computed. It is
-// called when the results are in the status, because a list of pull requests can take up several
+// withoutAnswers returns a copy of a poll without the answers from which its results were computed. It
+// saves memory when the results are in the status: a list of pull requests can take up several
 // megabytes.
 func (l *poll) withoutAnswers() *poll {
 	short := *l
@@ -227,8 +228,8 @@ func (l *poll) withoutAnswers() *poll {
 	return &short
 }
 
-// stop cancels the poll of a repository. The hints, and the notices of the canceled poll, are kept, so that a poll
-// starts as soon as the repository is polled again.
+// stop cancels the poll of a repository. The hints, and the notices of the canceled poll, are kept, so that a new
+// poll starts as soon as the repository may be polled again.
 func (ls *pollCache) stop(key types.NamespacedName) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

@@ -9,7 +9,8 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// limited reports whether GitHub limits the request rate, or whether the remaining requests are reserved for writes.
+// limited reports whether a request failed because GitHub limits the rate, or because the remaining requests are
+// reserved for writes.
 func limited(err error) bool {
 	kind := github.KindOf(err)
 	return kind == github.RateLimited || kind == github.Reserved
@@ -40,7 +41,7 @@ func failure(err error) (reason, message string) {
 	case errors.As(err, &s):
 		return s.Reason, s.Error()
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return "Unreachable", "poll GitHub: not complete within two minutes; the results so far are kept, and the next poll requests the rest"
+		return "Unreachable", "poll GitHub: timed out after two minutes; the results so far are kept, and the next poll requests the rest"
 	}
 	return "Failed", err.Error()
 }

@@ -18,14 +18,14 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// Schema bounds on pull requests: numbers of characters, and numbers of labels.
+// Bounds on a pull request in the status: the lengths of texts in characters, and the numbers of labels.
 const (
 	maxAuthor   = 64
 	maxHeadRepo = 140
 	maxLabel    = 50
 	maxTitle    = 80
 	maxLabels   = 100 // bounds the labels to which ImagePolicies refer; GitHub allows the same number per pull request
-	someLabels  = 20  // bounds all labels if ImagePolicies refer to fewer labels
+	someLabels  = 20  // bounds all labels of a pull request if ImagePolicies refer to fewer of them
 )
 
 // pullRequests contains the responses for pull requests in a poll.
@@ -34,15 +34,15 @@ type pullRequests struct {
 	time time.Time
 	// listed contains the open pull requests in the list.
 	listed []github.PullRequest
-	// unusable contains the numbers of open pull requests that cannot be read. Their previous state remains.
+	// unusable contains the numbers of open pull requests that cannot be read. Their previous state is kept.
 	unusable map[int64]bool
 	// more reports whether there are more open pull requests than were read.
 	more bool
 	// asked contains the pull requests that were requested by number because they were missing from the list.
 	asked map[int64]github.PullRequest
-	// dates are the committer dates, by commit.
+	// dates contains the committer dates of commits. The keys are the commits.
 	dates map[string]time.Time
-	// parents are the parents of test merges, by commit of the test merge.
+	// parents contains the parents of test merges. The keys are the commits of the test merges.
 	parents map[string][]string
 	// other reports whether the previous state belongs to another repository.
 	other bool
@@ -55,7 +55,8 @@ type mergeContext struct {
 	gap bool
 	// wanted contains the labels to which ImagePolicies refer.
 	wanted map[string]bool
-	// lastRead contains, by the number of an open pull request, the poll that read its labels.
+	// lastRead contains, for each open pull request, the poll that read its labels. The keys are the numbers of the
+	// pull requests.
 	lastRead map[int64]lastRead
 	// maxGap is how long a pull request may go without a poll before there is a gap; 0 means no limit.
 	maxGap time.Duration
@@ -66,8 +67,9 @@ type mergeContext struct {
 	pushes map[string]time.Time
 }
 
-// merge merges a poll into the known pull requests, highest number first. It is pure and
-// idempotent. A pull request is closed or removed only by the answer to a request for its number.
+// merge merges a poll into the known pull requests, and returns them with the highest number first. It is pure
+// and idempotent. Unless the repository was replaced, a pull request is marked as closed only because of the
+// answer to a request for its number.
 func merge(known []v1alpha1.PullRequest, p *pullRequests, m mergeContext) []v1alpha1.PullRequest {
 	merged := map[int64]v1alpha1.PullRequest{}
 	before := map[int64]v1alpha1.PullRequest{}
@@ -105,8 +107,8 @@ func merge(known []v1alpha1.PullRequest, p *pullRequests, m mergeContext) []v1al
 	return result
 }
 
-// isBeforeClosed reports whether an answer is older than the answer that closed a pull request. This
-// happens if one of GitHub's replicas lags. If the pull request was opened again, its last change is newer.
+// isBeforeClosed reports whether an answer shows a pull request as it was before it was closed. This
+// happens if one of GitHub's replicas lags. If the pull request was reopened, its last change is newer.
 func isBeforeClosed(g github.PullRequest, k v1alpha1.PullRequest) bool {
 	return k.State == v1alpha1.PullRequestClosed && k.ClosedTime != nil && !g.UpdatedAt.IsZero() && g.UpdatedAt.Before(k.ClosedTime.Time)
 }
@@ -129,7 +131,8 @@ func closedPullRequest(k v1alpha1.PullRequest, t time.Time) v1alpha1.PullRequest
 	return k
 }
 
-// openPullRequest returns the new state of an open pull request. k is the previous state if was is true.
+// openPullRequest returns the new state of an open pull request. k is the previous state, if any; was reports
+// whether there is one.
 func openPullRequest(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *pullRequests, m mergeContext) v1alpha1.PullRequest {
 	pr := v1alpha1.PullRequest{
 		Number: int64(g.Number), State: v1alpha1.PullRequestOpen,
@@ -138,7 +141,7 @@ func openPullRequest(g github.PullRequest, k v1alpha1.PullRequest, was bool, p *
 		Draft: g.Draft, Title: status.LineOf(g.Title, maxTitle),
 	}
 	if len(pr.HeadRepo) > maxHeadRepo {
-		pr.HeadRepo = "" // no repository can have such a name
+		pr.HeadRepo = "" // no repository can have such a long name
 	}
 	if len(pr.Author) > maxAuthor {
 		pr.Author = ""
@@ -260,9 +263,9 @@ func pushTimes(known []v1alpha1.PullRequest, p *pullRequests, m mergeContext) ma
 // labels returns the labels of a pull request, sorted by name. If there are too many, the labels to which
 // ImagePolicies refer take precedence over other labels. Each label has the head commit at which it was added,
 // because a reviewer who approves a commit with a label has not seen later commits. A label's commit is empty
-// if the label appeared together with another head commit, because its commit is then unknown. For a pull request
+// if the label appeared together with a new head commit, because its commit is then unknown. For a pull request
 // from a fork, the commit is also unknown if the pull request is new or was reopened, if there was a gap in polling,
-// or if the label could have been truncated before. Other pull requests require no approval.
+// or if the label could have been omitted before. Other pull requests require no approval.
 func labels(g github.PullRequest, k v1alpha1.PullRequest, was bool, m mergeContext) []v1alpha1.PullRequestLabel {
 	sha := g.HeadSHA
 	unseen := !was || m.gap || k.State == v1alpha1.PullRequestClosed
@@ -332,7 +335,7 @@ var associations = map[string]v1alpha1.AuthorAssociation{
 	"FIRST_TIME_CONTRIBUTOR": "FirstTimeContributor", "FIRST_TIMER": "FirstTimer", "MANNEQUIN": "Mannequin", "NONE": "None",
 }
 
-// timestamp truncates a time to whole seconds, as the API server stores it.
+// timestamp truncates a time to whole seconds, because the API server stores only whole seconds.
 func timestamp(t time.Time) *metav1.Time {
 	at := metav1.NewTime(t.UTC().Truncate(time.Second))
 	return &at
@@ -395,7 +398,7 @@ func missing(known []v1alpha1.PullRequest, p *pullRequests, held map[int64]bool)
 	return numbers
 }
 
-// undatedHeads returns the head commits whose date must be read, in the order of knownFirst.
+// undatedHeads returns the head commits whose dates must be read, in the order of knownFirst.
 func undatedHeads(known []v1alpha1.PullRequest, p *pullRequests) []string {
 	dated := map[string]bool{}
 	if !p.other {
@@ -415,8 +418,8 @@ func undatedHeads(known []v1alpha1.PullRequest, p *pullRequests) []string {
 // headOf returns the key of a head commit of a pull request.
 func headOf(number int64, sha string) string { return fmt.Sprintf("%d@%s", number, sha) }
 
-// keepClosed is the minimum time that closed pull requests are kept for controllers that have not observed them
-// yet.
+// keepClosed is the minimum time for which closed pull requests that fit into the status are kept, so that controllers
+// can observe that they were closed.
 const keepClosed = 24 * time.Hour
 
 // Bounds on the status: the number of pull requests, and the total size in bytes of JSON.
@@ -425,12 +428,13 @@ const (
 	maxBytes        = 250_000
 )
 
-// retainPullRequests drops closed pull requests that are no longer offered. It then drops more pull requests until
-// the rest fits into the given number of bytes of JSON, and returns the number of pull requests that it drops for
-// this reason. It first drops closed pull requests, then pull requests from forks, which anyone can open, then
-// other pull requests, then offered pull requests, and finally closed pull requests that are still offered, because
-// ImagePolicies have not observed the change yet. Within each of these classes, it drops the pull requests with the
-// oldest pushes first.
+// retainPullRequests drops closed pull requests that are no longer offered and were closed more than keepClosed ago.
+// It then drops more pull requests until the rest fits into maxPullRequests and the given number of bytes of JSON,
+// and returns the number of pull requests that it drops for this reason. It first drops the other closed pull
+// requests that are no longer offered, then pull requests from forks, which anyone can open, then other pull
+// requests, then offered pull requests, and finally closed pull requests that are still offered, because ImagePolicies
+// have not observed the change yet. Within each of these classes, it drops the pull requests with the oldest pushes
+// first. A pull request with a deployment that is not inactive counts as offered.
 func retainPullRequests(all []v1alpha1.PullRequest, held map[int64]bool, now time.Time, room int) ([]v1alpha1.PullRequest, int) {
 	const (
 		ended = iota

@@ -30,7 +30,7 @@ type subject struct {
 	part   string // such as "tags" or "pull 7"
 }
 
-// answer is the answer to a request. Fields other than started are valid after done is closed.
+// answer is the answer to a request. value and err are valid only after done is closed.
 type answer struct {
 	started time.Time
 	done    chan struct{}
@@ -60,9 +60,9 @@ func newRequestCache(c clock.PassiveClock) *requestCache {
 	return &requestCache{clock: c, answers: map[subject]*answer{}}
 }
 
-// cached returns an answer to a request that was made after the given time, and the time of this request.
-// Concurrent callers share one request. Errors are not cached. A request continues even if its caller no
-// longer waits for it.
+// cached returns the answer to an earlier request if that request was made after the given time. Otherwise, it
+// makes a request. It also returns the time of the request. Concurrent callers share one request. Errors are
+// not cached. A request continues even if its caller no longer waits for it.
 func cached[T any](ctx context.Context, s *requestCache, c *github.Client, repo github.Repo, part string, after time.Time, request func(context.Context) (T, error)) (T, time.Time, error) {
 	what := subject{client: c, repo: strings.ToLower(repo.String()), part: part}
 	for {
@@ -105,7 +105,7 @@ func (s *requestCache) findOrRequest(ctx context.Context, what subject, after ti
 	return a, true
 }
 
-// forget removes the oldest complete answers while the size of all answers exceeds maxAnswers.
+// forget removes the oldest complete answers until the total size of the complete answers is at most maxAnswers.
 func (s *requestCache) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

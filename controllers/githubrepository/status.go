@@ -73,7 +73,8 @@ func applyPoll(o *observed, known cacheEntry, now time.Time) map[string]time.Tim
 	if l.pulls != nil {
 		late = applyPullRequests(o, known, now, &cut)
 	}
-	// A part that was not read may have been truncated before.
+	// If no part is truncated now but a part was not read, the condition is kept, because that part may have been
+	// truncated before.
 	if cut.reason != "" || l.err == nil && (l.pulls != nil || !pullsWereCut(st)) {
 		cut.set(&st.Conditions, o.repository.Generation)
 	}
@@ -84,7 +85,7 @@ func applyPoll(o *observed, known cacheEntry, now time.Time) map[string]time.Tim
 const minPullBytes = 100_000
 
 // maxGap is the maximum time between the end of the interval and the next poll. After a longer time, there is a
-// gap between the two polls.
+// gap in polling.
 const maxGap = 5 * time.Minute
 
 func applyPullRequests(o *observed, known cacheEntry, now time.Time, cut *truncation) map[string]time.Time {
@@ -121,7 +122,7 @@ func labelSet(joined string) map[string]bool {
 	return set
 }
 
-// pullsWereCut reports whether the last poll omitted open pull requests.
+// pullsWereCut reports whether pull requests were omitted, according to the Truncated condition.
 func pullsWereCut(st *v1alpha1.GitHubRepositoryStatus) bool {
 	c := meta.FindStatusCondition(st.Conditions, v1alpha1.ConditionTruncated)
 	return c != nil && c.Status == metav1.ConditionTrue && c.Reason == reasonTooManyPulls
@@ -160,7 +161,7 @@ func (c *truncation) set(conds *[]metav1.Condition, generation int64) {
 		": closed pull requests, pull requests from forks, pull requests with the oldest pushes, older releases and lower tags are omitted; close or delete items that you do not need, or select tags with spec.match.name of the ImagePolicies")
 }
 
-// setReady sets the summary conditions and RateLimited. It is pure.
+// setReady sets the conditions Ready, Reconciling, Stalled and RateLimited. It makes no requests.
 func setReady(o *observed, known cacheEntry) {
 	st, gen := &o.repository.Status, o.repository.Generation
 	conds, l := &st.Conditions, known.poll
@@ -221,7 +222,7 @@ func summary(st *v1alpha1.GitHubRepositoryStatus, l *poll) string {
 	}
 	text := "read " + strings.Join(parts, ", ")
 	if l.pulls != nil && len(l.pulls.unusable) > 0 {
-		text += fmt.Sprintf("; omitted because the name of its branch cannot be displayed: pull request %d", slices.Min(slices.Collect(maps.Keys(l.pulls.unusable))))
+		text += fmt.Sprintf("; omitted because the branch name cannot be displayed: pull request %d", slices.Min(slices.Collect(maps.Keys(l.pulls.unusable))))
 		if more := len(l.pulls.unusable) - 1; more > 0 {
 			text += fmt.Sprintf(" and %d more", more)
 		}

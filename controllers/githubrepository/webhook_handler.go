@@ -30,12 +30,12 @@ const (
 	// maxPayload is the maximum size of a delivery in bytes.
 	maxPayload = github.MaxPayload
 	// maxDeliveries is the maximum number of deliveries that are read concurrently, and maxDeliveriesFrom is the
-	// maximum number from one address, which may be the address of a proxy. A slow body occupies a slot for ten
-	// seconds. There is no limit per repository, because anyone can send deliveries whose signature has not been
-	// verified yet.
+	// maximum number from one address, which may be the address of a proxy. A slow body occupies a slot for up to
+	// ten seconds. There is no limit per repository, because deliveries are read before their signatures are
+	// verified. Therefore, anyone could exhaust such a limit.
 	maxDeliveries     = 64
 	maxDeliveriesFrom = 32
-	// secretAge is how long a Secret is cached, so that unverified deliveries cause few reads.
+	// secretAge is how long a Secret is cached. Because of the cache, unverified deliveries cause few reads.
 	// maxSecrets is the maximum number of cached Secrets.
 	secretAge  = 5 * time.Second
 	maxSecrets = 1024
@@ -51,7 +51,7 @@ const (
 	coalesceDelay = time.Second
 )
 
-// Rate limits of one repository: for verified deliveries, and for polls that these deliveries start.
+// Rate limits for each repository: on verified deliveries, and on the polls that these deliveries start.
 const (
 	deliveriesPerSecond = 20
 	deliveryBurst       = 100
@@ -65,11 +65,11 @@ const (
 // A GitHub App or an organization has one webhook for all of its repositories. A delivery therefore concerns
 // each GitHubRepository in the namespace that refers to the same Secret and to the repository of the delivery.
 //
-// For a delivery without a valid signature, the handler computes only one hash, and reads a Secret at
-// most once every five seconds. Such a delivery does not count against the limits of valid deliveries,
-// and its response does not reveal whether there is a webhook at the path.
+// For a delivery without a valid signature, the handler computes only one hash, and reads the Secret of the
+// webhook at most once every five seconds. Such a delivery does not count against the limits of valid
+// deliveries, and its response does not reveal whether there is a webhook at the path.
 //
-// Every replica accepts deliveries, because a Service sends them to any replica. The leader polls
+// Every replica accepts deliveries, because a Service can send them to any replica. The leader polls
 // immediately. Other replicas request a poll with the annotation hlnr.io/requestedAt, as
 // users do, and ignore deliveries about packages.
 type webhookHandler struct {
@@ -77,7 +77,7 @@ type webhookHandler struct {
 	repositories, secrets client.Reader
 	writer                client.Writer
 	clock                 clock.WithDelayedExecution
-	// elected is closed on the leader.
+	// elected is closed when this replica becomes the leader.
 	elected <-chan struct{}
 	// holds reports whether this replica, if it is elected, reconciles a namespace.
 	holds func(namespace string) bool
@@ -87,9 +87,9 @@ type webhookHandler struct {
 	count    func(result string)
 
 	slots       *slotCounter
-	deliveries  *lru.Cache // time of a delivery, by repository and ID of the delivery
+	deliveries  *lru.Cache // time of a delivery, by repository and delivery ID
 	secretCache *lru.Cache // cachedSecret, by the name of the Secret
-	dummySecret []byte     // verifies signatures if there is no Secret
+	dummySecret []byte     // used to verify signatures if there is no Secret
 
 	mu      sync.Mutex
 	sources *lru.Cache // *deliveryState, by repository
@@ -218,7 +218,8 @@ func (h *webhookHandler) receive(r *http.Request) (code int, result, text string
 	return http.StatusAccepted, resultAccepted, "accepted"
 }
 
-// secretOf returns the repository at a path and its webhook's secret. Each is nil if it does not exist.
+// secretOf returns the repository at a path, and its webhook's secret, which is nil if it does not exist. Both
+// are nil if the repository does not exist or has no webhook.
 func (h *webhookHandler) secretOf(ctx context.Context, key types.NamespacedName) (*v1alpha1.GitHubRepository, []byte, error) {
 	var repository v1alpha1.GitHubRepository
 	err := h.repositories.Get(ctx, key, &repository)
@@ -243,8 +244,8 @@ func (h *webhookHandler) secretOf(ctx context.Context, key types.NamespacedName)
 	return &repository, secret.Data[keyWebhookSecret], nil
 }
 
-// repositoriesOf returns the GitHubRepositories that an event concerns. They have the same Secret as
-// the GitHubRepository at the path and, if the event contains a repository, refer to this repository.
+// repositoriesOf returns the GitHubRepositories that an event concerns. They refer to the same Secret
+// as the GitHubRepository at the path and, if the event contains a repository, to this repository.
 func (h *webhookHandler) repositoriesOf(ctx context.Context, at *v1alpha1.GitHubRepository, e github.Event) ([]types.NamespacedName, error) {
 	var all v1alpha1.GitHubRepositoryList
 	if err := h.repositories.List(ctx, &all, client.InNamespace(at.Namespace)); err != nil {
@@ -294,7 +295,7 @@ func keyOf(path string) (types.NamespacedName, bool) {
 	return key, ok && both && namespace != "" && name != "" && !strings.Contains(name, "/")
 }
 
-// stateOf returns the delivery state of an existing repository.
+// stateOf returns the delivery state of a repository, and creates the state if there is none. The repository must exist.
 func (h *webhookHandler) stateOf(key types.NamespacedName) *deliveryState {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -331,7 +332,7 @@ var pollEvents = map[string]bool{
 // packageEvents are the events about a new version of a package.
 var packageEvents = map[string]bool{"package": true, "registry_package": true}
 
-// collect records an event for the next flush, and reports whether it is relevant.
+// collect records an event for the next flush, and reports whether the event is relevant.
 func (h *webhookHandler) collect(key types.NamespacedName, in *deliveryState, e github.Event) bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -354,7 +355,7 @@ func (h *webhookHandler) collect(key types.NamespacedName, in *deliveryState, e 
 	return true
 }
 
-// flush starts a poll and reports packages for the events that were collected since the given time.
+// flush starts or requests a poll, and reports packages, for the events that were collected since the given time.
 func (h *webhookHandler) flush(key types.NamespacedName, in *deliveryState, since time.Time) {
 	in.mu.Lock()
 	poll, numbers, packages := in.poll, in.numbers, in.packages
@@ -386,7 +387,7 @@ func (h *webhookHandler) reconciles(namespace string) bool {
 	}
 }
 
-// requestPoll requests, with the same annotation as users, that the leader polls for events since the given time.
+// requestPoll sets the annotation with which users request a poll, so that the leader polls for events since the given time.
 func (h *webhookHandler) requestPoll(key types.NamespacedName, since time.Time) {
 	ctx, cancel := context.WithTimeout(context.Background(), coalesceDelay*10)
 	defer cancel()

@@ -15,7 +15,7 @@ type webhookServer struct {
 	handler http.Handler
 }
 
-// NeedLeaderElection returns false, because a Service sends deliveries to any replica.
+// NeedLeaderElection returns false, because a Service can send deliveries to any replica.
 func (*webhookServer) NeedLeaderElection() bool { return false }
 
 // Start serves until ctx is done.

@@ -14,7 +14,7 @@ type slot struct {
 	limit int
 }
 
-// enter takes one slot of each key if all are available, and returns the function that
+// enter takes one slot of each key if every key has a free slot, and returns the function that
 // releases them. It never waits.
 func (p *slotCounter) enter(each ...slot) (leave func(), ok bool) {
 	p.mu.Lock()

@@ -24,8 +24,8 @@ type buildTime struct {
 	at     time.Time
 }
 
-// atTime returns the version for a time. It consists of six numbers in UTC: 2026-01-05 13:07:09 is
-// "2026.1.5.13.7.9". Ranges and groups use the first three numbers.
+// atTime returns the version for a time. The version consists of six numbers: 2026-01-05 13:07:09 UTC
+// becomes "2026.1.5.13.7.9". Ranges and groups use the first three numbers.
 func atTime(t time.Time) string {
 	t = t.UTC()
 	return fmt.Sprintf("%d.%d.%d.%d.%d.%d", t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second())

@@ -2,15 +2,15 @@
 // the policies admit.
 //
 // A reconcile observes the cluster, selects releases from the last scan, plans the status, and writes it. It
-// never waits for a registry: a bounded number of scans, in total and for each tenant, run in the background,
-// and enqueue the policy when they are done. Package internal/version defines versions and their order. The
-// registry client is internal/registry.
+// never waits for a registry: scans run in the background, and enqueue the policy when they are done. The
+// number of concurrent scans is limited, in total and for each namespace, registry and credential. Package
+// internal/version defines versions and their order. The registry client is internal/registry.
 //
 //	controller.go     setup, RBAC, Reconcile
 //	observe.go        the input of a reconcile
 //	github_source.go  reads the GitHubRepository of a policy
-//	plan.go           the offered and withdrawn versions, pure
-//	status.go         conditions, pure
+//	plan.go           pure functions that determine the offered and withdrawn versions
+//	status.go         pure functions that set conditions
 //	apply.go          writes the status
 //	events.go         constructors of events
 //	index.go          indexes, watches and predicates
@@ -76,7 +76,7 @@ type Verifier interface {
 	Verify(ctx context.Context, r registry.Request, digest string, keys cosign.Keys) (cosign.Result, error)
 }
 
-// Options of the controller.
+// Options are the options of the controller.
 type Options struct {
 	// Scanner reads registries. It is required.
 	Scanner Scanner
@@ -91,9 +91,9 @@ type Options struct {
 	IdentityNamespaces []string
 	// Workers is the number of concurrent reconciles. Defaults to 8.
 	Workers int
-	// Scans is the number of concurrent scans. One registry gets at most half of them, one
-	// credential and one namespace a quarter each, and one namespace at one registry an eighth.
-	// Defaults to 32.
+	// Scans is the maximum number of concurrent scans. The maximum for each registry is half of
+	// this number. It is a quarter for each credential at a registry and for each namespace, and
+	// an eighth for each namespace at one registry. Defaults to 32.
 	Scans int
 	// Clock is the source of all timestamps. Defaults to the real clock.
 	Clock clock.PassiveClock

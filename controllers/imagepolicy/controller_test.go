@@ -441,7 +441,7 @@ func TestCredentials(t *testing.T) {
 	}{
 		"missing": {nil, `False SecretNotFound: spec.imagePullSecrets[0].name: Secret "pull" not found in this namespace: create it, or correct the name`},
 		"bad": {&corev1.Secret{Type: "kubernetes.io/dockerconfigjson", Data: map[string][]byte{".dockerconfigjson": []byte(`{"auths":{"x":{"auth":"!"}}}`)}},
-			`False InvalidSecret: spec.imagePullSecrets: read pull secrets: secret "pull": entry "x": auth is not base64 of username:password`},
+			`False InvalidSecret: spec.imagePullSecrets: read pull secrets: secret "pull": entry "x": auth is not username:password in base64`},
 		"with another type": {&corev1.Secret{Type: "Opaque", Data: map[string][]byte{"token": []byte("hidden")}},
 			`False InvalidSecret: spec.imagePullSecrets: read pull secrets: secret "pull" has type "Opaque": use kubernetes.io/dockerconfigjson, kubernetes.io/dockercfg or kubernetes.io/basic-auth`},
 		"for no registry": {&corev1.Secret{Type: "kubernetes.io/basic-auth", Data: map[string][]byte{"username": []byte("u"), "password": []byte("hidden")}},
@@ -539,7 +539,7 @@ func TestNothingWaitsForARegistry(t *testing.T) {
 		p, _ := s.once("shop")
 		await.Receive(t, "a request", entered)
 		same(t, "offered", offered(p), []string(nil))
-		same(t, "Reconciling", condition(p, "Reconciling"), "True Scanning: the scan of the registry is not complete: scans of the same namespace or registry are queued, or the registry is slow")
+		same(t, "Reconciling", condition(p, "Reconciling"), "True Scanning: the scan of the registry is not complete: other scans in the same namespace or of the same registry are queued, or the registry is slow")
 	})
 	t.Run("a new policy", func(t *testing.T) {
 		s := begin(t)
@@ -552,7 +552,7 @@ func TestNothingWaitsForARegistry(t *testing.T) {
 		same(t, "next", next, firstReportDelay)
 		s.clock.Step(firstReportDelay)
 		p, next := s.once("shop")
-		same(t, "Reconciling", condition(p, "Reconciling"), "True Scanning: the scan of the registry is not complete: scans of the same namespace or registry are queued, or the registry is slow")
+		same(t, "Reconciling", condition(p, "Reconciling"), "True Scanning: the scan of the registry is not complete: other scans in the same namespace or of the same registry are queued, or the registry is slow")
 		same(t, "generation", p.Status.ObservedGeneration, int64(0))
 		same(t, "next: the scan requeues it", next, time.Duration(0))
 		s.once("shop")

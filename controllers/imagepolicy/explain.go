@@ -90,7 +90,7 @@ func Explain(ctx context.Context, policy *v1alpha1.ImagePolicy, source Scanner, 
 	return explanation, err
 }
 
-// ExplainTags returns the decision on each tag in tags, without a registry. Each tag is treated as an image that
+// ExplainTags returns the decision on each tag in tags. It does not read a registry: each tag is treated as an image that
 // supports all platforms. For a policy with an explicit list, a listed tag that is not in tags is treated as missing.
 func ExplainTags(policy *v1alpha1.ImagePolicy, tags []string) (Explanation, error) {
 	o := withoutStatus(policy, "")

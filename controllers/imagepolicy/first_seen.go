@@ -20,12 +20,12 @@ type firstSeen struct {
 	time time.Time
 	sum  uint64
 	list seenTags
-	// reported contains the versions that, according to the status when this process started, were too
-	// young.
+	// reported contains the versions that, according to the status when this process started, were too young, and
+	// the times at which they were first seen.
 	reported map[string]time.Time
 	// withoutImage contains the versions from GitHub that had no image in the last scan.
 	withoutImage map[string]bool
-	// moved contains the tags that moved to an image other than the one that was offered at that time.
+	// moved contains the new image of each tag that no longer refers to the offered image.
 	moved map[string]firstSeenImage
 	// base is a time by which all tags without a recorded time existed; zero before the first scan.
 	base time.Time
@@ -47,7 +47,7 @@ var tagSeed = maphash.MakeSeed()
 
 func hashTag(tag string) uint64 { return maphash.String(tagSeed, tag) }
 
-// hashTags returns the hash of a whole list. No tag contains a line break.
+// hashTags returns the hash of a whole list. Line breaks separate the tags, because no tag contains one.
 func hashTags(tags []string) uint64 {
 	var h maphash.Hash
 	h.SetSeed(tagSeed)
@@ -116,8 +116,8 @@ func (seen *firstSeen) movedAgain(times map[string]version.Timed, at time.Time) 
 	return seen
 }
 
-// withoutMoved returns a copy without the record of a tag that moved. The tag refers to the offered image,
-// possibly again. If the tag moves to the other image again, that image counts as new.
+// withoutMoved returns a copy without the record of a tag that moved. The tag moved back to the
+// offered image, or its new image is now offered. If the tag moves to another image later, that image counts as new.
 func (seen *firstSeen) withoutMoved(tag string) *firstSeen {
 	if _, moved := seen.moved[tag]; !moved {
 		return seen
@@ -131,12 +131,12 @@ func (seen *firstSeen) withoutMoved(tag string) *firstSeen {
 // observeTags returns a copy of the previous records, with the records of a list of tags added. Both a scan and
 // the reconcile that reads the results of the scan call observeTags for the list.
 //
-// Tags in the very first list count as old enough. Otherwise, no version could be offered until spec.minAge has
-// passed. An empty list from GitHub is not considered the first list, because it may be from before GitHub was
+// Tags in the very first list count as old enough. Otherwise, no version could be offered until spec.minAge had
+// passed. An empty list from GitHub is not considered the first list, because it may date from before GitHub was
 // polled for the names. After a restart, offered versions count as old enough, and versions that are too young
-// according to the status keep the time in the status. For all other tags, the age is measured from the last
-// change to the list if the list is still the same, and otherwise from now. A restart may therefore delay a
-// version, but never causes an early offer.
+// according to the status keep their times from the status. For all other tags, the age is measured from the
+// last change to the list if the list is the same as before the restart, and otherwise from now. A restart may
+// therefore delay a version, but never causes an early offer.
 func (o *observed) observeTags(before *firstSeen, tags []string, checksum string, at time.Time) *firstSeen {
 	sum := hashTags(tags)
 	if before != nil && before.origin == o.query.origin && before.time.Equal(at) && before.sum == sum {
@@ -216,7 +216,7 @@ func lacksImage(v version.Verdict) bool {
 	return v == version.VerdictExists || v == version.VerdictPlatform
 }
 
-// withoutImageOf returns a copy that records a version without an image.
+// withoutImageOf returns a copy that records that a version has no image.
 func (seen *firstSeen) withoutImageOf(rel version.Release) *firstSeen {
 	if seen == nil || seen.withoutImage[rel.Version] {
 		return seen
@@ -316,7 +316,7 @@ func (s *selection) isDelayed(o *observed, a *recordReader, rel version.Release,
 	return true
 }
 
-// offerAt records that a version or image can be offered at a time. Only the earliest such time is kept.
+// offerAt records the time from which a version or image can be offered. Only the earliest such time is kept.
 func (s *selection) offerAt(at time.Time) {
 	if s.offerableAt.IsZero() || at.Before(s.offerableAt) {
 		s.offerableAt = at

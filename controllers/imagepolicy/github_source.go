@@ -115,7 +115,8 @@ func (o *observed) readRepository(repository *v1alpha1.GitHubRepository) {
 		o.addProblem(notReady(repository, "has not been polled yet"))
 		return
 	case g.source.PullRequests != nil && st.OpenPullRequests == nil:
-		o.addProblem(notReady(repository, "has not read the pull requests yet")) // The list may be outdated, because it was read for an earlier ImagePolicy.
+		// status.pullRequests may be outdated, because it was read for an earlier ImagePolicy.
+		o.addProblem(notReady(repository, "has not read the pull requests yet"))
 		return
 	case ready == nil || ready.Status != metav1.ConditionTrue:
 		o.stale = notReady(repository, "is not ready")
@@ -127,7 +128,7 @@ func (o *observed) readRepository(repository *v1alpha1.GitHubRepository) {
 		g.id = idOf(base, st.RepositoryID)
 	}
 	if o.repositoryChanged() && !g.current {
-		o.addProblem(notReady(repository, "is a different repository than before, and has not been polled with its current specification"))
+		o.addProblem(notReady(repository, "refers to a different repository than before, and has not been polled with its current specification"))
 		return
 	}
 	g.known = true

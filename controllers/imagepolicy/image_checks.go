@@ -24,8 +24,8 @@ func rejectf(v version.Verdict, format string, args ...any) *version.Refusal {
 	return &version.Refusal{Verdict: v, Reason: fmt.Sprintf(format, args...)}
 }
 
-// isFinal reports whether the content of an image is the reason for a rejection. If an offered image is
-// rejected for such a reason after a change to the policy or the keys, it is withdrawn.
+// isFinal reports whether the labels or the signature of an image are the reason for a rejection. If an offered
+// image is rejected for such a reason after a change to the policy or the keys, it is withdrawn.
 func isFinal(r *version.Refusal) bool {
 	return r != nil && (r.Verdict == version.VerdictLabels || r.Verdict == version.VerdictVerify)
 }
@@ -127,8 +127,8 @@ func (s *selection) exists(o *observed, a *recordReader, i int, tag string) (reg
 	return image, nil
 }
 
-// readsAnother reports whether the registry returns the image of another offered tag. If it does, neither the
-// registry nor the credential is the cause of the error for the tag.
+// readsAnother reports whether the registry returns the image of an offered tag other than the given tag. If it
+// does, neither the registry nor the credential is the cause of the error for the given tag.
 func (a *recordReader) readsAnother(o *observed, than string) bool {
 	for i := range o.policy.Status.Releases {
 		if images := o.policy.Status.Releases[i].Images; len(images) > 0 && tagOf(images) != than {

@@ -18,12 +18,12 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// Indexes of the cache that this controller reads.
+// Names of this controller's cache indexes.
 const (
 	indexPins = "imagepolicy.networkpolicy.microservice"
 )
 
-// indexes are the indexes of the cache.
+// indexes are the cache indexes that this controller uses.
 var indexes = []index.Index{
 	index.MicroservicesByImagePolicy,
 	index.ImagePoliciesByRepository,
@@ -122,15 +122,15 @@ func (r *Reconciler) forNetworkPolicy(ctx context.Context, o client.Object) []re
 	key := client.ObjectKey{Namespace: o.GetNamespace(), Name: o.(*v1alpha1.NetworkPolicy).MicroserviceName()}
 	if err := r.Get(ctx, key, &ms); err != nil {
 		if client.IgnoreNotFound(err) != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "get the Microservice to which an object of networkpolicies.hlnr.io refers", "microservice", key.Name)
+			ctrl.LoggerFrom(ctx).Error(err, "get the Microservice to which a networkpolicies.hlnr.io object refers", "microservice", key.Name)
 		}
 		return nil
 	}
 	return forMicroservice(ctx, &ms)
 }
 
-// repositoryStatusChanged admits changes to the specification or status of GitHubRepositories, except changes
-// to feedback.
+// repositoryStatusChanged admits changes to the specification of GitHubRepositories, and to the status fields
+// that this controller reads. It ignores other changes, such as those to status.feedback.
 func repositoryStatusChanged() builder.WatchesOption {
 	return builder.WithPredicates(predicate.Funcs{UpdateFunc: repositoryUpdated})
 }

@@ -13,9 +13,10 @@ import (
 // metrics are the metrics of scans. No label identifies an object. The metrics are:
 //
 //	heighliner_registry_lookups_total{operation,result}
-//	    requests to the scanner, which may return the results of requests for another policy;
-//	    operation is List, Resolve, Inspect, Verify or Gone; result is Ok, the kind of
-//	    error, or, for Verify, NotSigned or Invalid
+//	    requests to the scanner and the verifier, including requests that they answer with
+//	    results for another policy; operation is List, Resolve, Inspect, Verify or Gone;
+//	    result is Ok, the kind of error, Failed for other errors, or, for Verify, NotSigned
+//	    or Invalid
 //	heighliner_scan_duration_seconds
 //	    duration of one scan, excluding the time in the queue
 //	heighliner_registry_scans{state}

@@ -24,10 +24,10 @@ const (
 // finish sets the time at which the next scan is due. Normally, this is one interval after the list was
 // requested, so that policies that share the list scan at the same time, and no list is older than the
 // interval. The scan is due up to 10% earlier, so that not all scans happen in the same second. It is due later
-// while nothing changes, and earlier if there are pull requests without an image. After a scan that failed
-// because of a rate limit, the next scan is due when requests are allowed again. After any other failure, it is
-// due after the interval, or earlier if the failure is transient. Completing the record of an earlier scan
-// never delays the next scan.
+// while nothing changes, and earlier if build times are missing or if there are pull requests without an image.
+// After a scan that failed because of a rate limit, the next scan is due when requests are allowed again. After
+// any other failure, it is due after the interval, or earlier if the failure is transient. Completing the record
+// of an earlier scan never delays the next scan.
 func (l *scanRecord) finish(err error, now time.Time) {
 	interval, due := l.query.interval, now
 	var e *registry.Error
@@ -60,8 +60,8 @@ func (l *scanRecord) finish(err error, now time.Time) {
 	}
 }
 
-// contentChecksum returns a checksum of the registry's answers. For pull requests, whose head commits have
-// their own times, it returns "", which always counts as a change.
+// contentChecksum returns a checksum of the registry's answers. For pull requests, it returns "", so that
+// scans do not become less frequent while there are no changes.
 func (l *scanRecord) contentChecksum() string {
 	if l.tags == nil || len(l.heads) > 0 {
 		return ""

@@ -72,7 +72,7 @@ func requested(policy *v1alpha1.ImagePolicy) string {
 	return status.LineOf(policy.Annotations[v1alpha1.AnnotationRequestedAt], maxRequest)
 }
 
-// observe reads the cluster.
+// observe reads the policy's related objects from the cluster.
 func (r *Reconciler) observe(ctx context.Context, policy *v1alpha1.ImagePolicy) (*observed, error) {
 	o := fromSpec(policy, r.platform)
 	if err := r.observeGitHub(ctx, o); err != nil {
@@ -197,9 +197,9 @@ func tagOf(images []v1alpha1.ReleaseImage) string {
 	return ""
 }
 
-// observeAccess reads the Secrets one at a time from the API server, and therefore only before a
-// scan. A missing Secret, or a pull secret without an entry for a registry, is a problem:
-// there is no fallback to anonymous access.
+// observeAccess reads the Secrets. It is called only before a scan, because Secrets are not cached and are
+// therefore requested from the API server each time. A missing Secret, or a pull secret without an entry for a
+// registry, is a problem: there is no fallback to anonymous access.
 func (r *Reconciler) observeAccess(ctx context.Context, o *observed) error {
 	for _, read := range []func(context.Context, *observed) error{r.observeCredentials, r.observeTLS, r.observeKeys} {
 		if err := read(ctx, o); err != nil {
@@ -271,9 +271,9 @@ type identity struct {
 }
 
 // credential returns the credential for a repository if a policy has no imagePullSecrets: the identity's
-// credential if the identity supports the registry, and otherwise anonymous access. Access is also anonymous if
-// the policy trusts its own certificate authority, because the owner of this authority's key could intercept
-// the manager's credential.
+// credential if the policy may use the identity and the identity supports the registry, and otherwise anonymous
+// access. Access is also anonymous if the policy trusts its own certificate authority, because the owner of this
+// authority's key could intercept the manager's credential.
 func (i identity) credential(policy *v1alpha1.ImagePolicy, repository string) registry.Credential {
 	if i.Identity == nil || len(i.namespaces) > 0 && !slices.Contains(i.namespaces, policy.Namespace) || policy.Spec.CertSecretRef != nil {
 		return registry.Credential{}

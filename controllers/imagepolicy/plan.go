@@ -17,8 +17,8 @@ import (
 )
 
 // Bounds on the status, as numbers of items (as in the schema) and in bytes of JSON. Together they keep the
-// object below 256 KiB. If a release is missing from the status because of these bounds, its Microservice
-// does not stop this release.
+// object below 256 KiB. A Microservice does not stop a release that is missing from the status because of these
+// bounds.
 const (
 	maxCandidates  = 20
 	maxReleases    = 1024
@@ -102,7 +102,7 @@ func newPullRequestPlan(o *observed, s selection, out plan, now time.Time) plan 
 	return out
 }
 
-// detailOf returns the details of a version from GitHub or, if GitHub no longer lists the version, from its offer.
+// detailOf returns the details of a version from GitHub or, if GitHub no longer lists the version, from the previous status.
 func (o *observed) detailOf(rel version.Release) detail {
 	if o.github == nil {
 		return detail{}
@@ -129,9 +129,9 @@ func fit[T any](items []T, n, bytes int) []T {
 	return items
 }
 
-// withdraw returns the withdrawn versions that are in use: versions that the rules reject, and versions that
-// were withdrawn earlier for a reason that can no longer be observed. A withdrawal and its time remain until
-// the version is offered again or is no longer in use.
+// withdraw returns the withdrawn versions that are in use: versions that the policy rejects, versions that are
+// gone, and versions that were withdrawn earlier for a reason that can no longer be observed. A withdrawal and
+// its time remain until the version is offered again or is no longer in use.
 func withdraw(o *observed, s selection, now time.Time) []v1alpha1.Withdrawal {
 	gone, excluded := s.gone, notListed(o)
 	for _, h := range s.excluded {
@@ -267,9 +267,9 @@ func withdraws(before, now []v1alpha1.OfferedRelease) bool {
 	})
 }
 
-// requeueAfter returns the time until the next reconcile. A running scan enqueues the policy earlier.
-// Problems with the specification or a Secret are checked again after the interval, because Secrets are not
-// watched.
+// requeueAfter returns the time until the next reconcile; 0 if none needs to be scheduled. A queued or running
+// scan enqueues the policy when it ends. Any problem is checked again after the interval, because the problem may
+// be with a Secret, and Secrets are not watched.
 func requeueAfter(o *observed, s selection, known cacheEntry, now time.Time) time.Duration {
 	due := time.Time{}
 	if known.record != nil {

@@ -26,7 +26,7 @@ const (
 	defaultPulls = 256
 	// headFirst and headMost bound the delay until the next request for a head commit without an
 	// image. The delay doubles each time, but never extends past the next regular scan. For an image
-	// that may be replaced, only headFirst and the regular scan bound the delay.
+	// that may have to be replaced, only headFirst and the regular scan bound the delay.
 	headFirst = 10 * time.Second
 	headMost  = 5 * time.Minute
 )
@@ -191,8 +191,8 @@ func (o *observed) pullStreams(p *pullRequests) []pullState {
 	return streams
 }
 
-// groupsInUse returns the slugs of groups in use, by pull request number. The slug of a group
-// does not change when a branch is renamed. Withdrawn groups are omitted.
+// groupsInUse returns the slugs of groups in use, keyed by pull request number. The slug of a group
+// does not change when a branch is renamed. Withdrawn groups and groups from a previous repository are omitted.
 func (o *observed) groupsInUse(p *pullRequests) map[int64]string {
 	taken := maps.Clone(p.otherRepository)
 	for _, w := range o.policy.Status.Withdrawn {
@@ -268,8 +268,8 @@ func (o *observed) offerPull(s *selection, a *recordReader, st pullState) (offer
 	return previous(), wants
 }
 
-// offersMovingTag reports whether the tag of an offered release does not contain a commit SHA, so that its image may have to be replaced. Images
-// from forks always have the revision of their commit.
+// offersMovingTag reports whether the tag of an offered release does not contain a commit SHA, so that its image may have to be replaced. It
+// returns false for forks, because if the tag does not contain a commit SHA, their images must have a revision label.
 func (o *observed) offersMovingTag(st pullState) bool {
 	return !st.pr.Fork && slices.ContainsFunc(o.chooser.Tags(st.pr), func(t preview.Tag) bool { return t.Moves && t.Name == tagOf(st.offered.Images) })
 }
@@ -281,8 +281,8 @@ func (o *observed) needsFullSHA(offered *v1alpha1.OfferedRelease) bool {
 }
 
 // recheck checks an offered release again, and reports whether it is withdrawn. The release's images exist,
-// so only their content is checked. If only the keys changed, labels are not checked, because the branch may
-// have been renamed.
+// so only their content is checked. If only the keys changed, labels are not checked, because they may contain
+// the branch name, and the branch may have been renamed.
 func (s *selection) recheck(o *observed, a *recordReader, st pullState) bool {
 	pr := *st.pr
 	pr.HeadSHA = st.offered.Revision

@@ -40,7 +40,7 @@ type scanCache struct {
 	waiting  []*scanTask // urgent scans, followed by other scans, both in the order in which they were queued
 	running  map[slot]int
 	slotSets map[slotSetKey]*slotSet // the slot sets of queued and running scans
-	pass     uint64                  // the number of calls to admit
+	pass     uint64                  // the number of passes; each call of admit is one pass
 }
 
 // cacheEntry is the state of one policy in the cache.
@@ -64,8 +64,8 @@ type scanTask struct {
 	policy types.NamespacedName
 	record *scanRecord
 	set    *slotSet
-	// urgent reports whether a user or an event requested the scan, or whether the policy was changed. Other scans are due because their
-	// interval has ended, or because the process was restarted.
+	// urgent reports whether a user or an event requested the scan, or whether the policy or its list from GitHub was changed. Other scans are
+	// due because their interval has ended, or because the process was restarted.
 	urgent bool
 	work   func(context.Context, *scanRecord)
 	since  time.Time
@@ -82,7 +82,7 @@ type slotSetKey struct {
 	auth                registry.Credential
 }
 
-// slotSet contains what is common to all scans with the same slots, so that thousands of queued scans are compared with the free slots quickly.
+// slotSet contains the data that all scans with the same slots share, so that thousands of queued scans can quickly be checked for free slots.
 type slotSet struct {
 	key   slotSetKey
 	slots []slot
@@ -135,8 +135,8 @@ func newScanCache(c clock.PassiveClock, most int) *scanCache {
 	return &scanCache{clock: c, limit: most, policies: map[types.NamespacedName]*cacheEntry{}, running: map[slot]int{}, slotSets: map[slotSetKey]*slotSet{}}
 }
 
-// run enables scans until ctx is done. It calls requeue for each policy whose scan is complete,
-// from any goroutine; requeue must not block.
+// run enables scans until ctx is done. Whenever the scan of a policy is complete, requeue is called with the
+// policy. The calls come from different goroutines, and must not block.
 func (ls *scanCache) run(ctx context.Context, requeue func(types.NamespacedName)) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
@@ -258,7 +258,7 @@ func (ls *scanCache) admit() {
 	}
 	ls.pass++
 	ls.waiting = slices.DeleteFunc(ls.waiting, func(t *scanTask) bool {
-		if t.set.full == ls.pass { // No scan ends within a pass.
+		if t.set.full == ls.pass { // No slot becomes free during a pass.
 			return false
 		}
 		for _, p := range t.set.slots {
@@ -325,8 +325,8 @@ func (ls *scanCache) replace(m *cacheEntry, with *scanRecord) {
 
 // shed removes lists and build times while their total size exceeds maxLists. It first removes the oldest list of
 // the namespace with the largest total size and, if the namespace has no more lists, its oldest build times. It
-// never removes those of the policy keep, whose scan has just completed. A policy whose list or build times were removed
-// requests them again when it uses them, or for its next scan.
+// never removes the list or build times of keep, the policy whose scan has just completed. A policy whose list or build
+// times were removed requests them again when it needs them or in its next scan.
 func (ls *scanCache) shed(keep types.NamespacedName) {
 	for {
 		total, taken, seen := 0, map[string]int{}, map[*string]bool{}
@@ -352,8 +352,8 @@ func (ls *scanCache) shed(keep types.NamespacedName) {
 	}
 }
 
-// victim returns the policy whose list or build times shed removes next, or nil if there is none. taken contains
-// the total size by namespace.
+// victim returns the entry of the policy from which shed must remove the list or build times next, or nil if there
+// is none. taken contains the total size for each namespace.
 func (ls *scanCache) victim(keep types.NamespacedName, taken map[string]int) (found *cacheEntry) {
 	var victim types.NamespacedName
 	for policy, m := range ls.policies {

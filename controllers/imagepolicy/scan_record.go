@@ -103,10 +103,10 @@ type scanRecord struct {
 	details  map[metadataRef]*answer[registry.Image]
 	verified map[ref]*answer[cosign.Result]
 	absences map[string]*answer[bool]
-	// heads are the results for head commits of pull requests, by pull request number.
+	// heads are the results for head commits of pull requests, keyed by pull request number.
 	heads map[int64]head
-	// times are the build times of images by tag, if the policy orders tags by build time. untimed
-	// reports whether more build times are unknown than one scan requests.
+	// times are the build times of images, keyed by tag, if the policy orders tags by build time. untimed
+	// reports whether there are more unknown build times than one scan requests.
 	times   map[string]*answer[buildTime]
 	untimed bool
 }
@@ -123,8 +123,8 @@ type metadataRef struct {
 	labels string
 }
 
-// answer is the result of a request. It never changes, because several records can share it. Maps contain pointers to answers,
-// because a map reserves memory for at least eight values.
+// answer is the result of a request. It is immutable, because several records can share it. To save memory, maps contain pointers to
+// answers: even a map with a single entry reserves memory for eight values.
 type answer[T any] struct {
 	value T
 	err   error
@@ -236,7 +236,7 @@ func (a *recordReader) progressed(change func(*Progress)) {
 	}
 }
 
-// cached returns the answer in the record. If the record lacks the answer, cached requests and records it.
+// cached returns the answer in the record. If the record lacks the answer, it is requested and recorded.
 func cached[K comparable, T any](a *recordReader, answers map[K]*answer[T], key K, image int, request func(registry.Request) (T, error)) (T, error) {
 	if known := answers[key]; known != nil {
 		return known.value, known.err
@@ -294,7 +294,8 @@ const shareHead = 5 * time.Second
 
 // Resolve requests a tag's image once per scan. Policies that share the list also share the answers to
 // all requests that follow the request for the list. Policies for pull requests share answers that are not
-// older than shareHead, and policies with other sources share answers that are not older than their interval.
+// older than shareHead, and policies with other sources share answers that are not older than their current
+// interval between scans.
 func (a *recordReader) Resolve(image int, tag string) (registry.Image, error) {
 	return cached(a, a.images, ref{image, tag}, image, func(r registry.Request) (registry.Image, error) {
 		r.MaxAge = a.clock.Since(a.time) + 1

@@ -30,8 +30,8 @@ const (
 type selection struct {
 	// incomplete reports whether some requests have not been made yet.
 	incomplete bool
-	// requested is the value of the annotation that requested the scan. It is set only if requestHandled
-	// reports that there was a scan.
+	// requestHandled reports whether there was a scan. If so, requested is the value of the annotation that
+	// requested the scan, if any.
 	requestHandled bool
 	requested      string
 	// scanned reports whether the registry answered.
@@ -65,7 +65,7 @@ type selection struct {
 	// gone contains the offered versions whose absence was proved twice.
 	gone []version.Held
 	// excluded contains the offered versions that the specification withdraws because of the content
-	// of their image, or because their source now marks them as pre-releases.
+	// of their images, or because their source now marks them as pre-releases.
 	excluded []version.Held
 	// keys identifies the keys of spec.verify that the scan uses; empty if there are none. keysChanged
 	// reports whether the offered versions were verified with other keys, and must be verified again.
@@ -79,7 +79,8 @@ type selection struct {
 
 // registryErrors are the registry's errors.
 type registryErrors struct {
-	// err is the first error that the registry returned for the list or for an image. Offered versions remain.
+	// err is the first error that the registry returned for the list or for an image. Despite errors,
+	// offered versions remain offered.
 	err error
 	// failures is the number of registry failures.
 	failures int
@@ -221,7 +222,7 @@ func offeredBefore(o *observed) map[string]v1alpha1.OfferedRelease {
 	return before
 }
 
-// list requests a registry's tags. For other sources, it returns the known names.
+// list requests a registry's tags. For a GitHub source, it returns the known names instead.
 func (s *selection) list(o *observed, a *recordReader) []version.Name {
 	list, err := a.List()
 	if errors.Is(err, errNotScanned) {
@@ -253,7 +254,7 @@ func (s *selection) offer(o *observed, a *recordReader, ranking *version.Ranking
 		_, offered := before[tag]
 		young := s.tooYoung(o, version.Release{Tag: tag, Version: v}, offered, now)
 		if o.github != nil {
-			return nil // Only the time is recorded. See oldEnough.
+			return nil // Here, tooYoung only records when the version can be offered. oldEnough rejects the version.
 		}
 		return young
 	}

@@ -48,7 +48,7 @@ func setConditions(o *observed, s selection, out plan) {
 		}
 		status.Reconciling(conds, gen, reason, message+"; offered versions remain offered, and are checked against this specification as soon as possible")
 	case s.incomplete && len(out.releases) == 0:
-		status.Reconciling(conds, gen, reasonScanning, "the scan of the registry is not complete: scans of the same namespace or registry are queued, or the registry is slow")
+		status.Reconciling(conds, gen, reasonScanning, "the scan of the registry is not complete: other scans in the same namespace or of the same registry are queued, or the registry is slow")
 	case len(out.releases) == 0 && s.err != nil:
 		reason, message := reasonOf(s.err)
 		status.Reconciling(conds, gen, reason, message)
@@ -76,8 +76,8 @@ func untaggedNote(s selection) string {
 	return fmt.Sprintf("; the tags of %s are deleted, but their images remain offered: add the versions to spec.deny, or set spec.untagged to Withdraw", named)
 }
 
-// noVersions explains why nothing is offered. It returns the number of tags that each filter rejected,
-// with an example for the last filter.
+// noVersions explains why nothing is offered. The text contains the number of candidates that each filter
+// rejected, and one of the candidates that the last of these filters rejected.
 func noVersions(s selection, out plan) string {
 	what := "tag"
 	switch {
@@ -116,7 +116,7 @@ func lastRefused(out plan) (last v1alpha1.RefusedCandidate, ok bool) {
 	return last, false
 }
 
-// setReachable sets SourceReachable and RateLimited. Without a scan, it does not change them.
+// setReachable sets SourceReachable and RateLimited. If there was neither a scan nor an error, it does not change them.
 func setReachable(o *observed, s selection) {
 	conds, gen := &o.policy.Status.Conditions, o.policy.Generation
 	limited := s.err != nil && is(s.err, registry.RateLimited)

@@ -30,7 +30,8 @@ type pass struct {
 
 // applied is the result of applying a plan.
 type applied struct {
-	// unwritable contains, by release, the error from a write that the API server rejected in this reconcile.
+	// unwritable contains the errors from failed attempts to stamp releases in this reconcile, keyed by the name of the
+	// release.
 	unwritable map[string]error
 }
 
@@ -141,8 +142,8 @@ func (r *Reconciler) ensureReleases(ctx context.Context, w *pass) (refused, err 
 	return refused, nil
 }
 
-// unchanged returns an error if an object has changed since it was read. A rejected write does not
-// reveal such a change, and the decision about the object may be outdated.
+// unchanged returns an error if an object has changed since it was read, because the decision about the object is
+// then outdated. A write that is rejected for another reason does not reveal such a change.
 func (r *Reconciler) unchanged(ctx context.Context, object *v1alpha1.VersionedMicroservice) error {
 	var live v1alpha1.VersionedMicroservice
 	if err := r.live.Get(ctx, client.ObjectKeyFromObject(object), &live); err != nil {
@@ -231,7 +232,7 @@ func (r *Reconciler) resize(ctx context.Context, w *pass, name string, replicas 
 		return nil
 	}
 	if r.resizes.Behind(before) { // The API server would also reject the write with a conflict.
-		return fmt.Errorf("resize release %q: %w", name, conflict(before, "the cache does not contain its last resize yet"))
+		return fmt.Errorf("resize release %q: %w", name, conflict(before, "the cache does not contain the latest resize of this release yet"))
 	}
 	object = object.DeepCopy() // Patch decodes the response into it.
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})

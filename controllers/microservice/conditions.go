@@ -48,9 +48,9 @@ func setConditions(w *pass, problem *status.Error) {
 // state is the reason and message of a condition that is True; empty if the condition is not True.
 type state struct{ reason, message string }
 
-// setFromPlan sets a condition from the plan's states, most severe first, and from further states. The
-// condition is True while there is at least one state. Pinned is True only while all pins are in
-// effect.
+// setFromPlan sets a condition from the plan's notes, most severe first, and from further states. If there
+// is neither, it removes the condition. Otherwise, the condition is True, except that Pinned is False while
+// any pin is not in effect.
 func setFromPlan(w *pass, kind release.Condition, more ...state) {
 	var states []state
 	for _, reason := range release.Conditions[kind] {
@@ -110,8 +110,8 @@ func setReady(w *pass, problem *status.Error) {
 	}
 }
 
-// reasonSourcePending is the reason that is used while new versions of an ImagePolicy are ignored because they do not belong to the policy's
-// current specification.
+// reasonSourcePending is the reason that is used while new versions that an ImagePolicy offers are ignored, because the offer is
+// not based on the policy's current specification.
 const (
 	reasonSourcePending = "SourcePending"
 	sourcePending       = "the ImagePolicy has not completed a scan with its current specification yet"
@@ -140,7 +140,7 @@ func serves(w *pass) (ok bool, reason, message string) {
 	case o != nil && w.ms.Spec.Paused:
 		return false, string(release.Paused), fmt.Sprintf("%s does not start: spec.paused is set", o.SemVer.Version)
 	case o != nil && w.inLine:
-		return false, v1alpha1.ReasonStartDelayed, fmt.Sprintf("%s waits to start: --max-starting-rollouts limits how many rollouts start at the same time", o.SemVer.Version)
+		return false, v1alpha1.ReasonStartDelayed, fmt.Sprintf("%s is waiting to start: --max-starting-rollouts limits how many rollouts start at the same time", o.SemVer.Version)
 	case o != nil && w.facts.SourceStale:
 		return false, reasonSourcePending, sourcePending
 	default:
@@ -231,7 +231,7 @@ func programmed(policies []release.Policy, slug string) bool {
 }
 
 // noNetworkPolicy returns the state for canary steps without routes: such steps have no effect
-// (protocol rule 18), unless they split pods (rule 46).
+// (protocol rule 18), unless the group splits its work by pods (rule 46).
 func noNetworkPolicy(w *pass) state {
 	split := slices.ContainsFunc(w.facts.State.Groups, func(g release.Group) bool { return !release.ByPods(&w.facts, &g) })
 	if w.ms.Spec.UpdateStrategy.Canary == nil || len(w.facts.Policies) > 0 || !split {
@@ -305,8 +305,8 @@ func failures(g v1alpha1.ReleaseGroup) []string {
 	return lines
 }
 
-// progress contains the reasons for the Progressing condition. The last reason that applies is reported:
-// waiting for a user takes precedence over waiting for a time.
+// progress contains the reasons for the Progressing condition, in ascending order of precedence. For example,
+// waiting for an approval takes precedence over waiting for a window. Only one reason is reported.
 var progress = []string{"Idle", "Draining", "Canary", "Analysis", "Paused", "Window", "Frozen", "Group", "Together", "Gate", "Blocked", "TrafficLost", "Inconclusive", "Approval"}
 
 // waits maps a plan's reasons for waiting to the corresponding reasons for the Progressing condition.
@@ -318,8 +318,8 @@ var waits = map[release.Reason]string{
 }
 
 // progressOf returns a note's reason for the Progressing condition, or "". A freeze is not a reason while the
-// same group is waiting for something that does not end with the freeze: for the end of a pause, or for pods
-// of an unhealthy release.
+// same group would wait even without the freeze: for the end of a pause, or for the pods of an unhealthy
+// release.
 func progressOf(notes []release.Note, n release.Note) string {
 	first := func(x release.Note) bool {
 		return x.Slug == n.Slug && !x.Event && (x.Reason == release.Unhealthy || x.Reason == release.Paused)
@@ -345,7 +345,7 @@ func waitOf(notes []release.Note, slug string) string {
 	return progress[last]
 }
 
-// setProgressing sets the Progressing condition, with the wording of the PROGRESSING column.
+// setProgressing sets the Progressing condition. The PROGRESSING column shows the reason of this condition.
 func setProgressing(ms *v1alpha1.Microservice, plan release.Result) {
 	reason, message := "Idle", "no rollout is in progress"
 	rank := map[string]int{}
@@ -378,9 +378,10 @@ func setProgressing(ms *v1alpha1.Microservice, plan release.Result) {
 	status.Set(&ms.Status.Conditions, ms.Generation, v1alpha1.ConditionProgressing, status.True(reason != "Idle"), reason, message)
 }
 
-// arrives reports whether domains that follow the newest group still route to a group that is older than g. The
-// group g has no active release yet. The domains route to the older group until the first release of g has
-// completed the steps. While a policy has no status, its domains are assumed to route to an older group.
+// arrives reports whether domains that follow the newest group still route to a group that is older than g. It is
+// called only for a group g that has no active release yet: the domains route to the older group until the first
+// release of g has completed its steps. While a policy has no status, its domains are assumed to route to an older
+// group.
 func arrives(w *pass, g *v1alpha1.ReleaseGroup) bool {
 	c := w.ms.Spec.UpdateStrategy.Canary
 	if c == nil || len(c.Steps) == 0 {

@@ -28,14 +28,14 @@ const (
 	// requeueSecrets is the interval at which Secrets that are part of a release are read. Secrets are read
 	// one by one, and are neither watched nor kept in memory.
 	requeueSecrets = time.Minute
-	// unclaimed is how long a copy may exist without its release. An older copy was created by a reconcile
-	// that ended before it created the release.
+	// unclaimed is how long a copy may exist without its release. An older copy without a release was created
+	// by a reconcile that ended before it created the release.
 	unclaimed = 10 * time.Minute
 )
 
-// CacheByObject configures a manager's cache for this controller. The cache contains the hash of ConfigMaps
-// instead of their content. The cache also converts the status of Microservices, for all of its readers, to the
-// fields of this version, regardless of the version that wrote the status.
+// CacheByObject configures a manager's cache for this controller. The cache contains a hash of each
+// ConfigMap instead of its content. The cache also converts the status of Microservices, for all readers of the
+// cache, to the fields of this version of Heighliner, regardless of the version that wrote the status.
 func CacheByObject() map[client.Object]cache.ByObject {
 	return map[client.Object]cache.ByObject{
 		&corev1.ConfigMap{}:      {Transform: compact.Trimmed(resources.TrimConfigMap)},
@@ -114,7 +114,7 @@ func hashOf(obj client.Object) string {
 	return resources.HashOfConfigMap(obj.(*corev1.ConfigMap))
 }
 
-// forbidden returns the error for missing permission to read Secrets.
+// forbidden returns the error for missing permission to read or create Secrets.
 func forbidden(namespace string, err error) *status.Error {
 	problem := status.NewTerminal(reasonSecretsForbidden,
 		fmt.Errorf("spec.configuration.track: All requires the permissions that the kustomize component config/components/secrets grants in namespace %q: %w", namespace, err))

@@ -91,7 +91,7 @@ func kindsOfCopies(ms *v1alpha1.Microservice) []string {
 	return []string{resources.KindConfigMap}
 }
 
-// labelled lists ConfigMaps or Secrets with certain labels from the API server. Not all of them have to be copies.
+// labelled reads from the API server the ConfigMaps or Secrets that have certain labels. They are not necessarily copies.
 func (r *Reconciler) labelled(ctx context.Context, kind string, which ...client.ListOption) (found []client.Object, err error) {
 	var list client.ObjectList = &corev1.ConfigMapList{}
 	if kind == resources.KindSecret {
@@ -163,7 +163,7 @@ func (r *Reconciler) copy(ctx context.Context, w *pass, release string, s resour
 	return r.handOver(ctx, there, owner)
 }
 
-// handOver makes the given object the owner of a copy, instead of the copy's previous owner from hlnr.io.
+// handOver makes the given owner the owner of a copy, and removes any previous owner whose kind is in the API group hlnr.io.
 func (r *Reconciler) handOver(ctx context.Context, obj, owner client.Object) error {
 	if metav1.IsControlledBy(obj, owner) {
 		return nil
@@ -175,12 +175,12 @@ func (r *Reconciler) handOver(ctx context.Context, obj, owner client.Object) err
 	}
 	patch := client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})
 	if err := r.Patch(ctx, obj, patch, client.FieldOwner(FieldOwner)); err != nil {
-		return fmt.Errorf("set the release as owner of copy %q: %w", obj.GetName(), err)
+		return fmt.Errorf("write the owner of copy %q: %w", obj.GetName(), err)
 	}
 	return nil
 }
 
-// withoutOurs returns the owners whose kinds are not from hlnr.io.
+// withoutOurs returns the owners whose kinds are not in the API group hlnr.io.
 func withoutOurs(owners []metav1.OwnerReference) []metav1.OwnerReference {
 	return slices.DeleteFunc(slices.Clone(owners), func(o metav1.OwnerReference) bool {
 		return o.APIVersion == v1alpha1.GroupVersion.String()
@@ -244,7 +244,7 @@ func (r *Reconciler) applyCopies(ctx context.Context, w *pass) error {
 	return errors.Join(errs...)
 }
 
-// drop deletes a copy that does not belong to a release.
+// drop deletes a copy that does not belong to a release, once the copy is older than unclaimed.
 func (r *Reconciler) drop(ctx context.Context, w *pass, obj client.Object) error {
 	if wait := unclaimed - r.clock.Since(obj.GetCreationTimestamp().Time); wait > 0 {
 		w.requeueIn(wait)
@@ -296,7 +296,7 @@ func setConfigurationLost(w *pass) {
 	for _, name := range slices.Sorted(maps.Keys(w.objects)) {
 		object := w.objects[name]
 		if lost := w.lost(object); len(lost) > 0 && !w.present(object) && object.DeletionTimestamp.IsZero() {
-			lines = append(lines, fmt.Sprintf("%s (%s) lacks its %s", object.Spec.SemVer.Version, name, lost[0]))
+			lines = append(lines, fmt.Sprintf("%s (%s) lacks %s", object.Spec.SemVer.Version, name, lost[0]))
 		}
 	}
 	conds := &w.ms.Status.Conditions

@@ -504,7 +504,7 @@ func TestDeletedCopies(t *testing.T) {
 	s.delete(&corev1.ConfigMap{}, lost.Name)
 	s.play()
 	same(t, "ConfigurationLost", condition(s.ms(), "ConfigurationLost"), fmt.Sprintf(
-		"True ConfigurationLost: releases cannot start pods, because copies of their configuration were deleted: 1.0.0 (%s) lacks its ConfigMap %q", blue.Name, lost.Name))
+		"True ConfigurationLost: releases cannot start pods, because copies of their configuration were deleted: 1.0.0 (%s) lacks ConfigMap %q", blue.Name, lost.Name))
 	same(t, "Ready", condition(s.ms(), "Ready"), "True Succeeded: active: 1.0.0 in group release")
 	s.write("settings", "blue")
 	s.play()

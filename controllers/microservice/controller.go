@@ -8,10 +8,10 @@
 //	controller.go            options, watches, and Reconcile
 //	observe.go               observed: the objects that are read, and the input of the planner
 //	plan.go                  plan: the actions of a reconcile; pure
-//	apply.go                 applied: the writes in addition to the status
+//	apply.go                 applied: the writes for a plan, except that of the status
 //	status.go                the only write of the status, and its summary
 //	conditions.go            conditions from the observed state and the plan; pure
-//	events.go                events, whose texts are in internal/release if the planner decides about them
+//	events.go                events; the texts of the planner's events are in internal/release
 //	delete.go                the finalizer and the deletionPolicy
 //	index.go                 indexes of the cache, and the Microservices that a change affects
 //	metrics.go               metrics of releases
@@ -79,8 +79,8 @@ type Options struct {
 	MaxStarting int
 }
 
-// startAge is the time for which a rollout counts as starting after it started or last changed the rollout state. A rollout that ends or
-// begins to wait before then no longer counts.
+// startAge is the time for which a rollout counts as starting after it started or last changed the rollout state. It stops counting
+// earlier if it ends or begins to wait, for example for a hook.
 const startAge = 20 * time.Second
 
 // Reconciler reconciles Microservices.
@@ -99,14 +99,15 @@ type Reconciler struct {
 	journal status.Journal
 	// resizes recognizes releases that are older than the last resize by this process.
 	resizes status.Journal
-	// restored contains the times at which previous Deployments became available again, by UID of the
-	// Microservice.
+	// restored contains the start times of the drain delays that follow the restoration of previous Deployments,
+	// keyed by the UID of the Microservice.
 	restored sync.Map
 	metrics  *metrics
-	// stale contains, by the name of the Microservice, the time at which the offer of its ImagePolicy was first seen to
-	// be based on an older specification.
+	// stale contains the times at which the offers of ImagePolicies were first seen to be based on an older specification,
+	// keyed by the name of the Microservice.
 	stale sync.Map
-	// configs caches the hash of each Microservice's template, as a knownConfig by name, because the template changes rarely.
+	// configs caches the hash of each Microservice's template, as a knownConfig keyed by the name of the Microservice, because
+	// the template changes rarely.
 	configs sync.Map
 	// guest reports whether objects are read with the permissions of a user, who may lack access to
 	// freezes.
@@ -128,8 +129,8 @@ func (f *first) at(now time.Time) time.Time {
 	return f.time
 }
 
-// observesSince returns the time since which this process has observed the releases of a namespace. Before it took the namespace's shard,
-// there may have been no process that wrote the statuses of these releases.
+// observesSince returns the time at which this process began to observe the releases of a namespace. Before that time, there may have
+// been no process that wrote the statuses of these releases.
 func (r *Reconciler) observesSince(namespace string) time.Time {
 	began := r.began.at(r.clock.Now())
 	if r.taken == nil {

@@ -32,7 +32,7 @@ func (r *Reconciler) ensureFinalizer(ctx context.Context, ms *v1alpha1.Microserv
 }
 
 // reconcileDelete applies the deletionPolicy, and then removes the finalizer. It delays the deletion by no
-// more than the sum of the progress deadline and the drain, and does not delay it at all in a namespace that
+// more than the sum of the progress deadline and the drain delay, and does not delay it at all in a namespace that
 // is being deleted.
 func (r *Reconciler) reconcileDelete(ctx context.Context, ms *v1alpha1.Microservice) (ctrl.Result, error) {
 	if !controllerutil.ContainsFinalizer(ms, v1alpha1.FinalizerDeletionPolicy) {
@@ -71,8 +71,8 @@ func (r *Reconciler) carryOut(ctx context.Context, ms *v1alpha1.Microservice, dr
 	return r.restore(ctx, ms, drain)
 }
 
-// orphan removes the owner references from the objects of releases with traffic, so that these objects
-// are not garbage collected.
+// orphan removes the owner references from the objects of releases that have traffic or may get it, so that
+// these objects are not garbage collected.
 func (r *Reconciler) orphan(ctx context.Context, ms *v1alpha1.Microservice) error {
 	referenced, err := r.referenced(ctx, ms)
 	if err != nil {

@@ -40,8 +40,8 @@ func (r *Reconciler) recordEvents(w *pass) {
 	}
 }
 
-// recorded reports whether a note is recorded as an event. The regular steps between the start and the
-// end of a rollout have no event, because each event is a write.
+// recorded reports whether a note is recorded as an event. No events are recorded for the regular steps between
+// the start and the end of a rollout, because each event is a write.
 func (w *pass) recorded(n release.Note) bool {
 	switch n.Reason {
 	case release.Started:
@@ -54,7 +54,7 @@ func (w *pass) recorded(n release.Note) bool {
 	return true
 }
 
-// waits reports whether rollouts may wait for anything other than pods and routes. If they do not, the event
+// waits reports whether rollouts can wait for anything other than pods and routes. If they cannot, the event
 // at the end of the rollout is sufficient.
 func (w *pass) waits() bool {
 	c := w.ms.Spec.UpdateStrategy.Canary
@@ -67,7 +67,7 @@ func (w *pass) waits() bool {
 }
 
 // needsApproval reports whether the current step of a release requires approval. Other steps
-// end after a set time or a measurement. They have no event: the conditions and the summary show them.
+// end after a set time or a measurement. No events are recorded for them: the conditions and the summary show them.
 func (w *pass) needsApproval(name string) bool {
 	c := w.ms.Spec.UpdateStrategy.Canary
 	for _, g := range w.plan.State.Groups {

@@ -20,7 +20,7 @@ import (
 // waiting for. Secrets are not watched.
 const requeueMissingSecret = time.Minute
 
-// confined returns a copy of the Microservice, from which releases for forks are built. Its template does not refer to
+// confined returns a copy of the Microservice that is used to build releases from forks. Its template does not refer to
 // Secrets that contain a credential for the API server. The types of Secrets are read from the API server. A
 // Secret that cannot be read may contain a credential, so no release is built. A Secret that does not exist
 // yet may later contain a credential too. If the Secret is optional, the release is built without the

@@ -22,7 +22,7 @@ import (
 	"github.com/heighliner/heighliner/internal/freeze"
 )
 
-// observeFreezes reads the freezes that currently apply to the Microservice.
+// observeFreezes reads all freezes, and determines the freeze that currently applies to the Microservice.
 func (r *Reconciler) observeFreezes(ctx context.Context, o *observed) error {
 	var freezes v1alpha1.FreezeList
 	if err := r.readable(r.List(ctx, &freezes, client.InNamespace(o.ms.Namespace), client.UnsafeDisableDeepCopy)); err != nil {
@@ -58,9 +58,9 @@ func (r *Reconciler) namespaceLabels(ctx context.Context, name string) (map[stri
 	return namespace.Labels, nil
 }
 
-// readable returns the error from a read, or nil if the error occurs because a user has no access to the
-// objects. Such objects, for example freezes, are omitted from the plan's input. The status of the
-// Microservice shows whether the Microservice is waiting for a freeze to end.
+// readable returns the error from a read, or nil if a plan is computed for a user who has no access to the
+// objects. Such objects, for example freezes, are omitted from the plan's input. The user can still see in the
+// status of the Microservice whether it is waiting for a freeze to end.
 func (r *Reconciler) readable(err error) error {
 	if r.guest && (apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || meta.IsNoMatchError(err)) {
 		return nil
@@ -80,15 +80,15 @@ func (r *Reconciler) forFreeze(ctx context.Context, o client.Object) []reconcile
 	default:
 		return nil
 	}
-	// The reconcile checks which namespaces are selected.
+	// The reconcile evaluates the namespace selector.
 	f.NamespaceSelector = nil
 	return r.microservices(ctx, f.Namespace, func(ms *v1alpha1.Microservice) bool {
 		return f.Selects(freeze.Subject{Namespace: ms.Namespace, Name: ms.Name, Labels: ms.Labels})
 	})
 }
 
-// forNamespace enqueues the Microservices in a namespace whose labels changed, if a ClusterFreeze selects
-// namespaces by label.
+// forNamespace enqueues the Microservices in a namespace when the labels of the namespace change, if a
+// ClusterFreeze selects namespaces by label.
 func (r *Reconciler) forNamespace(ctx context.Context, o client.Object) []reconcile.Request {
 	var cluster v1alpha1.ClusterFreezeList
 	if err := r.List(ctx, &cluster, client.UnsafeDisableDeepCopy); err != nil {
@@ -103,8 +103,8 @@ func (r *Reconciler) forNamespace(ctx context.Context, o client.Object) []reconc
 	return nil
 }
 
-// microservices returns requests for the Microservices in a namespace that satisfy a predicate. An empty
-// namespace means all namespaces.
+// microservices returns requests for the Microservices that are in a namespace and satisfy a predicate. An
+// empty namespace means all namespaces.
 func (r *Reconciler) microservices(ctx context.Context, namespace string, is func(*v1alpha1.Microservice) bool) []reconcile.Request {
 	var list v1alpha1.MicroserviceList
 	if err := r.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
@@ -120,7 +120,7 @@ func (r *Reconciler) microservices(ctx context.Context, namespace string, is fun
 	return requests
 }
 
-// watchFreezes adds watches for objects that may freeze a Microservice.
+// watchFreezes adds watches for the objects that determine whether a Microservice is frozen.
 func (r *Reconciler) watchFreezes(b *builder.Builder) *builder.Builder {
 	return b.
 		Watches(&v1alpha1.Freeze{}, handler.EnqueueRequestsFromMapFunc(r.forFreeze), builder.WithPredicates(freezeChanged())).
@@ -128,8 +128,8 @@ func (r *Reconciler) watchFreezes(b *builder.Builder) *builder.Builder {
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.forNamespace), builder.WithPredicates(labelsChanged()))
 }
 
-// freezeChanged admits changes to a freeze's specification, and the changes to its status at the start and end
-// of a period.
+// freezeChanged admits changes to a freeze's specification, and changes to its status when a freeze period
+// starts or ends.
 func freezeChanged() predicate.Predicate {
 	active := func(o client.Object) bool {
 		switch o := o.(type) {

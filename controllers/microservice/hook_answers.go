@@ -54,8 +54,8 @@ func readVerdict(a *v1alpha1.ReleaseAnalysis) *release.Verdict {
 }
 
 // readMeasured ignores a passed result if the analysis has been edited since the measurement, or if its template
-// cannot be used. No step passes until the release is measured with the current analysis. A failure remains a
-// failure.
+// cannot be used. No step passes until the release is measured with the current analysis. A failed result is never
+// ignored.
 func (o *observed) readMeasured(c *v1alpha1.VersionedMicroservice, object *release.Object) {
 	if object.Analysis == nil || object.Analysis.Phase != release.VerdictPassed {
 		return
@@ -85,8 +85,8 @@ func readHooks(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice, obj
 	}
 }
 
-// awaitsJobs reports whether a failed release calls PostRollout hooks whose Jobs cannot be created yet. The
-// hooks of a release that has no row in the status are no longer called.
+// awaitsJobs reports whether a failed release is waiting for Jobs of PostRollout hooks, including Jobs that cannot
+// be created yet. The hooks of a release that has no row in the status are no longer called.
 func awaitsJobs(ms *v1alpha1.Microservice, c *v1alpha1.VersionedMicroservice) bool {
 	canary := ms.Spec.UpdateStrategy.Canary
 	listed := slices.ContainsFunc(ms.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool {
@@ -162,7 +162,7 @@ func groupRunning(ms *v1alpha1.Microservice, release string) *v1alpha1.ReleaseGr
 }
 
 // readGate combines the answers of the hooks at the gate where a rollout is waiting. The gate is open
-// if all hooks approve. Answers from another wait at a gate are ignored.
+// if all hooks approve. Answers that hooks gave during a different wait are ignored.
 func readGate(canary *v1alpha1.CanaryStrategy, group *v1alpha1.ReleaseGroup, answers []v1alpha1.HookStatus) release.GateFact {
 	run, preview := group.Rollout, group.Level == v1alpha1.LevelPreview
 	fact := release.GateFact{
@@ -185,7 +185,7 @@ func readGate(canary *v1alpha1.CanaryStrategy, group *v1alpha1.ReleaseGroup, ans
 			fact.Open, fact.Failed = false, true
 			lines = append(lines, answered(*a))
 		case a.Type == v1alpha1.HookPreRollout && a.Phase == v1alpha1.HookWaiting && a.Attempts > 0:
-			// A rejection by this hook would fail the release, but a hook that is being called again has not answered yet.
+			// A rejection by this hook fails the release. A missing response is not a rejection: the hook is called again.
 			fact.Open, fact.Unanswered = false, true
 			lines = append(lines, fmt.Sprintf("%s did not respond: %s", a.Name, a.Message))
 		case a.Phase != v1alpha1.HookOpen && a.Phase != v1alpha1.HookDelivered:

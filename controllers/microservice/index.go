@@ -55,8 +55,8 @@ var indexes = []index.Index{
 	}},
 }
 
-// uncached returns a client that uses an index to list objects without a cache. The API server filters
-// by namespace, labels, and the field selectors that it supports, and the client filters by the index.
+// uncached returns a client that has no cache, but can list objects by the fields of the indexes. The API server
+// filters by namespace, labels, and the field selectors that it supports, and the client filters by the indexes.
 func uncached(c client.WithWatch) client.WithWatch {
 	return interceptor.NewClient(c, interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
@@ -127,8 +127,8 @@ func rollsOut(o client.Object) bool {
 	return slices.ContainsFunc(o.(*v1alpha1.Microservice).Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool { return g.Rollout != nil })
 }
 
-// decidedOrFailed reports whether a user made a decision about a release, or whether the release's status
-// contains a new failure, or a new answer from a hook, that can cause a rollback of the release.
+// decidedOrFailed reports whether an update to a release contains a user's new decision, a new failure, or a
+// new answer from a hook that can cause a rollback of the release.
 func decidedOrFailed(before, now client.Object) bool {
 	old, release := before.(*v1alpha1.VersionedMicroservice), now.(*v1alpha1.VersionedMicroservice)
 	failed := func(v *v1alpha1.VersionedMicroservice) bool {
@@ -143,8 +143,7 @@ func decidedOrFailed(before, now client.Object) bool {
 }
 
 // withdrew reports whether an ImagePolicy now denies a version or group that a Microservice uses. Other edits, such as
-// a new list of versions, can also exclude versions in use, but such edits result
-// in normal upgrades, which are not urgent.
+// a new list of versions, can also exclude versions in use, but such edits result in normal upgrades, which are not urgent.
 func withdrew(before, now client.Object) bool {
 	old := before.(*v1alpha1.ImagePolicy).Status.Withdrawn
 	return slices.ContainsFunc(now.(*v1alpha1.ImagePolicy).Status.Withdrawn, func(w v1alpha1.Withdrawal) bool {
@@ -167,7 +166,8 @@ func (r *Reconciler) forPeers(ctx context.Context, o client.Object) []reconcile.
 	return requests
 }
 
-// stateChanged admits changes to Microservices that other Microservices may wait for.
+// stateChanged admits changes to the specification or the rollout state of a Microservice, because other
+// Microservices may be waiting for these changes.
 func stateChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*v1alpha1.Microservice), e.ObjectNew.(*v1alpha1.Microservice)
@@ -175,8 +175,8 @@ func stateChanged() predicate.Predicate {
 	}}
 }
 
-// configMapChanged admits creations and deletions of ConfigMaps, changes to their content, and changes to the
-// owners of copies.
+// configMapChanged admits creations and deletions of ConfigMaps, changes to their content, and all changes to
+// copies, for example to the owners of a copy.
 func configMapChanged() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {

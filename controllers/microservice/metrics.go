@@ -20,7 +20,8 @@ import (
 //	heighliner_release_promotion_seconds
 //	    time from a release's creation to its first promotion, including pauses
 //	heighliner_releases{status}
-//	    releases in all rollout states, counted at each scrape
+//	    releases in the rollout states of all Microservices,
+//	    by status, counted at each scrape
 //	heighliner_rollouts_starting{state}
 //	    rollouts that are starting within the limit, and
 //	    rollouts that wait for their turn
@@ -49,7 +50,7 @@ func newMetrics(registerer prometheus.Registerer, cache client.Reader) (*metrics
 	return m, nil
 }
 
-// count adds the event of a note to the metrics.
+// count adds an event to the metrics. For a release's first promotion, it also records the time since the release's creation.
 func (m *metrics) count(w *pass, n release.Note, now time.Time) {
 	m.events.WithLabelValues(string(n.Reason)).Inc()
 	if n.Reason != release.Promoted || w.objects[n.Release] == nil {
@@ -66,7 +67,7 @@ func (m *metrics) count(w *pass, n release.Note, now time.Time) {
 // census counts releases at each scrape.
 type census struct{ cache client.Reader }
 
-var releases = prometheus.NewDesc("heighliner_releases", "Releases in the rollout states, by status.", []string{"status"}, nil)
+var releases = prometheus.NewDesc("heighliner_releases", "Number of releases in the rollout states of all Microservices, by status.", []string{"status"}, nil)
 
 // statuses are the statuses of releases. Each scrape returns a count for each status.
 var statuses = []v1alpha1.ReleaseStatus{

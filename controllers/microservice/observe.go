@@ -28,17 +28,17 @@ import (
 type observed struct {
 	ms     *v1alpha1.Microservice
 	policy *v1alpha1.ImagePolicy
-	// objects are the releases, by name. The objects belong to the cache, and so do policy, offered, policies, and the specification of ms:
+	// objects are the releases, keyed by name. The objects belong to the cache, and so do policy, offered, policies, and the specification of ms:
 	// copy an object before you change it.
 	objects map[string]*v1alpha1.VersionedMicroservice
-	// offered contains the offered releases, by name of their object.
+	// offered contains the offered releases, keyed by the names that their objects have or would have.
 	offered map[string]*v1alpha1.OfferedRelease
 	config  string
 	// contents are the hashes of the configuration that is part of a release, and secrets reports
 	// whether the configuration includes Secrets.
 	contents resources.Contents
 	secrets  bool
-	// copies are the copies of the configuration, by kind and name of the copy.
+	// copies are the copies of the configuration, keyed by the kind and name of the copy.
 	copies map[resources.Source]client.Object
 	// requeue is the maximum time until the next reconcile, for example to read objects that are not watched;
 	// 0 means that there is no maximum.
@@ -93,7 +93,7 @@ func (r *Reconciler) observe(ctx context.Context, ms *v1alpha1.Microservice) (*o
 	if err := r.proveLost(ctx, o); err != nil {
 		return nil, err
 	}
-	if unmeasured != nil { // A canary that cannot be measured would only wait at its first step.
+	if unmeasured != nil { // A canary that cannot be measured could not pass its first step.
 		o.problem, o.facts.SourceStale = unmeasured, true
 	}
 	if err := r.observePolicies(ctx, o); err != nil {
@@ -129,7 +129,7 @@ func Facts(ctx context.Context, c client.WithWatch, ms *v1alpha1.Microservice, n
 	if err != nil {
 		return release.Observed{}, freeze.Calendar{}, nil, err
 	}
-	// The manager is assumed to have run long enough that all reports are known.
+	// Assume that the manager has been running long enough for all reports to be up to date.
 	o.facts.Began = time.Time{}
 	if o.problem != nil {
 		problem = o.problem
@@ -148,7 +148,7 @@ func (r *Reconciler) observeObjects(ctx context.Context, o *observed) error {
 	var err error
 	if o.facts.State.Sequence == 0 {
 		// The rollout state is new, or was lost and is rebuilt from the existing objects. If this list
-		// came from an outdated cache, releases would be missing permanently.
+		// came from an outdated cache, the rollout state could lack releases permanently.
 		err = r.live.List(ctx, &list, client.InNamespace(o.ms.Namespace), client.MatchingFields{fieldMicroservice: o.ms.Name})
 	} else {
 		err = r.List(ctx, &list, client.InNamespace(o.ms.Namespace), client.MatchingFields{indexReleases: o.ms.Name}, client.UnsafeDisableDeepCopy)
@@ -166,7 +166,7 @@ func (r *Reconciler) observeObjects(ctx context.Context, o *observed) error {
 }
 
 // proveAbsence reads from the API server the releases that are in the rollout state but not in the cache, so
-// that a lagging cache is not mistaken for the deletion of objects.
+// that an object that is missing from a lagging cache is not mistaken for a deleted object.
 func (r *Reconciler) proveAbsence(ctx context.Context, o *observed) error {
 	for _, g := range o.ms.Status.ReleaseGroups {
 		for _, row := range g.Releases {
@@ -195,7 +195,7 @@ func (o *observed) requeueIn(d time.Duration) {
 	}
 }
 
-// maxBy is the maximum length that the schema of the rollout state allows for the author of a decision.
+// maxBy is the maximum length that the schema of the rollout state allows for the name of a decision's author.
 const maxBy = 253
 
 // readObject converts a release's object for the planner.
@@ -314,7 +314,7 @@ type knownConfig struct {
 
 // configOf returns the result of resources.Config. If releases have no copies of ConfigMaps or Secrets, the result is computed
 // only if the specification has changed. If an updated CustomResourceDefinition adds a default to the template, the generation
-// does not change. The result is then computed again when the specification changes or the manager restarts.
+// does not change. In this case, the result is not computed again until the specification changes or the manager restarts.
 func (r *Reconciler) configOf(ms *v1alpha1.Microservice, container int, contents resources.Contents) (string, error) {
 	if len(contents) > 0 || r.guest {
 		return resources.Config(&ms.Spec.Template, container, contents)

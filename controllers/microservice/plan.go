@@ -24,10 +24,10 @@ func newPlan(o *observed, now time.Time) plan {
 	return p
 }
 
-// startsInLine reports whether a plan only starts new versions, which wait for their turn while many other rollouts are starting.
-// This applies to the first release of a new Microservice, and to a new version while all groups are stable. It does not apply to
+// startsInLine reports whether a plan starts only new versions, which wait for their turn while many other rollouts are starting. The
+// result is true for the first release of a new Microservice, and for a new version while all groups are stable. It is false for
 // previews, pinned Microservices, changes to the specification or the configuration, decisions, releases that are created again, groups
-// without an available active release, the replacement of a denied version, or a takeover from a Deployment. It is pure.
+// without an available active release, the replacement of a denied version, and a takeover from a Deployment. startsInLine is pure.
 func startsInLine(o *observed, p plan) bool {
 	if o.adopting || len(o.facts.Spec.Pins) > 0 {
 		return false
@@ -55,15 +55,15 @@ func hasVersion(s release.State, slug, version string) bool {
 	})
 }
 
-// unstable reports whether anything in a group may have to happen before a new version starts: the group is not live, has a
-// rollout or a pending release, or its active release is missing, not available, or no longer offered.
+// unstable reports whether a group may require other changes before a new version starts, because the group is not live or has
+// a rollout or a pending release, or because its active release is missing, not available, or no longer offered.
 func (o *observed) unstable(g release.Group) bool {
 	active := g.ActiveRow()
 	return g.Phase != release.Live || g.Rollout != nil || active == nil || !active.Available || o.offered[active.Release] == nil ||
 		slices.ContainsFunc(g.Releases, func(r release.Row) bool { return r.Status == release.Pending })
 }
 
-// undecided reports whether a release has a decision that is not handled yet.
+// undecided reports whether a release has a decision that has not been handled yet.
 func (o *observed) undecided(c release.Object) bool {
 	return c.Decision != nil && !slices.ContainsFunc(o.facts.State.Groups, func(g release.Group) bool {
 		r := g.Row(c.Release)
@@ -91,9 +91,9 @@ func settled(o *observed, p plan) bool {
 	})
 }
 
-// unconfirmed reports whether a policy has not confirmed the traffic of the first release of a group. This release becomes active
-// before the confirmation (rule 12), while its Services and routes are still being written. Each policy reports all groups, as soon as it has
-// observed them.
+// unconfirmed reports whether any NetworkPolicy has not yet confirmed the traffic of the first release of a group. This release
+// becomes active before the confirmation (rule 12), while its Services and routes are still being written. Each NetworkPolicy
+// reports all groups as soon as it has observed them.
 func (o *observed) unconfirmed(g release.Group) bool {
 	active := g.ActiveRow()
 	return active != nil && active.Reason == release.First && g.TrafficRevision > g.SettledRevision && slices.ContainsFunc(o.facts.Policies, func(p release.Policy) bool {
@@ -102,7 +102,7 @@ func (o *observed) unconfirmed(g release.Group) bool {
 }
 
 // inLine returns the planner's input for a Microservice that waits in line. In this input, the ImagePolicy does not offer the new
-// versions yet. Versions that already have a release or are the target of a group remain. inLine is pure.
+// versions yet. Versions that already have a release or are the target of a group are still offered. inLine is pure.
 func inLine(o *observed) release.Observed {
 	facts := o.facts
 	facts.SourceStale = true
@@ -114,7 +114,7 @@ func inLine(o *observed) release.Observed {
 	return facts
 }
 
-// standing returns the notes about versions that do not start, whether or not the Microservice is in line.
+// standing returns the notes about versions that would not start even if the Microservice did not wait in line.
 func standing(notes []release.Note) []release.Note {
 	reasons := []release.Reason{release.TooManyGroups, release.TooManyReleases, release.TogetherHeld}
 	return slices.DeleteFunc(slices.Clone(notes), func(n release.Note) bool { return n.Event || !slices.Contains(reasons, n.Reason) })

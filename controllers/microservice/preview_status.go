@@ -118,10 +118,10 @@ func setPreviews(w *pass) {
 		}
 	}
 	say(p.starting, "starting")
-	say(p.queued, "waiting for their turn")
+	say(p.queued, "waiting to start")
 	say(p.slotless, "without a slot (spec.previews.maxGroups)")
 	say(p.old, "expired (spec.previews.maxAge)")
-	say(p.idle, "with nothing to start (pinned, denied or gone)")
+	say(p.idle, "without a version to start (pinned, denied, or no longer offered)")
 	if len(p.failed) > 0 {
 		parts = append(parts, "failed: "+strings.Join(p.failed, ", "))
 	}

@@ -183,7 +183,7 @@ func TestImagesInStep(t *testing.T) {
 	s.offer("1.1.0", "1.0.0")
 	s.also("worker", "1.1.0")
 	s.play()
-	same(t, "no such container", condition(s.ms(), "Ready"), `False ContainerNotFound: spec.additionalImages[].containerName of ImagePolicy "shop": spec.template has no container and no init container "worker"; add it, or set the field to the name of an existing one`)
+	same(t, "no such container", condition(s.ms(), "Ready"), `False ContainerNotFound: spec.additionalImages[].containerName of ImagePolicy "shop": spec.template has no container or init container "worker"; add it, or set the field to the name of an existing one`)
 	same(t, "the active release continues", s.rolloutState(), lines("release Live target Latest", "  1.0.0 active 100% First, 2 replicas"))
 
 	s.offer("1.1.0", "1.0.0")

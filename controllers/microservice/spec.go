@@ -17,7 +17,8 @@ import (
 // reasonTimeZoneUnknown is the condition reason for step windows with an unknown time zone.
 const reasonTimeZoneUnknown = "TimeZoneUnknown"
 
-// reasonAnalysisInvalid is the condition reason for a web metric whose expression is not valid CEL.
+// reasonAnalysisInvalid is the condition reason for an analysis or analysis template that is not valid, for example
+// because the expression of a web metric is not valid CEL.
 const reasonAnalysisInvalid = "AnalysisInvalid"
 
 // reasonAnalysisTemplateNotFound is the condition reason for an analysis template that does not exist, or that the
@@ -61,7 +62,7 @@ func readSpec(ms *v1alpha1.Microservice, minDrain time.Duration, now time.Time) 
 }
 
 func readCanary(c *v1alpha1.CanaryStrategy, spec *release.Spec, now time.Time) error {
-	// Rollout hooks, which are called in each round, also count as measurements.
+	// Rollout hooks also count as measurements, because they are called in each round of measurements.
 	spec.Analysis = c.Measures() || slices.ContainsFunc(c.Hooks, func(h v1alpha1.Hook) bool { return h.Type == v1alpha1.HookRollout })
 	spec.MatchWeight = c.Scale == v1alpha1.ScaleMatchWeight
 	switch {

@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// renamed maps the reasons that earlier versions wrote to the status to this version's reasons.
+// renamed maps the status reasons of earlier versions to the reasons of this version.
 var renamed = map[string]string{
 	"NoPlace":         string(release.NoSlot),
 	"Overtaken":       string(release.Superseded),

@@ -66,8 +66,8 @@ const silence = 10 * time.Second
 const silenceInLine = 50 * time.Second
 
 // silent returns how much longer the first status may be delayed; 0 if it must be written now. The status need
-// not be written while a Microservice is new and has no problem, and no decision is made because the scan of
-// its ImagePolicy is not complete.
+// not be written while a Microservice is new and has no problem, and no decision is made yet, for example because
+// the scan of its ImagePolicy is not complete.
 func silent(w *pass, problem *status.Error, now time.Time) time.Duration {
 	if problem != nil || w.plan.Changed || len(w.facts.State.Groups) > 0 || w.facts.State.Sequence > 0 || w.adopting ||
 		meta.IsStatusConditionTrue(w.ms.Status.Conditions, v1alpha1.ConditionReady) || meta.IsStatusConditionTrue(w.ms.Status.Conditions, v1alpha1.ConditionStalled) {
@@ -132,7 +132,7 @@ const afterStateRefused = time.Minute
 
 // reportStateRefused reports in the Ready condition that the API server rejects the rollout state. Until the API
 // server accepts the rollout state, no release is deleted and no traffic moves. Except for the condition, the
-// status does not change. The returned error contains the time of the next attempt. Other write errors are
+// status does not change. The returned error contains the time until the next attempt. Other write errors are
 // returned unchanged.
 func (r *Reconciler) reportStateRefused(ctx context.Context, w *pass, before *v1alpha1.Microservice, err error) error {
 	if !apierrors.IsInvalid(err) && !apierrors.IsRequestEntityTooLargeError(err) {

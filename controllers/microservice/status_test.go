@@ -166,7 +166,7 @@ func TestConditions(t *testing.T) {
 			}}}
 			w.objects = map[string]*v1alpha1.VersionedMicroservice{"shop-1": c}
 		}, shown{Conditions: []string{
-			`ConfigurationLost True ConfigurationLost: releases cannot start pods, because copies of their configuration were deleted: 1.0.0 (shop-1) lacks its ConfigMap "shop-1-abc"`,
+			`ConfigurationLost True ConfigurationLost: releases cannot start pods, because copies of their configuration were deleted: 1.0.0 (shop-1) lacks ConfigMap "shop-1-abc"`,
 			"Ready True Succeeded: active: 1.0.0 in group 1.x",
 		}, Active: "1.0.0", Groups: "1/1"}},
 		"after the last step": {[]v1alpha1.ReleaseGroup{running(live("1.x", "1.1.0 canary 50", "1.0.0 active 50"), "1.1.0", 3)}, nil, nil, nil, shown{Conditions: []string{

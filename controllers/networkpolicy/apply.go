@@ -30,8 +30,8 @@ import (
 // routes that refer to them. Then it deletes routes, and finally the objects on which these routes
 // depended. If one object is rejected, the others are still written. If a route depends on the
 // rejected object, only the weights of the live route change. If a write fails but may succeed on a
-// retry, this reconcile deletes only the objects that are no longer part of a written route, because
-// such objects may route to a failed release.
+// retry, this reconcile still deletes the objects that are no longer part of a written route, because
+// these objects may route to a failed release. It does not delete any other objects.
 func (r *Reconciler) write(ctx context.Context, f *traffic.Observed, out *traffic.Decision) (traffic.Applied, error) {
 	w := &writing{
 		Reconciler: r, observed: f, decision: out,
@@ -132,7 +132,7 @@ func (w *writing) routes(ctx context.Context) error {
 			}
 		case cause != nil:
 			as := *route
-			as.Port = 0                                       // The ports of the Services have not changed.
+			as.Port = 0                                       // Keep the live ports, because the Services might still have their previous ports.
 			_ = w.route(ctx, route.Name, f.WeightsAlone(&as)) // A rejection is recorded in w.applied.
 		default:
 			if refused := w.route(ctx, route.Name, route.Objects); refused != nil && refused.Class == status.Terminal {
@@ -151,7 +151,7 @@ func (w *writing) routes(ctx context.Context) error {
 	return nil
 }
 
-// route writes the objects of a route. It returns the error for the first object that is rejected; nil if none is.
+// route writes the objects of a route. It returns the error for the first object that is rejected, or nil if none is rejected.
 func (w *writing) route(ctx context.Context, name string, objects []resources.Object) *status.Error {
 	key := traffic.RouteName(name)
 	for _, want := range objects {
@@ -237,9 +237,9 @@ func (w *writing) delete(ctx context.Context, o resources.Object) error {
 	return nil
 }
 
-// classify returns the class of a write error. If the definition of a kind was deleted while the
-// manager was running, the returned error reports that the API server no longer has the kind,
-// regardless of the server's response.
+// classify returns the class of a write error. If the definition of the object's kind was
+// deleted while the manager was running, the returned error reports that the API server no longer
+// has the kind, regardless of how the server reports this.
 func classify(err error, o client.Object) *status.Error {
 	if gvk := o.GetObjectKind().GroupVersionKind(); takenAway(err) {
 		return status.NewTerminal(reasonMissing(gvk.Group), fmt.Errorf("the API server no longer has %s of %s: install its CustomResourceDefinition: %w", gvk.Kind, gvk.GroupVersion(), err))
@@ -269,8 +269,8 @@ func (r *Reconciler) patchAdopted(ctx context.Context, live, next *corev1.Servic
 	return nil
 }
 
-// carryOut plans, applies and reports. It returns the time after which to reconcile again without
-// an event, even if it returns an error.
+// carryOut plans, applies and reports. It returns the time after which to reconcile again if no
+// event occurs earlier. It returns this time even if it also returns an error.
 func (r *Reconciler) carryOut(ctx context.Context, f *traffic.Observed) (time.Duration, error) {
 	out := traffic.Plan(f)
 	if now, more := traffic.Reserve(f, out); more {
@@ -302,7 +302,7 @@ func (r *Reconciler) carryOut(ctx context.Context, f *traffic.Observed) (time.Du
 // them.
 const reportConflict = 5 * time.Second
 
-// conflictAlone reports whether writes were rejected, all of them because of conflicts with newer objects.
+// conflictAlone reports whether at least one write was rejected, and every rejection is a conflict with a newer object.
 func conflictAlone(w traffic.Applied) bool {
 	for _, err := range w.Refused {
 		if err.Reason != status.ReasonConflict {
@@ -346,7 +346,7 @@ func revertedError(read *unstructured.Unstructured, after time.Duration) *status
 		}
 	}
 	return status.NewWaiting(providers.ReasonRuleConflict, after, fmt.Errorf(
-		"spec.provider.routeRef: %s reverts the rules of %s each time they are written: configure it to ignore backendRefs and annotations of the route, or name a rule that nothing else writes", who, traffic.ObjectName(read)))
+		"spec.provider.routeRef: %s reverts the rules of %s each time they are written: configure it to ignore the backendRefs and annotations of the route, or list in ruleNames only rules that no other client writes", who, traffic.ObjectName(read)))
 }
 
 // patchUser writes the differences between read and next to a user-managed route, unless the route

@@ -17,7 +17,7 @@
 //	reconciler.go  the type Reconciler
 //	userroutes.go  the cache of user-managed routes, and clients that revert them
 //	domainlist.go  the list of domains that namespaces may use
-//	discovery.go   discovery of the kinds that providers use, and their cache
+//	discovery.go   discovery of the kinds that providers use, and the cache for these kinds
 //	lost.go        a cache that reports kinds that the API server no longer serves
 //	journal.go     times of writes and conflicts
 //	metrics.go     metrics
@@ -102,9 +102,9 @@ type Options struct {
 	pollInterval time.Duration
 }
 
-// SetupWithManager registers the controller. If the API server does not serve a provider's kind
-// yet, policies that need the kind report that it is missing, and the check is repeated every
-// minute.
+// SetupWithManager registers the controller. If the API server does not yet serve a kind that a
+// provider uses, policies that need the kind report that it is missing, and the controller checks for
+// the kind again every minute.
 func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 	if err := index.Add(context.Background(), mgr, indexes...); err != nil {
 		return fmt.Errorf("index objects of routes: %w", err)
@@ -182,7 +182,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.
 		return status.Again(ctx, err) // The event for this write triggers the next reconcile.
 	}
 	if r.journal.Behind(&policy) {
-		return ctrl.Result{}, nil // The event for the last status write triggers the next reconcile.
+		return ctrl.Result{}, nil // The event for the latest status write triggers the next reconcile.
 	}
 	if unread := r.unread(&policy); unread != nil {
 		if err := r.save(ctx, &policy, blind(&policy, unread)); err != nil {

@@ -30,16 +30,16 @@ const (
 	// remaining routes to target only active releases. It is shorter than the time for which hack/uninstall.sh
 	// waits for finalizers.
 	orphanDeadline = time.Minute
-	// restoreDrain is the time that is allowed for gateways and kube-proxies to observe that a Service
-	// was restored, before the pods of the releases may be deleted.
+	// restoreDrain is the time that gateways and kube-proxy have to observe that a Service or a route
+	// was restored, before the pods of the releases can be deleted.
 	restoreDrain = 5 * time.Second
-	// podInterval is the time after which to check pods again, because the controller does not
-	// watch them.
+	// podInterval is the interval between checks during a deletion. Some of the checked objects, such
+	// as pods, are not watched.
 	podInterval = 2 * time.Second
 )
 
-// ensureFinalizer adds the finalizer if the deletionPolicy needs it. Otherwise, it removes the
-// finalizer. It reports whether it wrote the policy.
+// ensureFinalizer adds the finalizer if the deletionPolicy or a user-managed route needs it.
+// Otherwise, it removes the finalizer. It reports whether it wrote the policy.
 func (r *Reconciler) ensureFinalizer(ctx context.Context, policy *v1alpha1.NetworkPolicy) (bool, error) {
 	needed := policy.Spec.DeletionPolicy == v1alpha1.DeletionOrphan || policy.Spec.DeletionPolicy == v1alpha1.DeletionRestore ||
 		len(policy.Status.Routes) > 0 // The rules of an earlier route have not been restored yet.
@@ -55,7 +55,7 @@ func (r *Reconciler) finalize(ctx context.Context, policy *v1alpha1.NetworkPolic
 		return ctrl.Result{}, nil // The objects of the policy are garbage collected.
 	}
 	if r.journal.Behind(policy) {
-		return ctrl.Result{}, nil // The event for the last status write triggers the next reconcile.
+		return ctrl.Result{}, nil // The event for the latest status write triggers the next reconcile.
 	}
 	late := r.Now().Sub(policy.DeletionTimestamp.Time) > deletionDeadline
 	going, err := apply.NamespaceGoes(ctx, r.Live, policy.Namespace)
@@ -120,7 +120,7 @@ func (r *Reconciler) reconcileDelete(ctx context.Context, f *traffic.Observed, l
 	return wait, err
 }
 
-// settle changes the remaining routes so that they target only active releases (rule 20). It returns
+// settle changes the remaining routes so that they target only active releases (protocol rule 20). It returns
 // the time to wait before the next check; 0 means that the change is confirmed, or that
 // orphanDeadline has passed. It does not write the status, because the planner must not mistake the
 // canary's loss of traffic for a step.
@@ -270,9 +270,9 @@ func restoresService(f *traffic.Observed) bool {
 }
 
 // restoreUserRoutes restores all user-managed routes as the deletionPolicy requires, and returns
-// the time to wait before the next check. If the deletionPolicy is Restore, it waits until
-// one of the previous backends has a ready endpoint, and then until the parents have accepted the
-// route. If forced is set, it waits for neither.
+// the time to wait before the next check. Unless the deletionPolicy is Orphan, each route is restored
+// only when one of its previous backends has a ready endpoint, and the deletion then waits until the
+// parents have accepted the route. If forced is set, neither condition applies.
 func (r *Reconciler) restoreUserRoutes(ctx context.Context, f *traffic.Observed, forced bool) (time.Duration, error) {
 	var wait time.Duration
 	key := client.ObjectKeyFromObject(f.Policy)
@@ -320,7 +320,7 @@ func (r *Reconciler) restoreUserRoutes(ctx context.Context, f *traffic.Observed,
 }
 
 // previousReady reports whether any Service to which the rules previously routed has a ready
-// endpoint. It returns true if there is no such Service.
+// endpoint. It returns true if the rules did not previously route to any Service.
 func (r *Reconciler) previousReady(ctx context.Context, f *traffic.Observed, read *unstructured.Unstructured) (bool, error) {
 	previous := gatewayapi.Previous(read, f.Policy.Name)
 	for _, name := range previous {

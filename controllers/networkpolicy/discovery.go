@@ -29,7 +29,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
-// AddToScheme adds the kinds that providers read and write to a scheme.
+// AddToScheme adds to a scheme the kinds that providers read and write.
 func AddToScheme(s *runtime.Scheme) error {
 	return errors.Join(gatewayv1.Install(s), gatewayv1alpha2.Install(s), networkingv1.AddToScheme(s), gatewayapi.AddToScheme(s), apisix.AddToScheme(s), certmanager.AddToScheme(s))
 }
@@ -105,9 +105,9 @@ func newList(s *runtime.Scheme, gvk schema.GroupVersionKind) (client.ObjectList,
 }
 
 // kinds tracks which of the providers' kinds the API server serves, and starts a watch for each.
-// While a policy needs a kind that is missing or cannot be listed, the check is repeated, so that
-// no restart is needed. Policies that do not need the kind are not delayed, because no lock is held
-// during a request to the API server.
+// While a policy needs a kind that is missing or cannot be listed, kinds checks repeatedly whether
+// the kind is available, so that no restart is needed. These checks do not delay policies that do not
+// need the kind, because no lock is held during a request to the API server.
 type kinds struct {
 	mapper meta.RESTMapper
 	now    func() time.Time
@@ -137,8 +137,8 @@ type seenKind struct {
 	providers.Served
 }
 
-// discover checks the kinds that are not known yet. Each kind is checked at most once in
-// k.every/2, regardless of whether it was missing or could not be listed. A kind that another
+// discover checks the kinds that are not known yet. Each kind is checked at most once
+// per k.every/2, regardless of whether it was missing or could not be listed. A kind that another
 // goroutine is checking is skipped.
 func (k *kinds) discover(needed []providers.Kind) {
 	for _, kind := range needed {

@@ -33,7 +33,8 @@ type domainList struct {
 	version string
 	rules   allowedhosts.Rules
 	unread  error
-	// labels contains the labels of namespaces, while they are valid.
+	// labels contains the labels of namespaces, keyed by namespace name. Expired entries are
+	// removed when the labels of a namespace are read.
 	labels map[string]seenLabels
 }
 
@@ -42,7 +43,7 @@ type seenLabels struct {
 	until  time.Time
 }
 
-// newDomainList adds the cache for the list to a manager.
+// newDomainList returns a domainList, and adds its cache to a manager.
 func newDomainList(mgr ctrl.Manager, namespace string, age time.Duration) (*domainList, error) {
 	only := cache.Config{FieldSelector: fields.OneTermEqualSelector("metadata.name", allowedhosts.ConfigMapName)}
 	c, err := cache.New(mgr.GetConfig(), cache.Options{

@@ -102,7 +102,7 @@ func (r *Reconciler) byGateway(ctx context.Context, _ client.Object) []reconcile
 	return r.requests(ctx, client.MatchingFields{indexReferent: anyGateway})
 }
 
-// held returns the hosts that a policy renders, and the keys that represent the policy's listeners
+// held returns the hosts in a policy's status, and the keys that represent the policy's listeners
 // and its user-managed route in the index of hosts.
 func held(p *v1alpha1.NetworkPolicy) []string {
 	var out []string
@@ -118,7 +118,7 @@ func held(p *v1alpha1.NetworkPolicy) []string {
 	return traffic.Union(out, nil)
 }
 
-// byHosts enqueues the other policies that render a host of the changed policy.
+// byHosts enqueues the other policies that use a host of the changed policy.
 func (r *Reconciler) byHosts(ctx context.Context, o client.Object) []reconcile.Request {
 	self := client.ObjectKeyFromObject(o)
 	seen := map[types.NamespacedName]bool{self: true}

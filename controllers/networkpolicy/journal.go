@@ -11,9 +11,9 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
-// writeTimes records when this process last wrote each route, for as long as the time is relevant.
-// After a restart, these times are unknown, so a route whose gateway has not reported its status is
-// reported as faulty immediately.
+// writeTimes records when this process last wrote each route. It discards times that are older than
+// providers.Grace. After a restart, the times are unknown, so a route whose status the gateway has
+// not reported yet is reported as faulty immediately.
 type writeTimes struct {
 	mu sync.Mutex
 	at map[client.ObjectKey]time.Time
@@ -45,7 +45,7 @@ func (w *writeTimes) last(key client.ObjectKey) time.Time {
 	return w.at[key]
 }
 
-// readyTimes records, by policy, when this process observed that a Service without ready endpoints got one.
+// readyTimes records, keyed by policy, when this process observed that a Service without ready endpoints got one.
 // A Service that is in no policy's entry is either unknown or has been ready for longer than
 // traffic.FirstTrafficDelay.
 type readyTimes struct {
@@ -59,13 +59,20 @@ type readyTimes struct {
 func (r *readyTimes) note(policy client.ObjectKey, services map[string]*corev1.Service, endpoints map[string]traffic.Endpoints, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before, next := r.at[policy], map[string]time.Time{}
+	before := r.at[policy]
+	var next map[string]time.Time
+	keep := func(name string, at time.Time) {
+		if next == nil {
+			next = map[string]time.Time{}
+		}
+		next[name] = at
+	}
 	for name := range services {
 		e := endpoints[name]
 		since, known := before[name]
 		switch {
 		case len(e.Ready) == 0:
-			next[name] = time.Time{}
+			keep(name, time.Time{})
 			continue
 		case !known:
 			continue
@@ -73,7 +80,8 @@ func (r *readyTimes) note(policy client.ObjectKey, services map[string]*corev1.S
 			since = now
 		}
 		if now.Sub(since) < traffic.FirstTrafficDelay {
-			next[name], e.ReadySince = since, since
+			keep(name, since)
+			e.ReadySince = since
 			endpoints[name] = e
 		}
 	}
@@ -93,7 +101,7 @@ func (r *readyTimes) forget(policy client.ObjectKey) {
 	delete(r.at, policy)
 }
 
-// conflictTimes records, by policy, the time since which writes have been rejected only because of
+// conflictTimes records when the API server began to reject the writes of each policy only because of
 // conflicts.
 type conflictTimes struct {
 	mu sync.Mutex

@@ -113,8 +113,8 @@ func confirmMode(p *v1alpha1.NetworkPolicy, route *traffic.RouteDecision) v1alph
 // without copying objects.
 type certificates struct {
 	cache client.Reader
-	// watched reports whether the API server serves Certificates and the cache contains them. Otherwise, each scrape
-	// would send a list request to the API server.
+	// watched reports whether the API server serves Certificates and the cache contains them. If it does not
+	// contain them, they are not listed, because each scrape would send a list request to the API server.
 	watched func() bool
 }
 

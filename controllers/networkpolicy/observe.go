@@ -85,16 +85,16 @@ func (r *Reconciler) readEndpoints(ctx context.Context, f *traffic.Observed) err
 }
 
 // serving reports whether gateways send requests to an endpoint, that is, whether it is ready and not terminating.
-// An absent condition means ready.
+// If a condition is absent, the endpoint counts as ready and not terminating.
 func serving(e discoveryv1.Endpoint) bool {
 	if e.Conditions.Serving != nil && !*e.Conditions.Serving {
-		return false // The endpoint is ready only because its Service publishes endpoints that are not ready.
+		return false // If the Service sets publishNotReadyAddresses, the ready condition is true nevertheless.
 	}
 	return (e.Conditions.Ready == nil || *e.Conditions.Ready) && (e.Conditions.Terminating == nil || !*e.Conditions.Terminating)
 }
 
-// readClaims reads the other policies, in all namespaces, that use a host that the policy renders.
-// It compares the hosts in their status, so that the templates of other users are not rendered.
+// readClaims reads the other policies, in all namespaces, that use one of the policy's hosts. It
+// finds them by the hosts in their status, so that it does not render the templates of other users.
 func (r *Reconciler) readClaims(ctx context.Context, f *traffic.Observed) error {
 	var others []v1alpha1.NetworkPolicy
 	for _, host := range traffic.Hosts(f) {
@@ -126,7 +126,7 @@ func (r *Reconciler) readMicroservice(ctx context.Context, f *traffic.Observed) 
 	case err != nil:
 		return fmt.Errorf("get Microservice %q: %w", key.Name, err)
 	}
-	m.Status = *m.Status.DeepCopy() // The cache shares the status.
+	m.Status = *m.Status.DeepCopy() // The status is shared with the cache.
 	m.Status.Convert()
 	f.Microservice = &m
 	return nil

@@ -49,15 +49,15 @@ type Reconciler struct {
 	kinds   *kinds
 	journal status.Journal
 	written writeTimes
-	// restored contains the times at which Services and user-managed routes were restored, by
+	// restored contains the times at which Services and user-managed routes were restored, keyed by
 	// policy.
 	restored writeTimes
-	// ready contains the times at which Services became ready.
+	// ready contains the times at which Services became ready, keyed by policy.
 	ready readyTimes
-	// conflicts contains the times at which the writes of policies began to fail with conflicts.
+	// conflicts contains the times at which writes began to fail with conflicts, keyed by policy.
 	conflicts conflictTimes
-	// reverts records the content that was last written to user-managed routes, because other clients
-	// may revert it.
+	// reverts records the content that was last written to user-managed routes, so that the controller
+	// waits before it writes content again that another client has reverted repeatedly.
 	reverts reverts
 	// probes sends the probes of routes.
 	probes  *probe.Pool

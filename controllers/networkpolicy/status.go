@@ -28,8 +28,8 @@ func blind(policy *v1alpha1.NetworkPolicy, cause *providers.Problem) v1alpha1.Ne
 	return now
 }
 
-// forget removes the recorded state of a policy that was deleted, or that is about to be deleted
-// with its objects.
+// forget removes the in-memory state for a policy that was deleted, or that is about to be deleted
+// together with its objects.
 func (r *Reconciler) forget(policy types.NamespacedName) {
 	r.probes.Forget(policy)
 	r.metrics.forget(policy)

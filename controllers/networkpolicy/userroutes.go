@@ -23,8 +23,8 @@ const (
 	forgetAfter = 10 * time.Minute
 )
 
-// reverts records the content that was last written to user-managed routes, so that two clients do
-// not revert each other's writes endlessly. New content is written immediately.
+// reverts records what was last written to each user-managed route, and how often, so that the controller and
+// another client do not revert each other's writes continuously. New content is written immediately.
 type reverts struct {
 	mu sync.Mutex
 	of map[string]revert

@@ -58,7 +58,7 @@ func (r *Reconciler) watchKind(mgr ctrl.Manager, c controller.Controller, namesp
 		return err
 	}
 	if err := fillCache(ctx, mgr, o, written); err != nil {
-		return errors.Join(err, mgr.GetCache().RemoveInformer(ctx, o)) // This also removes the index. The next attempt creates both again.
+		return errors.Join(err, mgr.GetCache().RemoveInformer(ctx, o)) // This also removes the index. The next attempt creates the informer and the index again.
 	}
 	enqueue, filter := handler.EventHandler(handler.EnqueueRequestsFromMapFunc(r.byReferent(gvk.Kind))), predicate.Predicate(referentChanged)
 	if written {
@@ -108,7 +108,7 @@ func (r *Reconciler) lostKinds(all cache.Cache) source.Source {
 	return source.Channel(events, handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, _ client.Object) []reconcile.Request { return r.requests(ctx) }))
 }
 
-// tryFor is the timeout of the list request that checks whether a kind can be listed.
+// tryFor is the total timeout of the list requests that check whether a kind can be listed.
 const tryFor = 5 * time.Second
 
 // tryList lists the objects of a kind that the cache would contain. It sends the request to the API
@@ -171,7 +171,7 @@ var claimsChanged = predicate.Funcs{
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		old, now := e.ObjectOld.(*v1alpha1.NetworkPolicy), e.ObjectNew.(*v1alpha1.NetworkPolicy)
 		return !slices.Equal(claimed(old), claimed(now)) || !equality.Semantic.DeepEqual(old.Spec.Listeners, now.Spec.Listeners) || !equality.Semantic.DeepEqual(old.Spec.Provider, now.Spec.Provider) ||
-			!equality.Semantic.DeepEqual(old.Spec.Domains, now.Spec.Domains) || // While a route is pending, the status does not reflect a change of its Gateway.
+			!equality.Semantic.DeepEqual(old.Spec.Domains, now.Spec.Domains) || // While a route is pending, the status does not reflect changed parentRefs.
 			(old.DeletionTimestamp == nil) != (now.DeletionTimestamp == nil)
 	},
 }

@@ -90,7 +90,7 @@ type reconciler struct {
 	watched   []string
 	tasks     *tasks
 	journal   status.Journal
-	// took contains the duration of the last evaluation of each policy, as a time.Duration by policy name.
+	// took contains the duration of the last evaluation of each policy. It maps a types.NamespacedName to a time.Duration.
 	took sync.Map
 }
 

@@ -34,7 +34,7 @@ type observed struct {
 	reason, wrong string
 	// releases are the selected releases, in the order of the cache.
 	releases []view.ReleaseState
-	// services are the selected Microservices that exist, by namespace and name.
+	// services reports which existing Microservices are selected. It is keyed by namespace and name.
 	services map[[2]string]bool
 	// existing are all Microservices in the namespaces that observe reads, including those that are not
 	// selected.

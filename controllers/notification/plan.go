@@ -127,8 +127,8 @@ func (p *plan) requeue(after time.Duration) {
 	}
 }
 
-// receivers updates the receivers in the status from the specification. For a new receiver, the ends of
-// rollouts are reported from the current time on.
+// receivers updates the receivers in the status from the specification. The end of a rollout is reported to a
+// new receiver only if the rollout ends after now.
 func (p *plan) receivers(o *observed, now time.Time) (changed bool) {
 	var out []v1alpha1.ReceiverStatus
 	for _, r := range o.policy.Spec.Receivers {
@@ -144,7 +144,7 @@ func (p *plan) receivers(o *observed, now time.Time) (changed bool) {
 	return changed
 }
 
-// records are the last reports to receivers, by receiver and release.
+// records contains the last report about each release to each receiver, keyed by receiver name and release.
 type records map[string]map[notify.Key]v1alpha1.NotificationDelivery
 
 // recordsOf returns the records from the list in a policy's status. namespace is the policy's namespace.
@@ -264,7 +264,7 @@ func (t target) of(r *v1alpha1.NotificationReceiver, records records, since time
 	return known, notify.Due(r, known, facts, since)
 }
 
-// sinceOf returns the time after which a rollout must have ended so that its end is reported to a receiver.
+// sinceOf returns the time after which a rollout must have ended for its end to be reported to a receiver.
 func sinceOf(s *v1alpha1.ReceiverStatus, now time.Time) time.Time {
 	if oldest := now.Add(-maxAge); oldest.After(s.Since.Time) {
 		return oldest

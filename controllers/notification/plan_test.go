@@ -282,7 +282,7 @@ func manyRollouts(n int) (in view.Input, now time.Time) {
 	return in, story.Now
 }
 
-// TestFullRecord checks that additional releases wait while the record is full, and are reported later.
+// TestFullRecord checks that additional releases wait while status.deliveries is full, and are reported later.
 func TestFullRecord(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, v1alpha1.NotificationReceiver{Name: "chat"})

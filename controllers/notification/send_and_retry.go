@@ -26,7 +26,7 @@ const (
 	maxRejections, maxTrying = 5, 24 * time.Hour
 )
 
-// result is the result of a message that was accepted or dropped.
+// result records that a message was accepted or dropped.
 type result struct {
 	job
 	// called is the receiver's ID for the message; empty if the message cannot be edited.
@@ -38,7 +38,7 @@ type result struct {
 	why     string
 }
 
-// attempt is the state of a message that was not accepted.
+// attempt is the state of a message that has been tried but neither accepted nor dropped.
 type attempt struct {
 	first      time.Time
 	rejections int
@@ -48,14 +48,14 @@ type attempt struct {
 // result, messages may be sent again, but no message is lost.
 type receiverState struct {
 	running bool
-	// sending is the number of the running task's messages that have no result yet and that add a delivery record.
+	// sending is the number of messages of the running task that will add a delivery record but have no result yet.
 	sending int
-	// receiver is the receiver with the settings of the current task.
+	// receiver is the receiver's specification to which this state belongs.
 	receiver *v1alpha1.NotificationReceiver
 	// results are the results that are not in the status yet.
 	results []result
-	// failure describes the failure of the latest message; empty if the message was accepted. succeeded reports whether a
-	// message has been accepted since the process started.
+	// failure describes the receiver's latest failure; empty if a message has been accepted since then. succeeded reports
+	// whether the receiver has accepted a message since the process started.
 	failure   string
 	succeeded bool
 	failures  int
@@ -102,7 +102,8 @@ func newTasks(c clock.PassiveClock, s send, m *metrics) *tasks {
 	}
 }
 
-// run enables tasks until ctx is done. When a task ends, it calls enqueue with its policy, from any goroutine.
+// run enables tasks until ctx is done. A task that ends before then calls enqueue with its policy. enqueue must be
+// safe for concurrent use.
 func (t *tasks) run(ctx context.Context, enqueue func(types.NamespacedName)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -128,8 +129,8 @@ func (t *tasks) state(policy types.NamespacedName, uid types.UID) map[string]rec
 }
 
 // keep cancels the tasks of receivers that were changed or removed, or of all receivers of a suspended
-// policy, and forgets removed receivers. Messages that were not accepted are sent to the receivers in the
-// current specification.
+// policy. It forgets removed receivers whose tasks have ended. Messages that were not accepted are sent later, to
+// the receivers in the specification at that time.
 func (t *tasks) keep(policy types.NamespacedName, spec *v1alpha1.NotificationPolicySpec) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -200,8 +201,8 @@ func (t *tasks) drop(policy types.NamespacedName) {
 	delete(t.policies, policy)
 }
 
-// start starts a task that sends messages to one receiver, one after the other, unless one of the receiver's
-// tasks is already running.
+// start starts a task that sends messages to one receiver, one after the other. It does nothing if a task for this
+// receiver is already running.
 func (t *tasks) start(policy types.NamespacedName, receiver *v1alpha1.NotificationReceiver, jobs []job, credentials func(context.Context) (notify.Credentials, error)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -286,7 +287,7 @@ func (t *tasks) one(ctx context.Context, namespace string, r *receiverState, rec
 	return failure.Rejected
 }
 
-// try sends the message once. A panic counts as a rejection of this message, so that the receiver gets the other messages.
+// try sends the message once. A panic counts as a rejection of this message, so that the receiver still gets the other messages.
 func (t *tasks) try(ctx context.Context, namespace string, receiver *v1alpha1.NotificationReceiver, j job, credentials func(context.Context) (notify.Credentials, error)) (called string, failure *notify.Error) {
 	err := contain.Panics(func() error {
 		called, failure = t.deliver(ctx, namespace, receiver, j, credentials)
@@ -314,8 +315,8 @@ func (t *tasks) deliver(ctx context.Context, namespace string, receiver *v1alpha
 }
 
 // backOff returns the delay after the given number of failures. The delay starts at minBackoff, doubles
-// with each failure, and is extended by up to a quarter, so that receivers that failed together are not
-// retried together.
+// with each failure, and is extended at random by up to a quarter, so that receivers that failed together
+// are not retried together.
 func backOff(failures int) time.Duration {
 	d := min(minBackoff<<min(max(failures-1, 0), 16), maxBackoff)
 	return d + rand.N(d/4)

@@ -11,11 +11,11 @@ import (
 	"github.com/heighliner/heighliner/internal/status"
 )
 
-// failureInterval is the minimum time between two status writes about a receiver's failure.
+// failureInterval is the minimum time before a receiver's failure in the status is replaced with another failure.
 const failureInterval = 10 * time.Minute
 
-// reportFailure records in the status whether and why a receiver is failing, at most once per
-// failureInterval.
+// reportFailure records in the status whether and why a receiver is failing. It replaces a failure with another
+// failure at most once per failureInterval.
 func reportFailure(s *v1alpha1.ReceiverStatus, state receiverState, now time.Time) (changed bool) {
 	switch {
 	case state.failure == "" && state.succeeded && s.Failure != "":
@@ -43,8 +43,8 @@ func (p *plan) total() {
 	}
 }
 
-// keepPending keeps the previous counts if nothing else in the status differs, because changes to the counts
-// alone must not cause a write.
+// keepPending keeps the previous numbers of pending messages. It is called only if nothing else about the receivers
+// and deliveries in the status differs, because changes to these numbers alone must not cause a write.
 func (p *plan) keepPending(old *v1alpha1.NotificationPolicyStatus) {
 	for i := range p.status.Receivers {
 		s := &p.status.Receivers[i]
@@ -54,7 +54,7 @@ func (p *plan) keepPending(old *v1alpha1.NotificationPolicyStatus) {
 	}
 }
 
-// setConditions sets the conditions. full reports whether messages are waiting because the record
+// setConditions sets the conditions. full reports whether messages are waiting because status.deliveries
 // is full.
 func setConditions(p *plan, o *observed, full bool) {
 	conditions, generation := &p.status.Conditions, o.policy.Generation
@@ -78,7 +78,7 @@ func setConditions(p *plan, o *observed, full bool) {
 		}
 	}
 	if full {
-		status.Set(conditions, generation, v1alpha1.ConditionReady, metav1.ConditionFalse, reasonTooManyDeliveries, fmt.Sprintf("the record is full (%d entries): further releases are reported when earlier rollouts end; divide the services among several policies", maxDeliveries))
+		status.Set(conditions, generation, v1alpha1.ConditionReady, metav1.ConditionFalse, reasonTooManyDeliveries, fmt.Sprintf("status.deliveries is full (%d entries): further releases are reported when earlier rollouts end; divide the services among several policies", maxDeliveries))
 		status.Remove(conditions, v1alpha1.ConditionStalled)
 		return
 	}

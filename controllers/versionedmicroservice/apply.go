@@ -65,8 +65,8 @@ func (o applied) outdated() error {
 }
 
 // apply executes the plan. An error for one child object does not prevent writes to other child
-// objects, with one exception: the Deployment is not scaled down before the autoscaler is deleted,
-// because the autoscaler would scale it up again.
+// objects, with two exceptions: the autoscaler is not created before the Deployment, and the Deployment
+// is not scaled down before the autoscaler is deleted, because the autoscaler would scale it up again.
 func (r *reconciler) apply(ctx context.Context, o *observed, p plan) applied {
 	var done applied
 	if p.create == nil {
@@ -142,11 +142,11 @@ type createdDeployment struct {
 	at   time.Time
 }
 
-// createdLag is how long a Deployment may be missing from the cache after its creation. The creation event
-// triggers the next reconcile.
+// createdLag is how long the controller waits for the cache to contain a Deployment that it created. Usually, the
+// creation event triggers the next reconcile earlier.
 const createdLag = 2 * time.Second
 
-// awaitsDeployment returns the remaining time for which a release's Deployment may be missing from the cache.
+// awaitsDeployment returns how much longer to wait for the cache to contain a release's Deployment.
 // It returns 0 if the cache contains the Deployment, or if this process did not create it recently.
 func (r *reconciler) awaitsDeployment(o *observed) time.Duration {
 	c, ok := r.created.Load(client.ObjectKeyFromObject(o.release))
@@ -208,7 +208,7 @@ func (r *reconciler) restoreTemplate(ctx context.Context, o *observed) (*appsv1.
 	trial := restored.DeepCopy()
 	err = r.client.Patch(ctx, trial, client.MergeFrom(live), client.DryRunAll, client.FieldOwner(fieldOwner))
 	if err != nil && !dryRunUnsupported(err) {
-		return nil, fmt.Errorf("dry-run template of Deployment %q: %w", restored.Name, err)
+		return nil, fmt.Errorf("patch Deployment %q in a dry run: %w", restored.Name, err)
 	}
 	if err != nil {
 		trial.Spec.Template = live.Spec.Template
@@ -282,7 +282,7 @@ func (r *reconciler) applyBudget(ctx context.Context, o *observed, p plan) error
 		_, err := r.writer.Apply(ctx, o.release, p.budget)
 		return err
 	case p.deleteBudget != nil:
-		// Delete without a precondition on the resourceVersion, because the status changes with each pod.
+		// Delete without a precondition on the resourceVersion, because it changes with the status, which counts pods.
 		budget := p.deleteBudget.DeepCopy()
 		budget.ResourceVersion = ""
 		return r.writer.Delete(ctx, o.release, budget)
@@ -338,7 +338,7 @@ const (
 	// repeatsWait is the delay if the service is stable or is waiting for approval.
 	repeatsWait = 2 * time.Second
 	// rolloutWait is the delay in a rollout that continues without approval. For a release that was replaced, the drain delay is added,
-	// because the release is usually resized after the drain.
+	// because the release is usually resized after the drain, and one write can then report both.
 	rolloutWait = 30 * time.Second
 	// stepsWait is the delay in a step that does not wait for a user, a hook, or the end of a long pause. If many services are being rolled out at
 	// the same time, such a step takes more than half a minute.
@@ -352,7 +352,7 @@ func (r *reconciler) waitToWrite(o *observed, next v1alpha1.VersionedMicroservic
 	state := rolloutStateOf(o.microservice, release.Name)
 	switch before := release.Status; {
 	case state.promoted && next.Available > before.Available:
-		return 0 // A rollback may begin with the first replica.
+		return 0 // A rollback to this release may be waiting for these replicas.
 	case next.Release == v1alpha1.ReleaseDeprecated && next.Replicas > release.Spec.Replicas && next.Failure == before.Failure && !answered(before, next):
 		return max(0, first.Add(repeatsWait).Sub(now)) // The release's pods are being deleted.
 	case isTransition(before, next):
@@ -364,7 +364,7 @@ func (r *reconciler) waitToWrite(o *observed, next v1alpha1.VersionedMicroservic
 		limit := repeatsWait
 		switch {
 		case !equality.Semantic.DeepEqual(before.LastHandledDecision, next.LastHandledDecision):
-			limit = repeatsWait // The user who made the decision reads the result here.
+			limit = repeatsWait // The user who made the decision reads the result in the status.
 		case state.passes() && before.ObservedGeneration > 0:
 			limit = stepsWait
 		case state.continues():
@@ -385,7 +385,7 @@ type difference struct {
 }
 
 // differsSince returns the time at which a release's computed status began to differ from the stored status.
-// A new generation, for example because of a change to the replicas, starts a new difference.
+// A new generation, for example after a change to the replicas, resets this time.
 func (r *reconciler) differsSince(release *v1alpha1.VersionedMicroservice, now time.Time) time.Time {
 	key := client.ObjectKeyFromObject(release)
 	if known, ok := r.differs.Load(key); ok && known.(difference).generation == release.Generation {
@@ -405,16 +405,16 @@ func drainOf(ms *v1alpha1.Microservice) time.Duration {
 // difference is not a transition, writeStatus returns the remaining delay.
 func (r *reconciler) writeStatus(ctx context.Context, o *observed, next v1alpha1.VersionedMicroserviceStatus) (time.Duration, error) {
 	release, before := o.release, o.release.Status
-	if reflect.DeepEqual(&before, &next) || equality.Semantic.DeepEqual(before, next) { // The semantic comparison costs much more.
+	if reflect.DeepEqual(&before, &next) || equality.Semantic.DeepEqual(before, next) { // The semantic comparison is much slower, so it comes second.
 		r.differs.Delete(client.ObjectKeyFromObject(release))
 		return 0, nil
 	}
 	if wait := r.waitToWrite(o, next); wait > 0 {
 		return wait, nil
 	}
-	now := new(*release) // A shallow copy, because only the status and the resourceVersion change.
+	now := new(*release) // A shallow copy is enough, because only the status and the resourceVersion change.
 	now.Status = next
-	// A status from an older state, or from an older leader, must not replace the current status.
+	// A status that was computed from an older state, or by a previous leader, must not replace the current status.
 	if _, err := status.Patch(ctx, r.client, fieldOwner, now, release, status.AtResourceVersion); err != nil {
 		return 0, client.IgnoreNotFound(err)
 	}

@@ -40,9 +40,8 @@ func CacheByObject() map[client.Object]cache.ByObject {
 // readyContainers are the container statuses that all ready pods in the cache share.
 var readyContainers = []corev1.ContainerStatus{{Ready: true}}
 
-// trimPod keeps a pod's basic metadata, its node, the labels that it has in common with the other objects of its release, and the parts of its
-// status that explain why it is not ready. Of the status of a ready pod, it keeps only the phase, and replaces the container statuses with a single
-// status that is ready.
+// trimPod keeps a pod's basic metadata, its node, the labels that Heighliner sets, and the parts of its status that explain why it is not ready.
+// Of the status of a ready pod, it keeps only the phase, and replaces the container statuses with a single status that is ready.
 func trimPod(pod *corev1.Pod) {
 	pod.Labels, pod.Annotations, pod.OwnerReferences, pod.GenerateName = ownLabels(pod.Labels), nil, nil, ""
 	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName}
@@ -68,7 +67,7 @@ func ownLabels(all map[string]string) map[string]string {
 	return own
 }
 
-// trimContainers returns trimmed copies of container statuses. It does not change its argument, because ready pods share their container status.
+// trimContainers returns trimmed copies of container statuses. It does not change its argument, because ready pods share their container statuses.
 func trimContainers(all []corev1.ContainerStatus) (out []corev1.ContainerStatus) {
 	for _, c := range all {
 		out = append(out, corev1.ContainerStatus{

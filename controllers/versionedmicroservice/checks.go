@@ -32,14 +32,14 @@ type checker interface {
 type checks struct {
 	analysis *v1alpha1.ReleaseAnalysis
 	hooks    []v1alpha1.HookStatus
-	// jobs contains the Jobs of hooks that must be created or deleted.
+	// jobs contains the hook Jobs that must be created or deleted.
 	jobs jobPlan
 	// requeueAt is the time at which to reconcile again even without an event; zero means never.
 	requeueAt time.Time
 }
 
 // runChecks collects the results of analyses and hooks, and requests the measurements and calls that are due.
-// It returns the same results until they are written to the status.
+// Each call returns the same results again until they are written to the status.
 func runChecks(ask checker, o *observed, now time.Time) checks {
 	key := client.ObjectKeyFromObject(o.release)
 	h := checks{analysis: o.release.Status.Analysis, hooks: o.release.Status.Hooks}
@@ -69,7 +69,7 @@ func runChecks(ask checker, o *observed, now time.Time) checks {
 	if rollout.point != nil {
 		h.analysis = rollout.measure(ask, key, h, questions, now)
 		if at := h.analysis.NextTime; at != nil && at.After(now) {
-			h.requeueBy(at.Time) // a running measurement enqueues the release when it is complete
+			h.requeueBy(at.Time) // when a running measurement is complete, it enqueues the release
 		}
 	}
 	due, calls := hook.Due(h.hooks, questions), hook.ToURLs(questions)
@@ -98,9 +98,10 @@ func (h *checks) requeueBy(t time.Time) {
 	}
 }
 
-// roundOf returns the time at which the current round of hooks began. If there are metrics, it is the
-// start of the measured interval, so that a hook can generate the traffic that is measured. Otherwise, it
-// is the time at which the round is due. In a new step, the round is due immediately.
+// roundOf returns the time that identifies the current round of hooks: the time of the previous round, or the
+// start of the wait if there was none. If there are metrics, this is the start of the measured interval, so that
+// a hook can generate the traffic that is measured. Without metrics, it is zero while no round is due. In a new
+// step, a round is due immediately. After a failed analysis, roundOf returns zero.
 func roundOf(s *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, now time.Time) time.Time {
 	if s.Phase == v1alpha1.AnalysisFailed {
 		return time.Time{}
@@ -115,7 +116,7 @@ func roundOf(s *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, now tim
 }
 
 // measure adds a round to the analysis when the round is complete: when all measurements and the
-// results of all hooks are available.
+// results of all hooks are available. If the measurements alone fail the round, measure does not wait for hooks.
 func (w *rollout) measure(ask checker, key types.NamespacedName, h checks, questions []hook.Call, now time.Time) *v1alpha1.ReleaseAnalysis {
 	results := resultsOf(h.hooks, questions)
 	round := analysis.Round{At: now}
@@ -145,7 +146,7 @@ func (w *rollout) measure(ask checker, key types.NamespacedName, h checks, quest
 // hookResults summarizes a round's hooks.
 type hookResults struct {
 	// failures are the reasons given by hooks that reject the release, and errors are the reasons why hooks
-	// could not be called.
+	// did not respond.
 	failures, errors []string
 	// incomplete reports whether a result is missing.
 	incomplete bool

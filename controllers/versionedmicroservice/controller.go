@@ -8,9 +8,9 @@
 //
 //	controller.go        setup, RBAC, Reconcile
 //	observe.go           the input of a reconcile
-//	plan.go              the writes to child objects, except Jobs; pure
-//	apply.go             writes child objects, except Jobs, and the status
-//	status.go            status and conditions, pure
+//	plan.go              the plan of the writes to child objects, except Jobs; pure functions
+//	apply.go             writes the status, and child objects except Jobs
+//	status.go            status and conditions; pure functions
 //	events.go            events, and when they are recorded
 //	cached.go            the content of the cache
 //	index.go             the index of the cache; handlers and predicates of watches
@@ -18,13 +18,14 @@
 //	check_inputs.go      input of analyses and hooks
 //	rollout_state.go     the rollout state that a release copies from its Microservice
 //	checks.go            results of analyses and hooks
-//	jobs.go              hook Jobs: observed, planned and written
+//	jobs.go              observes, plans, and writes hook Jobs
 //	pools.go             the background workers of analyses and hooks
 //	secrets.go           credentials of analyses and hooks
-//	pod_failures.go      causes of unavailable pods; internal/release/freezes_and_waits.go decides which causes are outside the release, and fail_and_retry.go whether the deadline has passed
+//	pod_failures.go      causes of unavailable pods; in internal/release, freezes_and_waits.go decides which causes are problems outside
+//	                     the release, and fail_and_retry.go decides whether a step has passed its deadline
 //	replicaset_retry.go  retries of pods that a quota or admission rejected
 //	waits_for_pods.go    releases that wait for pods in their group to terminate, and previews that are ending
-//	exclusive.go         releases of exclusive groups, which start when the pods of all other releases have terminated
+//	exclusive.go         releases of exclusive groups, which start when the pods of the group's other releases have terminated
 package versionedmicroservice
 
 import (
@@ -114,7 +115,7 @@ type reconciler struct {
 	// differs contains the times at which the computed status of releases began to differ from the stored
 	// status, by the name of the release.
 	differs sync.Map
-	// probed contains the last probeRead of each release whose probe fails, by the name of the release.
+	// probed contains the latest probeRead of each release whose probe fails, by the name of the release.
 	probed sync.Map
 	// requeues requeues releases after a given time if a reconcile returns an error.
 	requeues status.Requeues

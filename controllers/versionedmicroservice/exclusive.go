@@ -39,7 +39,7 @@ func (e *exclusiveGroups) lock(key groupKey) *sync.Mutex {
 	return &e.locks[h.Sum32()%uint32(len(e.locks))]
 }
 
-// predecessor is another release whose pods an exclusive release is waiting for.
+// predecessor is a release whose pods must terminate before an exclusive release starts.
 type predecessor struct {
 	release string
 	// pod is the pod that should terminate first, and node is its node; empty if no pod is terminating.
@@ -139,8 +139,8 @@ func mayHavePods(d *appsv1.Deployment) bool {
 	return d.Spec.Replicas == nil || *d.Spec.Replicas > 0 || d.Status.ObservedGeneration < d.Generation || d.Status.Replicas > 0
 }
 
-// firstOther returns the pod that should terminate first among the pods of other releases; nil if there is none. It ignores pods of hooks, and
-// pods whose containers have all ended, such as evicted pods.
+// firstOther returns another release that has pods, or nil if there is none. If pods are terminating, it returns the release of the pod that should
+// terminate first. It ignores pods of hooks, and pods whose containers have all ended, such as evicted pods.
 func firstOther(pods []corev1.Pod, release string) *predecessor {
 	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool {
 		return p.Labels[v1alpha1.LabelRelease] == release || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed || p.Labels[v1alpha1.LabelHook] != ""

@@ -22,12 +22,12 @@ import (
 	"github.com/heighliner/heighliner/internal/index"
 )
 
-// indexRelease is the index of a release's pods and Jobs. Without it, a list would read all objects of the
+// indexRelease indexes pods and Jobs by their release. Without this index, a list would read all objects of the
 // namespace, and its cost would grow with the number of services.
 const indexRelease = "versionedmicroservice.release"
 
 // indexQuota is the index of releases and Deployments whose pods a ResourceQuota rejects. These objects are listed often,
-// because the status of a quota changes with each pod of the namespace.
+// because the status of a quota changes each time a pod of the namespace is created or deleted.
 const indexQuota = "versionedmicroservice.quota"
 
 // rejectedByQuota is the only value of indexQuota.
@@ -65,7 +65,7 @@ func releaseOf(o client.Object) []string {
 
 type workQueue = workqueue.TypedRateLimitingInterface[ctrl.Request]
 
-// changed admits all events except resyncs. These include the events for the controller's own writes to the
+// changed admits all events except resyncs. It also admits the events for the controller's own writes to the
 // status of a release, because a reconcile with a stale cache waits for these events.
 func changed() predicate.Predicate { return predicate.ResourceVersionChangedPredicate{} }
 
@@ -80,7 +80,7 @@ func revived(before, now client.Object) bool {
 	return before.(*v1alpha1.VersionedMicroservice).Spec.Replicas < now.(*v1alpha1.VersionedMicroservice).Spec.Replicas
 }
 
-// budgetChanged admits edits. It ignores the status, which changes with each pod.
+// budgetChanged admits edits. It ignores the status, which changes with the number of healthy pods.
 func budgetChanged() predicate.Predicate {
 	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
 }
@@ -98,7 +98,7 @@ func autoscalerChanged() predicate.Predicate {
 	}
 }
 
-// podChanged admits changes that may explain why a pod is not ready. The number of
+// podChanged admits changes that may explain why a pod is not ready. It ignores deletions, because the number of
 // available pods comes from the Deployment.
 func podChanged() predicate.Predicate {
 	return predicate.Funcs{
@@ -113,7 +113,7 @@ func podChanged() predicate.Predicate {
 	}
 }
 
-// labeledRelease enqueues the release in the label of a pod or Job.
+// labeledRelease enqueues the release that the label of a pod or Job contains.
 func labeledRelease(_ context.Context, obj client.Object) []ctrl.Request {
 	release := obj.GetLabels()[v1alpha1.LabelRelease]
 	if release == "" {
@@ -140,7 +140,7 @@ func statesToReleases() handler.EventHandler {
 	}
 }
 
-// templateToReleases enqueues the releases that are being rolled out and whose analysis is defined by a template.
+// templateToReleases enqueues the releases that are being rolled out and whose analysis uses the changed template.
 func (r *reconciler) templateToReleases() handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, template client.Object) []ctrl.Request {
 		var list v1alpha1.MicroserviceList

@@ -31,13 +31,13 @@ type hookJob struct {
 // call returns the ID of the call for which the Job was created.
 func (j hookJob) call() string { return j.Annotations[v1alpha1.AnnotationHookCall] }
 
-// observeJobs reads the release's Jobs, and the messages of Jobs that have ended since the last status write.
+// observeJobs reads the release's Jobs, and the termination messages of Jobs whose results may not be in the status yet.
 func (r *reconciler) observeJobs(ctx context.Context, o *observed) error {
 	var list batchv1.JobList
 	if err := r.client.List(ctx, &list, client.InNamespace(o.release.Namespace), client.MatchingFields{indexRelease: o.release.Name}, client.HasLabels{v1alpha1.LabelHook}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list Jobs of release %q: %w", o.release.Name, err)
 	}
-	slices.SortFunc(list.Items, func(a, b batchv1.Job) int { return cmp.Compare(a.Name, b.Name) }) // The cache lists them in any order.
+	slices.SortFunc(list.Items, func(a, b batchv1.Job) int { return cmp.Compare(a.Name, b.Name) }) // The cache lists them in no particular order.
 	for i := range list.Items {
 		job := hookJob{Job: &list.Items[i]}
 		if !metav1.IsControlledBy(job, o.release) {
@@ -77,13 +77,13 @@ func (r *reconciler) findJobs(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// podsMargin is the maximum time between reading the pods of Jobs and planning the Jobs.
+// podsMargin allows for the time between reading the pods of Jobs and planning the Jobs.
 const podsMargin = time.Minute
 
 // findPods reads from the API server the pods of those Jobs that would otherwise count as not started. The
 // cache does not contain these pods. A pod that is assigned to a node counts as started: its init containers may be
-// running, a native sidecar may not be ready, or the pod may have just ended. The kubelet stops the pod after its
-// timeout.
+// running, a native sidecar may not be ready, or the pod may have just ended. The kubelet stops such a pod
+// when its timeout expires.
 func (r *reconciler) findPods(ctx context.Context, o *observed) error {
 	for _, job := range o.jobs {
 		if at, ok := hook.NotStartedBy(job.Job); !ok || r.clock.Now().Add(podsMargin).Before(at) {
@@ -122,7 +122,7 @@ func (o *observed) activeJobs() (n int32) {
 const unreportedTime = time.Hour
 
 // awaitsResult reports whether a Job has ended and its result may not be in the status yet: the status shows that its call is
-// waiting, or the Job ended after the last write to the status of its hook. The status contains only the last call of a hook, but
+// waiting, or the Job ended after the last write to the status of its hook. The status contains only the latest call of a hook, but
 // the Jobs of earlier calls are kept.
 func (o *observed) awaitsResult(job hookJob, now time.Time) bool {
 	end, since := hook.Finished(job.Job), now.Add(-unreportedTime)
@@ -140,12 +140,12 @@ func (o *observed) awaitsResult(job hookJob, now time.Time) bool {
 	return !end.LastTransitionTime.Time.Before(since)
 }
 
-// maxJobPods is the maximum number of a Job's pods that are read: one more than the maximum of backoffLimit.
+// maxJobPods is the maximum number of pods to read for a Job: one more than the maximum of backoffLimit.
 const maxJobPods = 11
 
 // jobLog returns the termination message of the Job's pod that ended last. It reads from the API server,
-// because the cache does not contain the pods of Jobs. container is the release's container. Without the message,
-// the result is less specific.
+// because the cache does not contain the pods of Jobs. container is the name of the release's container. If
+// the message cannot be read, the result is less specific.
 func (r *reconciler) jobLog(ctx context.Context, job hookJob, container string) string {
 	var pods corev1.PodList
 	if err := r.live.List(ctx, &pods, client.InNamespace(job.Namespace), client.Limit(maxJobPods), client.MatchingLabels{batchv1.JobNameLabel: job.Name}); err != nil {
@@ -182,7 +182,7 @@ func explains(pod *corev1.PodStatus, container string) (first *corev1.ContainerS
 	return first
 }
 
-// jobOutcomes returns the outcomes of hook Jobs, by the ID of their call. They include the outcomes of calls that are no
+// jobOutcomes returns the outcomes of hook Jobs, keyed by the ID of their call. They include the outcomes of calls that are no
 // longer required but have no result yet.
 func (o *observed) jobOutcomes(questions []hook.Call, now time.Time) map[string]hook.Outcome {
 	out := map[string]hook.Outcome{}
@@ -211,11 +211,12 @@ func (o *observed) jobOutcomes(questions []hook.Call, now time.Time) map[string]
 
 // jobPlan contains the writes to hook Jobs.
 type jobPlan struct {
-	// create are the calls whose Jobs do not exist.
+	// create contains the calls for which Jobs must be created.
 	create []hook.Call
-	// remove are the Jobs that are no longer required.
+	// remove contains the Jobs that are no longer required.
 	remove []hookJob
-	// next is the time at which a Job that has ended should be deleted, or at which a Job counts as not started; zero means never.
+	// next is the earliest time at which a Job that has ended should be deleted, or at which a Job counts as not started;
+	// zero if there is no such time.
 	next time.Time
 }
 
@@ -227,7 +228,7 @@ func (p *jobPlan) by(at time.Time) {
 }
 
 // keptRounds is the number of finished Jobs to keep for a Rollout hook. There is one Job for each
-// round. CronJobs keep the same number by default.
+// round. By default, CronJobs keep the same number of successful Jobs.
 const keptRounds = 3
 
 // ofRound reports whether the Job belongs to a round.
@@ -250,8 +251,9 @@ func newestFirst(jobs []hookJob) []hookJob {
 
 // awaitJobs makes calls wait for Jobs that have not ended and whose calls are no longer required. A migration
 // and its reverse, or two Jobs of one hook, must never run at the same time, and the hooks for the end of a
-// preview remove objects that the preview's other Jobs create. A round's Job is deleted when its step ends. Hooks of
-// type Rollback and Event do not wait, because they do not change the objects that a Job may be changing.
+// preview remove objects that the preview's other Jobs create. Calls do not wait for a round's Job, which is
+// deleted when its step ends. Hooks of the types Rollback and Event do not wait, because they do not change the
+// objects that a Job may be changing.
 func (o *observed) awaitJobs(questions []hook.Call) {
 	asked := func(job hookJob) bool {
 		return slices.ContainsFunc(questions, func(q hook.Call) bool { return q.Body.ID == job.call() })
@@ -270,7 +272,7 @@ func (o *observed) awaitJobs(questions []hook.Call) {
 }
 
 // strayJobs plans the Jobs of a release that the rollout state does not list. The release is deleted when its
-// Jobs have ended. Jobs of rounds that have not ended are deleted immediately.
+// Jobs have ended. Unfinished Jobs of rounds are deleted immediately.
 func strayJobs(o *observed, now time.Time) (p jobPlan) {
 	for _, job := range o.jobs {
 		switch at, ok := hook.NotStartedBy(job.Job); {
@@ -287,7 +289,7 @@ func strayJobs(o *observed, now time.Time) (p jobPlan) {
 	return p
 }
 
-// planJobs plans the Jobs for the calls that are due. It is pure.
+// planJobs plans the creation of Jobs for the calls that are due, and the deletion of obsolete Jobs. It is pure.
 func planJobs(o *observed, questions, due []hook.Call, now time.Time) jobPlan {
 	var p jobPlan
 	exists, kept := map[string]bool{}, map[string]int{}

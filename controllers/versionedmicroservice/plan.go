@@ -24,7 +24,7 @@ type plan struct {
 	// restore means that the pod template may have been edited. A dry run compares the pod template with the
 	// release's template. If they differ, the release's template is restored.
 	restore bool
-	// retryAt is the time at which to request the next retry of the ReplicaSet; zero if it is not known yet.
+	// retryAt is the time at which to request the next retry of the ReplicaSet; zero if no later retry is planned.
 	retryAt time.Time
 	// scale is the number of replicas to set.
 	scale *int32
@@ -49,7 +49,7 @@ func planDeployment(o *observed, p *plan, now time.Time) {
 	if live == nil {
 		p.create = resources.Deployment(o.release)
 		if o.predecessor != nil {
-			// Create it without replicas, so that the API server checks the template before the pods of the other release terminate.
+			// Create it without replicas, so that the API server checks the template before the predecessor's pods terminate.
 			p.create.Spec.Replicas = new(int32(0))
 		}
 		return

@@ -55,8 +55,8 @@ const (
 	// rankTried is the rank of the failure of pods that are running but do not become ready, if at least half of
 	// the desired number of pods have run.
 	rankTried = 9
-	// rankNotTried is the rank of this failure if fewer pods have run, or if not all of their containers
-	// have run. To become ready, a pod may require other pods, and a container may require other
+	// rankNotTried is the rank of this failure if fewer pods have run, or if not all containers of the failing
+	// pod are running. To become ready, a pod may require other pods, and a container may require other
 	// containers.
 	rankNotTried = 15
 )
@@ -263,8 +263,8 @@ func hasStatuses(pod *corev1.Pod) bool {
 	return len(pod.Status.InitContainerStatuses)+len(pod.Status.ContainerStatuses) > 0
 }
 
-// isSidecar reports whether an init container is a sidecar, which runs as long as the other containers
-// because its restartPolicy is Always.
+// isSidecar reports whether an init container is a sidecar: its restartPolicy is Always, so it runs as long
+// as the other containers do.
 func isSidecar(release *v1alpha1.VersionedMicroservice, name string) bool {
 	return slices.ContainsFunc(release.Spec.Template.Spec.InitContainers, func(c corev1.Container) bool {
 		return c.Name == name && c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways
@@ -299,7 +299,7 @@ var overloaded = regexp.MustCompile(`(?i)(context deadline exceeded|failed to re
 	`error unpacking image|no space left on device)`)
 
 // creationFailure classifies the error from a node that could not create or start a container. Problems with the node are not failures
-// of the release. Their message contains only the matched text, because the rest differs with each pod and attempt.
+// of the release. The message for such a problem contains only the matched text, because the rest differs with each pod and attempt.
 func creationFailure(who, reason, message string) failure {
 	if cause := overloaded.FindString(message); cause != "" {
 		return failure{reason: v1alpha1.FailureContainerCreating, message: fmt.Sprintf("a node has not created %s: %s; the events of the pod show the cause", who, cause)}
@@ -336,7 +336,7 @@ func pullFailure(who, image string, w *corev1.ContainerStateWaiting) failure {
 		f.reason = v1alpha1.FailureImageUnusable
 		return f
 	}
-	// The user chooses the image's name, which may contain any of these words.
+	// Ignore the image's name and all URLs: users choose names, which may contain words that the patterns match.
 	text := address.ReplaceAllString(strings.ReplaceAll(cause, image, ""), "")
 	for _, pull := range pulls {
 		if pull.matches.MatchString(text) {
@@ -408,8 +408,8 @@ func creationTime(ms *v1alpha1.Microservice) time.Duration {
 }
 
 // notReady returns the failure of a container that is running but has not become ready within the time that
-// its probes allow. The time starts when all of the pod's containers are running. The containers of a failed
-// release get no more time.
+// its probes allow. The time starts when all of the pod's containers are running. If the release has already
+// failed because of its pods, notReady does not wait for this time.
 func notReady(o *observed, state rolloutState, c corev1.ContainerStatus, whole, now time.Time) failure {
 	if c.Ready || c.State.Running == nil {
 		return failure{}

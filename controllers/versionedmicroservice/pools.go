@@ -19,7 +19,7 @@ import (
 	"github.com/heighliner/heighliner/internal/queue"
 )
 
-// pools run analyses and hooks in the background, and enqueue releases with new results.
+// pools run analyses and hooks in the background, and enqueue releases that have new results.
 type pools struct {
 	measurer *analysis.Measurer
 	hooks    *hook.Pool

@@ -35,7 +35,7 @@ func (r retry) String() string {
 	return strings.TrimSpace(r.at.UTC().Format(time.RFC3339) + " " + r.quota)
 }
 
-// retryOf reads a Deployment's annotation. It returns the zero retry if there is no valid annotation.
+// retryOf reads the latest retry from a Deployment's annotation. It returns the zero retry if there is no valid annotation.
 func retryOf(d *appsv1.Deployment) retry {
 	at, quota, _ := strings.Cut(d.Annotations[resources.AnnotationRetry], " ")
 	t, err := time.Parse(time.RFC3339, at)
@@ -45,7 +45,7 @@ func retryOf(d *appsv1.Deployment) retry {
 	return retry{at: t, quota: quota}
 }
 
-// planRetry returns the due retry, or nil, and the time at which the next retry is due.
+// planRetry returns the retry that is due now, or nil. It also returns the time of a later retry; zero if none is planned.
 func planRetry(o *observed, now time.Time) (due *retry, requeueAt time.Time) {
 	d := o.own()
 	cause := replicaFailure(d).reason

@@ -11,8 +11,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// rolloutState is the state of one release in a Microservice's status. The release's status contains a copy
-// of some fields for users.
+// rolloutState is the state of one release as recorded in its Microservice's status. The release's own status
+// contains copies of some of these fields for users.
 type rolloutState struct {
 	release  v1alpha1.ReleaseStatus
 	reason   string
@@ -27,16 +27,16 @@ type rolloutState struct {
 	approval bool
 	// pause is the duration of the step's pause; 0 if there is none.
 	pause time.Duration
-	// end is the time from which the release calls the hooks for the end of its preview; nil if it does not
-	// call them.
+	// end is the time from which the hooks for the end of the preview are called for this release; nil if they
+	// are not called for it.
 	end *metav1.MicroTime
 }
 
 // continues reports whether the release is in a rollout that continues without approval.
 func (m rolloutState) continues() bool { return m.run != nil && !m.approval }
 
-// passes reports whether the release is in a step that ends soon: the step has no gate, requires no approval, and has no pause longer than
-// rolloutWait, and the rollout is not interrupted.
+// passes reports whether the release is in a step that ends soon: the step is not waiting at a gate or for approval, it has no pause
+// longer than rolloutWait, and the rollout is not interrupted.
 func (m rolloutState) passes() bool {
 	return m.continues() && m.run.Step > 0 && m.run.Gate == "" && !m.run.Interrupted && m.pause <= rolloutWait
 }
@@ -70,13 +70,13 @@ func rolloutStateOf(ms *v1alpha1.Microservice, name string) rolloutState {
 	return rolloutState{}
 }
 
-// needsApproval reports whether the step of a rollout is waiting for approval.
+// needsApproval reports whether the current step of a rollout is waiting for approval.
 func needsApproval(ms *v1alpha1.Microservice, run *v1alpha1.Rollout) bool {
 	c := ms.Spec.UpdateStrategy.Canary
 	return c != nil && run.Step > 0 && int(run.Step) <= len(c.Steps) && c.Steps[run.Step-1].Approval != nil && run.Continued < run.Step
 }
 
-// pauseOf returns the duration of the pause in the step of a rollout.
+// pauseOf returns the duration of the pause in the current step of a rollout.
 func pauseOf(ms *v1alpha1.Microservice, run *v1alpha1.Rollout) time.Duration {
 	c := ms.Spec.UpdateStrategy.Canary
 	if c == nil || run.Step < 1 || int(run.Step) > len(c.Steps) || c.Steps[run.Step-1].Pause == nil {
@@ -85,8 +85,8 @@ func pauseOf(ms *v1alpha1.Microservice, run *v1alpha1.Rollout) time.Duration {
 	return c.Steps[run.Step-1].Pause.Duration.Std(0)
 }
 
-// stepText describes the step of a rollout, for example "2/3 Paused", or the gate before the step.
-// It returns "" if the rollout is not in a step.
+// stepText describes the current step of a release's rollout, for example "2/3 Paused", or names the gate
+// before the first step. It returns "" if there is neither.
 func stepText(ms *v1alpha1.Microservice, group *v1alpha1.ReleaseGroup, name string) string {
 	run := group.Rollout
 	if run == nil || run.Release != name || ms.Spec.UpdateStrategy.Canary == nil {
@@ -125,7 +125,8 @@ func (m rolloutState) equal(other rolloutState) bool {
 		equality.Semantic.DeepEqual(m.decision, other.decision) && equality.Semantic.DeepEqual(m.run, other.run) && equality.Semantic.DeepEqual(m.end, other.end)
 }
 
-// into copies the state to a status. Fields that the Microservice no longer records keep their last values.
+// into copies the state to a status. If the Microservice records no value for status.release or
+// status.lastHandledDecision, the field keeps its previous value.
 func (m rolloutState) into(s *v1alpha1.VersionedMicroserviceStatus) {
 	s.Step = m.step
 	s.Release = cmp.Or(m.release, s.Release)

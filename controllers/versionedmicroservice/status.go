@@ -25,8 +25,8 @@ const (
 	reasonFailed       = "Failed"
 )
 
-// newStatus returns the new status, and the time at which to reconcile again even without an event;
-// zero means never. It is pure.
+// newStatus returns the new status, and the time at which to reconcile again even without an event. The
+// time is zero if only events require another reconcile. newStatus is pure.
 func newStatus(o *observed, done applied, results checks, now time.Time) (v1alpha1.VersionedMicroserviceStatus, time.Time) {
 	next := *o.release.Status.DeepCopy()
 	state := rolloutStateOf(o.microservice, o.release.Name)
@@ -36,7 +36,7 @@ func newStatus(o *observed, done applied, results checks, now time.Time) (v1alph
 	if o.deploymentOutdated(done) {
 		// The Deployment's status is for an older generation. Keep the previous status, whose
 		// observedGeneration shows that it is outdated, instead of a mix of the previous status and the
-		// new status. A release's failure is reported as long as pods show it.
+		// new status. However, if the rollout failed because of pods that still show the failure, report it.
 		if o.failedByPods(state) && f.message != "" {
 			next.Failure, next.Message = f.reason, status.Line(f.message)
 		}
@@ -62,8 +62,8 @@ func newStatus(o *observed, done applied, results checks, now time.Time) (v1alph
 
 // deploymentOutdated reports whether the Deployment's status is for an older generation, because this
 // reconcile wrote the Deployment or the Deployment controller has not observed it yet. If this reconcile
-// cannot write the Deployment, the status counts as current once the Deployment controller has observed
-// the Deployment.
+// failed to write the Deployment, the status counts as outdated only if the error is transient and the
+// Deployment controller has not observed the latest generation.
 func (o *observed) deploymentOutdated(done applied) bool {
 	if o.predecessor != nil && done.deployment == nil {
 		return false // The Deployment has no pods, and should not have pods yet.
@@ -141,8 +141,8 @@ func failureMessage(state rolloutState, old v1alpha1.VersionedMicroserviceStatus
 
 // setReplicas sets the replica counts. While replicas are starting, it reports no partial progress, because no
 // decision depends on the progress and each change would require a write. The exception is the first replica of
-// a previously active release: a rollback from an unavailable release begins with this replica (protocol rule
-// 27).
+// a previously active release: a rollback from an unavailable release moves traffic when this replica is
+// available (protocol rule 27).
 func setReplicas(o *observed, state rolloutState, next *v1alpha1.VersionedMicroserviceStatus) {
 	old, want := o.release.Status, o.release.Spec.Replicas
 	replicas, available := o.replicaCounts()
@@ -154,7 +154,7 @@ func setReplicas(o *observed, state rolloutState, next *v1alpha1.VersionedMicros
 	next.Replicas, next.Available = replicas, available
 }
 
-// setConditions sets Available, Progressing, and the summary of both.
+// setConditions sets Available, Progressing, and the summary conditions.
 func setConditions(o *observed, done applied, f failure, next *v1alpha1.VersionedMicroserviceStatus) {
 	want := o.release.Spec.Replicas
 	set := func(kind string, value bool, reason, message string) {
@@ -189,7 +189,7 @@ func uncallableHooks(hooks []v1alpha1.HookStatus) []string {
 	return lines
 }
 
-// setReady sets the summary conditions of kstatus.
+// setReady sets the summary conditions that kstatus expects.
 func setReady(o *observed, done applied, next *v1alpha1.VersionedMicroserviceStatus) {
 	generation, conds := o.release.Generation, &next.Conditions
 	available := meta.FindStatusCondition(*conds, v1alpha1.ConditionAvailable)
@@ -216,8 +216,8 @@ func setReady(o *observed, done applied, next *v1alpha1.VersionedMicroserviceSta
 	}
 }
 
-// repeats reports whether a status differs only in fields copied from the Microservice for users,
-// or is the first status of a release whose pods are starting. No controller waits for either status.
+// repeats reports whether a status that is not a transition differs in fields copied from the Microservice for
+// users, or is the first status of a release whose pods are starting. No controller waits for such a status.
 func repeats(before, now v1alpha1.VersionedMicroserviceStatus) bool {
 	return before.Release != now.Release || before.Step != now.Step || onlyStarting(before, now)
 }
@@ -257,7 +257,8 @@ func isTransition(before, now v1alpha1.VersionedMicroserviceStatus) bool {
 	return false
 }
 
-// sameAnswer reports whether two results of a hook differ at most in their messages.
+// sameAnswer reports whether two results are for the same call of a hook, have the same phase, and were both
+// recorded before, or both after, the first completed attempt. Other fields, such as the message, may differ.
 func sameAnswer(a, b v1alpha1.HookStatus) bool {
 	return a.Name == b.Name && a.Type == b.Type && a.ID == b.ID && a.Phase == b.Phase && (a.Attempts == 0) == (b.Attempts == 0)
 }

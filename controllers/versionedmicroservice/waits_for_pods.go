@@ -19,7 +19,7 @@ import (
 // ready to use.
 type podWaits struct {
 	mu sync.Mutex
-	// groups are the groups of the waiting releases.
+	// groups contains the group of each waiting release, keyed by the name of the release.
 	groups map[types.NamespacedName]groupKey
 }
 
@@ -76,7 +76,8 @@ func (r *reconciler) othersToWaiting() handler.EventHandler {
 }
 
 // observeEnd records whether pods of a preview that is ending are still running. The hooks for the end of the
-// preview are called when none of these pods remain.
+// preview are called when none of these pods remain. If one of these pods should already have terminated, the
+// status of the hooks describes this pod, and the hooks continue to wait.
 func (r *reconciler) observeEnd(ctx context.Context, o *observed, w *rollout) error {
 	name := client.ObjectKeyFromObject(o.release)
 	if end := w.place.Group.End; end == nil || end.Release != o.release.Name {

@@ -12,8 +12,8 @@
 //	    namespaces: team=shop,stage=preview
 //	    *.preview.example.com
 //
-// A line with a leading "*." matches every host below the rest of the line, at any depth, as in the Gateway API. If a value contains lines of
-// the form "namespaces: label=value,...", the key is an arbitrary name, and the hosts are for the namespaces that have all labels of at least
+// A line such as "*.example.com" matches every subdomain of example.com, at any depth, as in the Gateway API. If a value contains lines of
+// the form "namespaces: label=value,...", the key is an arbitrary name, and the hosts are for the namespaces that have all labels in at least
 // one such line. Empty lines and lines that begin with "#" are ignored.
 //
 // A host that is listed by name is reserved for the namespaces that its key selects. No "*." line allows other namespaces to use it. Even in
@@ -153,8 +153,8 @@ func (r Rules) ByLabels() bool {
 // Hosts contains the hosts that the list grants to one namespace.
 type Hosts struct {
 	namespace string
-	// own contains the hosts that are listed by name for this namespace. below contains the parents of the wildcards, without the "*.":
-	// the namespace may use every host below them.
+	// own contains the hosts that are listed by name for this namespace. below contains the wildcards for this namespace, without their
+	// leading "*.": the namespace may use subdomains of these names.
 	own, below map[string]bool
 	// named contains the hosts that are listed by name in at least one key. foreign contains the hosts that are listed by name
 	// in keys for other namespaces.

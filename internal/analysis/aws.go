@@ -35,7 +35,7 @@ var (
 	// accessKeyID matches access key IDs as specified in the IAM API reference, but without the minimum length of 16
 	// characters.
 	accessKeyID = regexp.MustCompile(`^\w{1,128}$`)
-	// failureCode matches the name of an error in AWS APIs.
+	// failureCode matches the error codes of AWS APIs.
 	failureCode = regexp.MustCompile(`^[A-Za-z0-9]{1,64}$`)
 )
 
@@ -82,7 +82,7 @@ func awsKeysOf(secret string, data map[string][]byte) (awsKeys, *Error) {
 func (k awsKeys) sign(r *http.Request, region, service string, at time.Time) *Error {
 	// The signer encodes the query again, and would omit the parts that it cannot parse.
 	if _, err := url.ParseQuery(r.URL.RawQuery); err != nil {
-		return errorf(BadQuery, "web.url: its query cannot be signed: write '%%25' for '%%', and '%%3B' for ';'")
+		return errorf(BadQuery, "web.url: the query string cannot be signed: write '%%25' for '%%', and '%%3B' for ';'")
 	}
 	sum := sha256.New()
 	if r.GetBody != nil {
@@ -101,8 +101,8 @@ func (k awsKeys) sign(r *http.Request, region, service string, at time.Time) *Er
 	return nil
 }
 
-// explain returns the error for a 4xx response, based on the code that AWS APIs report. Many of these APIs report
-// wrong credentials with status 400. explain returns nil for other responses.
+// explain returns the error for a 4xx response, based on its error code, because many AWS APIs report wrong
+// credentials with status 400. It returns nil for responses that are handled in the same way for all providers.
 func (k awsKeys) explain(r *http.Response, now time.Time) *Error {
 	if r.StatusCode < 400 || r.StatusCode > 499 {
 		return nil

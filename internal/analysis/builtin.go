@@ -107,8 +107,8 @@ func enough(metric *v1alpha1.AnalysisMetric) string {
 	return "> 0"
 }
 
-// successRate returns a query for 100 x (1 - bad / all). If there were no bad requests, their series might not exist. With too few requests, the query
-// returns nothing.
+// successRate returns a query for 100 x (1 - bad / all). If the series of bad requests do not exist, because there were none, bad is 0. With too few
+// requests, the query returns nothing.
 func (s source) successRate(t Target, interval time.Duration, enough string) (string, *Error) {
 	all, err := s.rise(s.requests, t, interval)
 	if err != nil {
@@ -129,7 +129,7 @@ func (s source) latency(t Target, interval time.Duration, enough string, quantil
 		return "", errorf(BadQuery, "latency.quantile: %q is not supported", quantile)
 	}
 	if s.buckets == "" {
-		return "", errorf(BadQuery, "source %s has no latency per release: use source Application, or a custom query", name)
+		return "", errorf(BadQuery, "source %s has no per-release latency metric: use source Application, or a custom query", name)
 	}
 	all, err := s.rise(s.buckets, t, interval)
 	if err != nil {

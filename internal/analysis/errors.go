@@ -27,7 +27,7 @@ const (
 	ZeroBaseline Reason = "ZeroBaseline"
 	// Timeout means that there was no response in time.
 	Timeout Reason = "Timeout"
-	// Throttled is a 429 response, or a 503 response with Retry-After.
+	// Throttled is a 429 response, a 503 response with Retry-After, or another response that reports throttling.
 	Throttled Reason = "Throttled"
 	// Unreachable is a connection that could not be made, or was lost.
 	Unreachable Reason = "Unreachable"

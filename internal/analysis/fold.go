@@ -31,7 +31,7 @@ const (
 	maxMessage      = 256
 )
 
-// Begin returns the status of a point before the next round. If before belongs to this point and specification, Begin returns an equal
+// Begin returns the status that a point has before its next round. If before belongs to this point and specification, Begin returns an equal
 // status. Otherwise, it returns a new status that keeps the counters of the rollout. If the specification has changed, passed rounds no longer
 // count, but failed rounds still count. The Failed phase lasts for the rest of the rollout. before may be nil and is not changed.
 func Begin(before *v1alpha1.ReleaseAnalysis, spec *v1alpha1.CanaryAnalysis, point Point) *v1alpha1.ReleaseAnalysis {

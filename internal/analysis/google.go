@@ -35,7 +35,7 @@ const (
 	maxTokenLife = time.Hour
 )
 
-// serviceAccount contains the required fields of a service account key.
+// serviceAccount contains the fields of a service account key that are read. All except private_key_id are required.
 type serviceAccount struct {
 	Type     string `json:"type"`
 	Email    string `json:"client_email"`

@@ -181,8 +181,10 @@ func (s *sender) secret(ctx context.Context, q query, field, name string) (map[s
 type asking struct {
 	next      http.RoundTripper
 	authorize func(*http.Request) *Error
-	explain   func(*http.Response) *Error // returns an error for responses that need a message specific to the provider, and nil otherwise; may be nil
-	headers   map[string]string           // may contain credentials
+	// explain returns an error for a response that needs a message specific to the provider, and nil for other responses. The function itself
+	// may be nil.
+	explain   func(*http.Response) *Error
+	headers   map[string]string // may contain credentials
 	userAgent string
 	now       func() time.Time
 }

@@ -26,7 +26,7 @@ func number(v float64) answer {
 	case math.IsNaN(v):
 		return answer{err: errorf(NotANumber, "the response is NaN, the result of a division by 0: the query must return nothing if there is no traffic")}
 	case math.IsInf(v, 0):
-		return answer{err: errorf(Infinite, "the response is infinite, as a result of a division by 0 or of a quantile beyond the buckets")}
+		return answer{err: errorf(Infinite, "the response is infinite, because of a division by 0 or a quantile above the highest bucket")}
 	}
 	return answer{value: v}
 }
@@ -39,7 +39,7 @@ func inUnit(metric *v1alpha1.AnalysisMetric, a answer) answer {
 	const rounding = 1e-6
 	switch {
 	case metric.SuccessRate != nil && (a.value < -rounding || a.value > 100+rounding):
-		return answer{err: errorf(WrongUnit, "%s is not a percentage: check whether requests are counted twice, or in another unit", text(a.value))}
+		return answer{err: errorf(WrongUnit, "%s is not a percentage: check whether the counters of the source count requests twice, or count something else", text(a.value))}
 	case metric.SuccessRate != nil:
 		a.value = min(max(a.value, 0), 100)
 		a.samples = slices.Clone(a.samples) // Other metrics with the same query share the answer.
@@ -116,8 +116,8 @@ func (m Measurement) exact(metric *v1alpha1.AnalysisMetric, canary answer, activ
 	return m
 }
 
-// ratio compares canary / active with the ranges. Two zeros count as equal. If only active is 0, the ratio is infinite: it can fail, but never
-// passes.
+// ratio compares canary / active with the ranges. Two zeros count as equal. If only active is 0, the ratio is infinite, and the result
+// is Failed or Error.
 func (m Measurement) ratio(metric *v1alpha1.AnalysisMetric, canary, active float64, both string) Measurement {
 	if canary == 0 && active == 0 {
 		return m.placed(metric, 1, both)

@@ -33,15 +33,15 @@ type Config struct {
 	Outbound *outbound.Policy
 	// Secrets reads the Secrets to which analyses refer. If it is nil, metrics that need a Secret cannot be measured.
 	Secrets Secrets
-	// Requeue is called once for each finished round, from another goroutine. It must not block. It may be nil.
+	// Requeue is called from another goroutine, once for each finished round that has not been replaced or dropped. It must not block. It may be nil.
 	Requeue func(key types.NamespacedName)
 	// UserAgent is sent with each request.
 	UserAgent string
 	// Workers is the maximum number of concurrent queries. At most a quarter of them may be for one namespace, a quarter for one host, and an eighth
 	// for one combination of namespace and host. Defaults to 32.
 	Workers int
-	// QueriesPerSecond is the maximum rate of queries to one provider. A burst may contain twice as many queries. Defaults to
-	// 20.
+	// QueriesPerSecond is the maximum rate of queries to one server with the same credentials. A burst may contain twice as many
+	// queries. Defaults to 20.
 	QueriesPerSecond float64
 	// Registerer registers the metrics. If it is nil, the metrics are not registered.
 	Registerer prometheus.Registerer
@@ -70,7 +70,7 @@ type pending struct {
 	returned bool   // Ask has returned the round.
 }
 
-// covers reports whether a request equals the request of the round, except that the time of the round may differ.
+// covers reports whether a request equals the request of the round. Their times may differ.
 func (p *pending) covers(request Request) bool {
 	request.At = p.request.At
 	return reflect.DeepEqual(p.request, request)
@@ -81,7 +81,7 @@ func New(config Config) (*Measurer, error) {
 	if config.PrometheusAddress != "" {
 		u, err := url.Parse(config.PrometheusAddress)
 		if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return nil, fmt.Errorf("read --prometheus-address: %q is not a URL such as http://prometheus.monitoring:9090", config.PrometheusAddress)
+			return nil, fmt.Errorf("read --prometheus-address: %q is not an HTTP or HTTPS URL: use a URL such as http://prometheus.monitoring:9090", config.PrometheusAddress)
 		}
 	}
 	if config.Now == nil {
@@ -110,11 +110,11 @@ func (m *Measurer) Start(ctx context.Context) error {
 	return nil
 }
 
-// Ask returns the round that the request describes. If the round is not finished, Ask starts it if necessary and returns false. Requeue then reports
-// when to call Ask again. Equal requests get the same round until a different request replaces it or Forget drops it. A request that differs only in its
-// time does not interrupt a round in progress. After the end of that round, such a request gets it, unless Ask has already returned it. Otherwise,
-// errors from queries that take as long as the interval would not count, because the next round is already due when these queries end. Ask does not
-// block, and keeps no reference to the request's memory, because the caller may change that memory.
+// Ask returns the round that the request describes. If the round is not finished, Ask starts it if necessary and returns false. Requeue is
+// called when the round is finished. Equal requests get the same round until a different request replaces it or Forget drops it. A request that differs
+// only in its time does not interrupt a round in progress. After the end of that round, Ask returns the round for such a request, unless Ask has already
+// returned it. Without this rule, errors from queries that take as long as the interval would not count, because the next round is already due when
+// these queries end. Ask does not block, and keeps no reference to the request's memory, because the caller may change that memory.
 func (m *Measurer) Ask(key types.NamespacedName, request Request) (Round, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

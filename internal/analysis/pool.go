@@ -104,7 +104,7 @@ func (p *pool) send(ctx context.Context, q query, timeout time.Duration, send fu
 	defer leave()
 	e := p.endpoint(q.endpoint())
 	if wait := p.throttled(e); wait > 0 {
-		return answer{err: &Error{Reason: Throttled, RetryAfter: wait, Message: "the provider asked for a pause in requests (Retry-After), which ends in " + wait.Round(time.Second).String()}}
+		return answer{err: &Error{Reason: Throttled, RetryAfter: wait, Message: "the provider throttled an earlier request: no requests are sent to it for another " + wait.Round(time.Second).String()}}
 	}
 	if e.limiter.Wait(ctx) != nil {
 		return full

@@ -10,8 +10,8 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// tolerance is the maximum difference between the requested time and the time of the response. It is not 0, because some servers return the
-// value for a slightly earlier time.
+// tolerance is the maximum difference between the requested time and the timestamp of the returned value. It is not 0, because some servers
+// return the value for a slightly earlier time.
 const tolerance = time.Minute
 
 // askPrometheus sends an instant query, or a range query if the metric uses samples.
@@ -59,7 +59,7 @@ func decode(result model.Value, at time.Time) answer {
 			return answer{err: severalSeries(len(v))}
 		}
 	case model.Matrix:
-		return answer{err: errorf(WrongType, "the response is a range vector: put rate(), increase() or another function around it")}
+		return answer{err: errorf(WrongType, "the response is a range vector: put rate(), increase() or another function around the query")}
 	}
 	return answer{err: errorf(BadAnswer, "the response has no numeric result")}
 }
@@ -69,7 +69,7 @@ func severalSeries(n int) *Error {
 }
 
 func isHistogram() *Error {
-	return errorf(WrongType, "the response is a histogram: apply histogram_quantile(), histogram_sum() or histogram_count() to it")
+	return errorf(WrongType, "the response is a histogram: put histogram_quantile(), histogram_sum() or histogram_count() around the query")
 }
 
 func dated(v float64, stamp model.Time, at time.Time) answer {

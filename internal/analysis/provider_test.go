@@ -435,7 +435,7 @@ func TestCheck(t *testing.T) {
 	}{
 		"none":          {nil, ""},
 		"good":          {web("body.a"), ""},
-		"no expression": {web("body.a +"), "metrics[score].web.value: the expression is not valid CEL over body"},
+		"no expression": {web("body.a +"), "metrics[score].web.value: the expression is not valid CEL with body as its only variable"},
 		"a condition":   {web("body.a > 1"), "metrics[score].web.value: the expression returns a value of type bool instead of a number"},
 		"text":          {web("'a'"), "type string instead of a number"},
 	} {

@@ -33,8 +33,8 @@ const (
 	loginGoogle login = "google"
 )
 
-// query is one complete query to a provider. Equal queries have the same response and are sent only once. The namespace is part of the query.
-// Otherwise, a namespace whose queries are queued would delay queries of other namespaces.
+// query is one complete query to a provider. Equal queries have the same response and are sent only once. The namespace is part of the query,
+// so that a query never waits for an equal query of another namespace that is still queued.
 type query struct {
 	provider provider
 	// address is the URL of the server, or the whole URL of a web metric.
@@ -123,7 +123,7 @@ func webQuestion(web *v1alpha1.WebMetric, fields values, namespace string, at ti
 		q.login, q.secret = loginGoogle, web.Google.SecretRef.Name
 	}
 	var err *Error
-	// Only web requests contain the times of the interval. For Prometheus, the time of the query defines the interval.
+	// Only web requests can contain the start and the end of the interval. For Prometheus, the interval ends at the time of the query.
 	fields["Start"], fields["End"] = strconv.FormatInt(at.Add(-interval).Unix(), 10), strconv.FormatInt(at.Unix(), 10)
 	if q.address, err = fields.fill(web.URL, inURL); err != nil {
 		return q, err

@@ -59,8 +59,8 @@ type Round struct {
 	Measurements []Measurement
 	// HookFailures are messages of rollout hooks that failed in this round. Each of them makes the round fail. The caller adds them.
 	HookFailures []string
-	// HookErrors are messages about rollout hooks that did not respond. They mean that the round could not be measured, unless another cause makes it
-	// fail. The caller adds them.
+	// HookErrors are messages about rollout hooks that did not respond. They make the result of the round Error, unless the round fails or
+	// is inconclusive for another reason. The caller adds them.
 	HookErrors []string
 }
 
@@ -93,7 +93,7 @@ type Measurement struct {
 type Point struct {
 	// Run is the sequence number of the rollout state at which the rollout started.
 	Run int64
-	// Step is the step, counted from 1.
+	// Step is the number of the step, starting from 1.
 	Step int32
 	// Since is the start of the wait: the time at which the weight of the step was confirmed, or at which the release became available again after an
 	// interruption.

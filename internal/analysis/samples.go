@@ -90,7 +90,7 @@ func sampledAnswer(values []model.SamplePair, latency bool) answer {
 }
 
 // sampled compares the sample medians of two releases, and then checks whether the result is within the ranges. These ranges include the result for equal
-// medians. A result outside of the ranges nevertheless passes if the samples do not differ significantly in the direction of their medians.
+// medians. A result outside of the ranges nevertheless passes if the samples do not differ significantly in the direction in which their medians differ.
 func (m Measurement) sampled(metric *v1alpha1.AnalysisMetric, canary, active answer) Measurement {
 	p, err := probability(canary.samples, active.samples, canary.value > active.value)
 	if err != nil {
@@ -113,8 +113,8 @@ func (m Measurement) sampled(metric *v1alpha1.AnalysisMetric, canary, active ans
 }
 
 // probability returns the p-value of a one-sided Mann-Whitney U test. It is the probability that samples of equal releases differ at least as much
-// as these samples, in the same direction: the canary above or below the active release. See H. B. Mann and D. R. Whitney, "On a Test of Whether one of Two Random
-// Variables is Stochastically Larger than the Other", 1947.
+// as these samples, in the same direction: the canary above or below the active release. See H. B. Mann and D. R. Whitney, "On a Test of Whether
+// one of Two Random Variables is Stochastically Larger than the Other", 1947.
 func probability(canary, active []float64, above bool) (float64, error) {
 	if above { // With LocationGreater, the library omits the 0.5 that each pair of equal values adds to U.
 		canary, active = active, canary

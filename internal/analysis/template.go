@@ -29,7 +29,7 @@ func valuesOf(t Target, interval time.Duration) values {
 	}
 }
 
-// fill replaces the fields of a template with their values. escape is applied to each value. It fails if the release has no Service for
+// fill replaces the fields of a template with their values. escape is applied to each value. fill fails if the release has no Service for
 // {{.Service}}: an empty pattern would select all series that lack the label.
 func (v values) fill(template string, escape func(string) string) (string, *Error) {
 	var failed *Error
@@ -38,14 +38,14 @@ func (v values) fill(template string, escape func(string) string) (string, *Erro
 		value, ok := v[name]
 		switch {
 		case !ok:
-			failed = errorf(BadQuery, "the template has no field %q", name)
+			failed = errorf(BadQuery, "the template refers to field %q, which does not exist", name)
 		case name == "Service" && value == "":
 			failed = errorf(BadQuery, "release %s has no Service, which {{.Service}} needs: reference the Microservice in a NetworkPolicy, or use another field", v["Release"])
 		}
 		return escape(value)
 	})
 	if failed == nil && strings.Contains(filled, "{{") {
-		failed = errorf(BadQuery, "the template has {{ without a field: write fields as in {{.Release}}")
+		failed = errorf(BadQuery, "the template contains {{ without a field: write fields in the form {{.Release}}")
 	}
 	return filled, failed
 }

@@ -59,7 +59,7 @@ func askWeb(ctx context.Context, client *http.Client, q query) answer {
 	if err != nil {
 		return answer{err: classify(err)}
 	}
-	defer func() { _ = response.Body.Close() }() // The body was read or is not needed.
+	defer func() { _ = response.Body.Close() }() // By then, the body has been read or is not needed.
 	switch {
 	case response.StatusCode >= 500:
 		return answer{err: errorf(ServerError, "the provider responded with %s", response.Status)}
@@ -76,7 +76,7 @@ func askWeb(ctx context.Context, client *http.Client, q query) answer {
 // argument matches text that looks like a placeholder for an argument of a template, whether it is valid or not.
 var argument = regexp.MustCompile(`[{][{]\s*[.]?Args\b[^}]*[}]*`)
 
-// textsOf returns, by field, the texts of a metric that may contain placeholders for arguments of a template.
+// textsOf returns the texts of a metric that may contain placeholders for arguments of a template. The keys are the names of the fields.
 func textsOf(m *v1alpha1.AnalysisMetric) map[string]string {
 	texts := map[string]string{}
 	if m.Prometheus != nil {
@@ -100,7 +100,7 @@ func Check(spec *v1alpha1.CanaryAnalysis) error {
 		texts := textsOf(&metric)
 		for _, field := range slices.Sorted(maps.Keys(texts)) {
 			if found := argument.FindString(texts[field]); found != "" {
-				return fmt.Errorf("metrics[%s].%s: %s is not an argument: only AnalysisTemplates have arguments, written {{.Args.name}}", metric.Name, field, found)
+				return fmt.Errorf("metrics[%s].%s: %s is not a valid placeholder: only AnalysisTemplates and ClusterAnalysisTemplates have arguments, with placeholders in the form {{.Args.name}}", metric.Name, field, found)
 			}
 		}
 		if metric.Web == nil {
@@ -121,7 +121,7 @@ func compile(expression string) (cel.Program, *Error) {
 	}
 	ast, issues := env.Compile(expression)
 	if issues.Err() != nil {
-		return nil, errorf(BadQuery, "the expression is not valid CEL over body: %s", firstLine(issues.Err().Error()))
+		return nil, errorf(BadQuery, "the expression is not valid CEL with body as its only variable: %s", firstLine(issues.Err().Error()))
 	}
 	switch kind := ast.OutputType().String(); kind {
 	case "dyn", "double", "int", "uint", "null_type":

@@ -10,8 +10,9 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Read returns the analysis of a Microservice: either its own, or the resolved analysis of the template that it refers to, together with the
-// name of the template. It returns nil if the Microservice has no analysis. An error is an *[Error] or an error from the API server.
+// Read returns the analysis of a Microservice: either its own, or the resolved analysis of the template that it refers to. In the second case,
+// template is the kind, name and generation of the template. spec is nil if the Microservice has no analysis. An error is an *[Error] or an error
+// from the API server.
 func Read(ctx context.Context, c client.Reader, ms *v1alpha1.Microservice) (spec *v1alpha1.CanaryAnalysis, template string, err error) {
 	canary := ms.Spec.UpdateStrategy.Canary
 	if canary == nil || canary.AnalysisTemplateRef == nil {

@@ -233,7 +233,7 @@ func bounds(m *v1alpha1.AnalysisMetric) error {
 	if m.Baseline != "" {
 		neutral := map[v1alpha1.BaselineMode]float64{v1alpha1.BaselineRatio: 1}[m.Baseline]
 		if m.Samples != nil && (r.Min != nil && *r.Min > neutral || r.Max != nil && *r.Max < neutral) {
-			return fmt.Errorf("it must include %g, the value of equal releases", neutral)
+			return fmt.Errorf("it must include %g, the value for equal releases", neutral)
 		}
 	}
 	switch {

@@ -2,7 +2,7 @@
 // live object differs from the intent.
 //
 //	apply.go      server-side apply, skipped if nothing differs
-//	drift.go      whether a live object was changed by others and must be written again
+//	drift.go      checks whether a live object was changed by others and must be written again
 //	share.go      server-side apply of some fields of another owner's object
 //	matches.go    objects that already match their intent
 //	deletions.go  recently deleted objects
@@ -29,8 +29,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// AnnotationApplied is the annotation of a child object that contains the hash of the last applied intent. The hash and
-// a comparison of the intended fields show whether a write is needed.
+// AnnotationApplied is the annotation that contains the hash of the intent that was last applied to an object. The hash
+// and a comparison of the intended fields show whether a write is needed.
 const AnnotationApplied = "hlnr.io/applied"
 
 // Outcome is the result of Apply.
@@ -132,7 +132,7 @@ func (w Writer) Apply(ctx context.Context, owner, desired client.Object) (Outcom
 	return outcome, err
 }
 
-// Delete deletes the object that obj identifies if owner (compared by UID) controls it and it is not
+// Delete deletes the object that obj identifies, if owner (compared by UID) controls it and it is not
 // already being deleted. The UID of the object, and obj's resourceVersion if it is set, are preconditions. Omit the
 // resourceVersion if the decision to delete the object does not depend on its state. A missing object is
 // not an error. For a foreign object, the error is a *ForeignError.
@@ -210,7 +210,7 @@ func (w Writer) update(ctx context.Context, owner, live, desired client.Object, 
 	return Updated, false, nil
 }
 
-// force applies an intent with force. If the object has another UID, the error is a conflict.
+// force applies an intent with force. If the UID of the object differs from the UID in the intent, the error is a conflict.
 func (w Writer) force(ctx context.Context, intent *unstructured.Unstructured) error {
 	err := w.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(intent), client.FieldOwner(w.Owner), client.ForceOwnership)
 	switch {

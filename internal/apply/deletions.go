@@ -7,7 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// remembered is how long the cache may lag without causing a second deletion.
+// remembered is how long a deletion is recorded. It is also how long the cache can lag without
+// causing a second deletion.
 const remembered = time.Minute
 
 // Deletions records the objects that this process recently deleted. The zero value is

@@ -19,19 +19,20 @@ var shared = map[string]bool{
 // whole contains the maps that are atomic in server-side apply. An added key counts as a difference.
 var whole = map[string]bool{"selector": true, "matchLabels": true, "nodeSelector": true}
 
-// exact contains the lists that must be equal, because an addition by another field manager, such as a filter or a match in a
-// route rule, or a listener in a parent reference, changes the routing. "http" contains the rules of an ApisixRoute. Builders of
-// these lists set all defaults explicitly.
+// exact contains the lists that must be equal to those of the intent, because an addition by another field manager, such as a
+// filter or a match in a route rule, or a listener in a parent reference, changes the routing. "http" contains the rules of an
+// ApisixRoute. Builders of these lists set all defaults explicitly.
 var exact = map[string]bool{"rules": true, "parentRefs": true, "http": true}
 
 // carries reports whether live contains the whole intent, in which case an apply would change
-// nothing. If an earlier intent had fields that this intent lacks, the hash in the annotations differs.
+// nothing. If an earlier intent had fields that this intent lacks, the hash in the annotations differs, so
+// carries returns false.
 func carries(live client.Object, intent *unstructured.Unstructured) (bool, error) {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
 	if err != nil {
 		return false, err
 	}
-	// Reads of typed objects omit the kind.
+	// Typed objects that were read may have no apiVersion and kind.
 	content["apiVersion"], content["kind"] = intent.GetAPIVersion(), intent.GetKind()
 	return within(content, intent.Object, ""), nil
 }
@@ -91,9 +92,9 @@ func withinShared(have, want []any) bool {
 	return true
 }
 
-// setFalse explicitly sets publishNotReadyAddresses of a Service to false if the typed object omits it, because this field
-// must not be true. If the field is true, the Service publishes addresses of pods that are not ready, and reports them as
-// ready.
+// setFalse explicitly sets publishNotReadyAddresses of a Service to false if the typed object omits it, so that an apply
+// resets the field if another field manager sets it to true. If the field is true, the Service publishes addresses of pods
+// that are not ready, and reports them as ready.
 func setFalse(u *unstructured.Unstructured) {
 	if u.GetAPIVersion() != "v1" || u.GetKind() != "Service" {
 		return

@@ -11,7 +11,7 @@ import (
 )
 
 // maxMatches is the maximum number of records in a generation. One generation has room for all objects of 10,000 services with two releases each. If more
-// objects than that are used in turn, the record of each object is dropped before the object is used again.
+// objects than that are used in turn, records are dropped before their objects are used again.
 const maxMatches = 1 << 17
 
 // Matches records the live objects that match their intent, so that unchanged objects are not compared again. The
@@ -20,20 +20,20 @@ const maxMatches = 1 << 17
 type Matches struct {
 	mu      sync.Mutex
 	objects generations[match]
-	// replaced contains the states that our writes replaced. They show whether the cache lags.
+	// replaced contains the states that our writes replaced. If the cache still contains such a state, the cache lags.
 	replaced generations[*replaced]
 }
 
-// maxReplaced is the number of replaced states in each generation. A replaced state is needed only until the cache contains the state that replaced
+// maxReplaced is the maximum number of replaced states in a generation. A replaced state is needed only until the cache contains the state that replaced
 // it, so only the states that the most recent writes replaced are kept.
 const maxReplaced = 1 << 12
 
 // maxRefusals is the number of times that a write based on a replaced state is refused locally before such a write is sent to the API server.
-// With the back-off between reconciles, these refusals take a few seconds. An API server that was restored from a backup can return such
-// states.
+// With the back-off between reconciles, these refusals take a few seconds. The limit is needed because an API server that was restored from
+// a backup can return such states.
 const maxRefusals = 10
 
-// replaced is the state of an object that our last write replaced.
+// replaced is the state that our latest write to an object replaced.
 type replaced struct {
 	resourceVersion string
 	refusals        int
@@ -90,7 +90,7 @@ func (c *Matches) noteReplaced(uid types.UID, resourceVersion string) {
 	c.replaced.put(uid, &replaced{resourceVersion: resourceVersion}, maxReplaced)
 }
 
-// haveReplaced reports whether our last write replaced this state of an object. A write with this state as a precondition would be
+// haveReplaced reports whether our latest write replaced this state of an object. A write with this state as a precondition would be
 // rejected. haveReplaced returns true at most maxRefusals times.
 func (c *Matches) haveReplaced(uid types.UID, resourceVersion string) bool {
 	if c == nil || resourceVersion == "" {

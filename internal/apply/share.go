@@ -9,12 +9,12 @@ import (
 )
 
 // Share applies fields of an object that another owner manages, such as the image of a user's CronJob, and
-// removes fields that are in an earlier intent of this Writer's Owner but not in intent. It takes ownership of
+// removes fields that were in an earlier intent of this Writer's Owner but are not in intent. It takes ownership of
 // fields that other field managers set to other values, sets no owner reference, creates no object, and writes
 // nothing if live already matches intent.
 //
 // intent must have the kind and the name of live. Share adds AnnotationApplied to its annotations.
-// If the object was replaced since it was read, the error is a conflict.
+// If the object has been deleted and created again since it was read, the error is a conflict.
 func (w Writer) Share(ctx context.Context, live client.Object, intent *unstructured.Unstructured) (Outcome, error) {
 	if live.GetDeletionTimestamp() != nil {
 		return Unchanged, nil

@@ -18,7 +18,7 @@ import (
 	"strings"
 )
 
-// MaxBits is the maximum size of an RSA modulus. It equals the limit of crypto/tls for servers.
+// MaxBits is the maximum size of an RSA modulus. It equals the limit of crypto/tls for the certificates that peers send.
 const MaxBits = 8192
 
 // maxPrimeBits is the maximum size of a factor of the modulus. The product of two such factors has at most MaxBits bits.
@@ -27,7 +27,7 @@ const maxPrimeBits = MaxBits / 2
 // ErrTooLarge is the error for an RSA key with more than MaxBits bits.
 var ErrTooLarge = fmt.Errorf("an RSA key has more than %d bits: use a key of 2048 to 4096 bits, or ECDSA P-256", MaxBits)
 
-// These errors report input without valid content.
+// These errors report invalid input.
 var (
 	errNoCertificate = errors.New("no valid certificate in PEM format found: a certificate begins with -----BEGIN CERTIFICATE-----")
 	errNoKey         = errors.New("no valid RSA private key in PEM format found")
@@ -64,7 +64,7 @@ const maxDepth = 12
 const firstPrime = 4
 
 // tooLarge reports whether the input contains an INTEGER that is too large for the parsers. It visits the same elements as encoding/asn1, and
-// also octet strings and bit strings, which contain keys in PKCS #8 and in certificates.
+// also those inside octet strings and bit strings, because PKCS #8 and certificates store keys in such strings.
 func tooLarge(der []byte, depth int) bool {
 	if depth == maxDepth {
 		return false
@@ -121,7 +121,7 @@ func Pool(base *x509.CertPool, text []byte) (*x509.CertPool, error) {
 	return base, nil
 }
 
-// Pair parses a certificate with its chain, and its key. It returns ErrTooLarge if Check does, and another error if the certificate and
+// Pair parses a certificate, its chain, and its key. It returns ErrTooLarge if Check does, and another error if the certificate and
 // the key do not match.
 func Pair(certificate, key []byte) (tls.Certificate, error) {
 	for _, text := range [][]byte{certificate, key} {
@@ -153,8 +153,8 @@ func PublicKey(der []byte) (any, error) {
 	return x509.ParsePKIXPublicKey(der)
 }
 
-// RSAKey parses the first private key in PEM-encoded text, in PKCS #1 or PKCS #8. It returns ErrTooLarge if CheckDER does, and another
-// error if the key is not an RSA key.
+// RSAKey parses the first private key in PEM-encoded text. The key can be in PKCS #1 or PKCS #8 format. RSAKey returns ErrTooLarge if
+// CheckDER does, and another error if there is no private key or if the first one is not a valid RSA key.
 func RSAKey(text []byte) (*rsa.PrivateKey, error) {
 	for rest := text; ; {
 		var block *pem.Block

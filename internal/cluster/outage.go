@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// Outage describes since when, and why, objects may be outdated.
+// Outage describes a period in which the objects may be outdated: when it began, and its cause.
 type Outage struct {
 	Since time.Time
 	Cause string
 }
 
 // Monitor observes the list and watch requests that are sent through the transport that Wrap returns. An outage lasts as long as there is
-// at least one resource whose most recent request failed.
+// at least one resource for which the most recent request failed.
 type Monitor struct {
 	now     func() time.Time
 	changed func(*Outage)
 
 	mu      sync.Mutex
-	failing map[string]string // cause, by request path
+	failing map[string]string // causes, keyed by request path
 	since   time.Time
 }
 
@@ -31,7 +31,7 @@ func NewMonitor(now func() time.Time, changed func(*Outage)) *Monitor {
 	return &Monitor{now: now, changed: changed, failing: map[string]string{}}
 }
 
-// Wrap returns a transport that observes the requests that it sends.
+// Wrap returns a transport that sends requests through next and observes them.
 func (m *Monitor) Wrap(next http.RoundTripper) http.RoundTripper { return observed{next, m} }
 
 type observed struct {
@@ -39,7 +39,7 @@ type observed struct {
 	monitor *Monitor
 }
 
-// RoundTrip sends a request and records the result if the request is a list or watch.
+// RoundTrip sends a request and records the result if it is a list or watch request.
 func (o observed) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := o.next.RoundTrip(r)
 	if q := r.URL.Query(); !q.Has("watch") && !q.Has("resourceVersion") {

@@ -1,9 +1,9 @@
 // Package cluster reads the objects from which views are built, and uses watches to keep them up to date.
 //
-// read.go    the kinds, and one list request for each of them
+// read.go    the kinds of objects, and the requests that list them
 // watch.go   watches, which collect changes before they report them
 // outage.go  whether the requests of the watches succeed
-// store.go   the newest objects, for many readers
+// store.go   the latest objects, for many readers
 package cluster
 
 import (
@@ -32,8 +32,8 @@ type Query struct {
 	Namespace string
 	// Selector selects Microservices; nil selects all.
 	Selector labels.Selector
-	// Service is the Microservice whose releases and pods are read; empty for all Microservices. Objects of other kinds are always read,
-	// because a service may depend on other services.
+	// Service is the Microservice whose releases, pods and CronJobs are read; empty for all Microservices. It does not limit the objects of
+	// other kinds, because a service may depend on other services.
 	Service string
 	// Pods and Events specify whether the pods of releases, and Events about hlnr.io objects, are also read.
 	Pods, Events bool
@@ -47,10 +47,10 @@ type Query struct {
 	Namespaces bool
 }
 
-// Objects are the input to views. A nil list was not read. A list that was read is not nil, even if it is empty.
+// Objects are the input to views. A list that was not read is nil. A list that was read is not nil, even if it is empty.
 type Objects struct {
 	view.Input
-	// Events are about hlnr.io objects.
+	// Events contains the Events about hlnr.io objects.
 	Events []eventsv1.Event
 }
 
@@ -151,8 +151,8 @@ func Read(ctx context.Context, c client.Reader, q Query) (Objects, []error, erro
 // page is the number of objects per list request. Paging keeps the memory usage proportional to the size of the result.
 const page = 100
 
-// pages lists objects in pages. If only one service is read, it removes unneeded fields from the objects of each page. If the API server drops
-// the revision before all pages are read, the whole list is read again.
+// pages lists objects in pages. If only one service is read, it removes unneeded fields from the objects of each page. If the continue
+// token expires before all pages are read, the whole list is read again.
 func pages(ctx context.Context, c client.Reader, list client.ObjectList, service string, options []client.ListOption) error {
 	var all []runtime.Object
 	for limit, next := int64(page), ""; ; {

@@ -13,7 +13,7 @@ type Data struct {
 	Missing []string
 }
 
-// Store keeps the newest objects for many readers.
+// Store keeps the latest objects for many readers.
 type Store struct {
 	mu      sync.Mutex
 	data    Data
@@ -25,7 +25,7 @@ func NewStore(o Objects, missing ...string) *Store {
 	return &Store{data: Data{Objects: o, Revision: 1, Missing: missing}, changed: make(chan struct{})}
 }
 
-// Data returns the newest objects, which must not be changed, and a channel that is closed when newer objects are available.
+// Data returns the latest data, which must not be changed, and a channel that is closed when newer data is available.
 func (s *Store) Data() (Data, <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -30,7 +30,7 @@ const together = 50 * time.Millisecond
 
 // Options configure watches.
 type Options struct {
-	// Config is the configuration of the cluster. Scheme contains the kinds that views use.
+	// Config is the client configuration for the cluster. Scheme contains the kinds that views use.
 	Config *rest.Config
 	Scheme *runtime.Scheme
 	// Namespace limits the watches to one namespace; empty for all namespaces.
@@ -49,9 +49,9 @@ type Options struct {
 }
 
 // Watch watches the objects until the context ends. seen contains the objects that were read before. Kinds that could not be read before
-// are not watched. The objects that Changed receives have the Program and Namespace of seen.
+// are not watched. The objects that Changed receives have the Namespace, Program and Observed of seen.
 func Watch(ctx context.Context, o Options, seen Objects) error {
-	log.SetLogger(logr.Discard()) // Lost receives the errors from the watches.
+	log.SetLogger(logr.Discard()) // Lost receives the errors from the watches instead.
 	objects, err := newCache(o)
 	if err != nil {
 		return err

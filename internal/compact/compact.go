@@ -2,7 +2,7 @@
 // watch reports, before any reader gets the object. For the objects that exist when a watch starts, the transforms run twice.
 //
 //	compact.go  the transforms
-//	share.go    equal strings, and equal parts of objects, that share memory
+//	share.go    the sharing of memory by equal strings and equal parts of objects
 //	hash.go     the hash by which equal parts are found
 //	table.go    the table of recently used values
 package compact
@@ -17,7 +17,7 @@ import (
 
 // Transform compacts an object: it drops the managed fields, and lets the object share memory with other objects that have equal strings in their
 // metadata or status, equal labels or owner references, or equal parts in their specs, such as a probe or the environment of a container. Like
-// everything in a cache, a compacted object must not be changed. Other values, such as those that the cache uses for deleted objects, are returned
+// everything in a cache, a compacted object must not be changed. Values that are not objects, such as DeletedFinalStateUnknown, are returned
 // unchanged.
 //
 // The names of a Microservice and of a release occur in the metadata of about thirty objects of each service. The pod template of a Microservice
@@ -58,7 +58,7 @@ func Trimmed[T client.Object](trim func(T)) toolscache.TransformFunc {
 	}
 }
 
-// shareMetadata replaces the parts of an object's metadata that are likely to occur in other objects.
+// shareMetadata shares the memory of the parts of an object's metadata that are likely to occur in other objects.
 func (s *sharer) shareMetadata(o client.Object) {
 	o.SetNamespace(s.text(o.GetNamespace()))
 	labels := o.GetLabels()

@@ -34,12 +34,12 @@ func slotsOf(n int) int {
 // hasher calculates the hash of a value.
 type hasher struct {
 	maphash.Hash
-	// left is the maximum size, in bytes, of the values that may still be added. It is negative if the hash cannot be calculated,
+	// left is the maximum total size, in bytes, of the values that may still be added. It is negative if the hash cannot be calculated,
 	// for example because the value is too large.
 	left int
 }
 
-// fits subtracts the size of a value, and reports whether the value may be added to the hash.
+// fits subtracts the size of a value from left, and reports whether the value may be added to the hash.
 func (h *hasher) fits(size int) bool {
 	h.left -= size
 	return h.left >= 0
@@ -76,7 +76,7 @@ func (h *hasher) write(v reflect.Value) {
 		}
 	case reflect.Slice:
 		maphash.WriteComparable(&h.Hash, v.Len())
-		// Unused capacity takes memory too. Each element counts as one more byte, because an empty struct has no size.
+		// Unused capacity takes memory too. Each element counts as one byte more than its size, because the size of an empty struct is zero.
 		if !h.fits(v.Cap()*int(v.Type().Elem().Size()) + v.Len()) {
 			return
 		}

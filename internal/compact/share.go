@@ -16,9 +16,9 @@ func equal(a, b reflect.Value) bool { return reflect.DeepEqual(a.Interface(), b.
 
 // sharer lets the parts of one object share memory with equal parts of other objects.
 type sharer struct {
-	// left is the maximum size, in bytes, of the values and strings that may still be added to the tables.
+	// left is the maximum total size, in bytes, of the values and strings that may still be added to the tables.
 	left int
-	// stringsOnly reports whether only strings share memory.
+	// stringsOnly specifies whether only strings share memory.
 	stringsOnly bool
 }
 

@@ -18,7 +18,7 @@ const (
 )
 
 // table returns the same value for all equal values, so that equal values share memory. It contains the most recently used values, up to
-// approximately twice size bytes. It is safe for concurrent use.
+// approximately 2*size bytes. It is safe for concurrent use.
 //
 // Package unique is not used: it forgets a value when nothing refers to the Handle of the value, even if the value itself is in use.
 type table[K comparable, V any] struct {
@@ -28,7 +28,7 @@ type table[K comparable, V any] struct {
 	mu sync.Mutex
 	// recent contains the values that were used since recent was last emptied, and earlier contains the values that were used before that.
 	recent, earlier map[K]entry[V]
-	// used is the size of recent.
+	// used is the size of recent, in bytes.
 	used int
 }
 
@@ -54,7 +54,7 @@ func (t *table[K, V]) known(key K, v V) (V, bool) {
 	return known.value, true
 }
 
-// add adds a value of size bytes, unless the table contains another value with this key. It returns the value to use.
+// add adds a value of size bytes, unless recent already contains a value with this key. It returns the value to use.
 func (t *table[K, V]) add(key K, v V, size int) V {
 	t.mu.Lock()
 	defer t.mu.Unlock()

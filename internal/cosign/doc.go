@@ -23,5 +23,5 @@
 //
 // key.go     the public keys in a Secret
 // form.go    the two forms of signatures
-// verify.go  finds and checks the signatures of an image
+// verify.go  the search for the signatures of an image, and their verification
 package cosign

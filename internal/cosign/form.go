@@ -127,7 +127,7 @@ func (s *search) bundle(_ v1.Descriptor, content []byte) {
 	s.refuse("the signed content is for another digest")
 }
 
-// preAuthentication returns the signed content of a DSSE envelope, which consists of the type and the payload, each preceded by its length.
+// preAuthentication returns the bytes that a signature in a DSSE envelope covers: the version, and the type and the payload, each preceded by its length.
 func preAuthentication(payloadType string, payload []byte) []byte {
 	return fmt.Appendf(nil, "DSSEv1 %d %s %d %s", len(payloadType), payloadType, len(payload), payload)
 }

@@ -40,8 +40,8 @@ func (k Keys) ID() string { return k.id }
 
 // ParseKeys reads the public keys of a Secret: the entries whose names end in .pub, in the order of their names. Each entry contains one or more keys
 // in PEM format, as written by cosign generate-key-pair. All entries together contain at most 8 keys. A signature made with any of these keys is
-// accepted, so that a key can be replaced while the old key and the new key are both in use. The error contains the name of the Secret, the name of the
-// invalid entry, and the fix, but no content.
+// accepted, so that the old key and the new key can both be in use while a key is replaced. The error contains the name of the Secret, the name of an
+// invalid entry, and the fix, but not the content of an entry.
 func ParseKeys(secret string, data map[string][]byte) (Keys, error) {
 	var all Keys
 	id, size := sha256.New(), 0
@@ -54,7 +54,7 @@ func ParseKeys(secret string, data map[string][]byte) (Keys, error) {
 		}
 		keys, err := parseKeys(data[name], id)
 		if err != nil {
-			return Keys{}, fmt.Errorf("secret %q: the content of the key %q %w", secret, name, err)
+			return Keys{}, fmt.Errorf("secret %q: the entry %q %w", secret, name, err)
 		}
 		all.keys = append(all.keys, keys...)
 	}
@@ -123,7 +123,7 @@ func parseKey(block *pem.Block) (crypto.PublicKey, error) {
 	case *rsa.PublicKey:
 		return nil, fmt.Errorf("contains an RSA key: %s", use)
 	}
-	return nil, fmt.Errorf("contains a public key of another kind: %s", use)
+	return nil, fmt.Errorf("contains a public key of an unsupported kind: %s", use)
 }
 
 // signed reports whether a signature of a message was made with one of the keys.

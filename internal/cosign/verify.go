@@ -33,8 +33,8 @@ type Result struct {
 	Verdict Verdict
 	// Reason explains in one line why the image is not Verified. It is empty for an image that is Verified.
 	Reason string
-	// Reference is the signed name of the image, "registry/path" with an optional tag. It is not compared with any other name. It is set only if the
-	// image is Verified and the signature contains a name.
+	// Reference is the name of the image in the signature, "registry/path" with an optional tag. It is not compared with any other name. It is set only if
+	// the image is Verified and the signature contains a name.
 	Reference string
 }
 
@@ -149,7 +149,7 @@ type search struct {
 	left      int    // number of layers and referrers that may still be checked
 	reason    string // why the first rejected signature is not valid
 	found     bool   // whether a valid signature was found
-	reference string // signed name in the valid signature
+	reference string // name of the image in the valid signature
 }
 
 func (s *search) run(ctx context.Context) (Result, error) {
@@ -180,7 +180,7 @@ func (s *search) refuse(format string, args ...any) {
 	}
 }
 
-// judge classifies read errors. Missing content is not an error, unusable content is an invalid signature, and any other error ends the verification.
+// judge classifies read errors. Missing content is ignored, unusable content counts as an invalid signature, and any other error ends the verification.
 func (s *search) judge(err error) error {
 	switch registry.KindOf(err) {
 	case registry.NotFound:
@@ -192,12 +192,12 @@ func (s *search) judge(err error) error {
 	return err
 }
 
-// byTag reads the manifest that cosign stores under a tag.
+// byTag checks the manifest that cosign stores under a tag.
 func (s *search) byTag(ctx context.Context) error {
 	return s.manifest(ctx, s.digest.Algorithm+"-"+s.digest.Hex+".sig")
 }
 
-// byReferrers reads the manifests whose subject is the image and whose type is a signature type.
+// byReferrers checks the manifests whose subject is the image. It skips manifests with an artifact type other than the types of signatures.
 func (s *search) byReferrers(ctx context.Context) error {
 	referrers, err := s.registry.Referrers(ctx, s.request, s.digest.String(), 4*maxSignatures)
 	if err != nil {
@@ -223,7 +223,7 @@ func (s *search) byReferrers(ctx context.Context) error {
 func (s *search) take() bool {
 	s.left--
 	if s.left < 0 {
-		s.refuse("there are more signatures than the %d manifests and layers that are checked: remove the signatures that are not needed", maxSignatures)
+		s.refuse("there are more signatures than the limit of %d manifests and layers allows: remove the signatures that are not needed", maxSignatures)
 		return false
 	}
 	return true

@@ -290,7 +290,7 @@ func TestManyReferrers(t *testing.T) {
 		fmt.Fprintf(w, `{"schemaVersion":2,"manifests":[%s]}`, index.String()[1:])
 	})
 	got, err := New(scanner(), clock.RealClock{}).Verify(t.Context(), registry.Request{Repository: server.Repository(path)}, digest, keysOf(t, key))
-	if err != nil || got.Verdict != Invalid || !strings.Contains(got.Reason, "more signatures than the 64") {
+	if err != nil || got.Verdict != Invalid || !strings.Contains(got.Reason, "more signatures than the limit of 64") {
 		t.Errorf("Verify = %+v, %v; want %s", got, err, Invalid)
 	}
 	if n := server.Requests(registrytest.Get); n != maxSignatures+1 {

@@ -17,13 +17,13 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// Freeze is a Freeze or a ClusterFreeze.
+// Freeze represents a Freeze object or a ClusterFreeze object.
 type Freeze struct {
 	// Kind, Namespace and Name identify the object. Namespace is empty for a ClusterFreeze.
 	Kind, Namespace, Name string
 	// By is the user who created or last changed the object, as verified at admission; empty if unknown.
 	By string
-	// Rules are the rules in the specification.
+	// Rules are the rules in the spec of the object.
 	Rules v1alpha1.FreezeRules
 	// NamespaceSelector is the selector of a ClusterFreeze; nil selects all namespaces.
 	NamespaceSelector *metav1.LabelSelector
@@ -139,7 +139,7 @@ func (s span) holds(t time.Time) bool {
 	return !t.Before(s.from) && (s.to.IsZero() || t.Before(s.to))
 }
 
-// spans returns the periods of a freeze, sorted by start.
+// spans returns the periods of a freeze, sorted by start time.
 func (f Freeze) spans() []span {
 	r := f.Rules
 	if r.Indefinite {
@@ -156,7 +156,7 @@ func (f Freeze) spans() []span {
 	return out
 }
 
-// State reports whether a freeze applies at a given time.
+// State describes whether a freeze applies at a given time, and when this changes.
 type State struct {
 	// Active is true while the freeze applies. Over is true if the freeze does not apply now and will never apply again.
 	Active, Over bool
@@ -205,8 +205,9 @@ type cause struct {
 }
 
 // extent returns the end of the uninterrupted period, beginning at the given time, in which at least one of the freezes applies; zero if this period
-// has no end. Of the causes that apply at the given time, first is the one that ends last; nil if no freeze applies at that time. The periods
-// of the freezes are read only once, in the order of their starts, because a user of a namespace can create any number of periods.
+// has no end. Of the causes that apply at the given time, first is the one that ends last; nil if no freeze applies at that time. To
+// limit the work, the periods of the freezes are read only once, in the order of their start times: a user of a namespace can create any number of
+// periods.
 func extent(freezes []Freeze, at time.Time) (until time.Time, first *cause) {
 	type ordered struct {
 		span

@@ -9,7 +9,7 @@
 // release begins with its version and " is waiting"; if the release has a rollout, the clause ends with "%" or "without pods"; the clause of a rollback
 // is compared as a whole; and the description of the freeze begins with "frozen", contains the kind and the name of the object after " by ", and ends
 // with the quoted reason in parentheses. The planner also uses the clauses for spec.paused and for services that are rolled out together.
-// internal/view/states.go has its own sentences for the board.
+// The board displays its own sentences, which are in internal/view/states.go.
 package frozen
 
 import (
@@ -26,7 +26,7 @@ const (
 	colon   = ": "
 	start   = "frozen "
 	next    = "; "
-	cut     = "…" // the end of a message that was too long for the status
+	cut     = "…" // ends a message that was truncated because it was too long for the status
 )
 
 // Wait is one wait for the end of a freeze.

@@ -79,7 +79,7 @@ type Client struct {
 	gate      *gate
 	anonymous bool
 	apps      *github.Client         // authenticates as the GitHub App; nil if the credential is not an App
-	login     atomic.Pointer[string] // login of the credential; nil while it is unknown
+	login     atomic.Pointer[string] // login of the user or App to which the credential belongs; nil while it is unknown
 }
 
 // Host returns the host of the API, with its port, for metrics.
@@ -195,7 +195,7 @@ func number(n int) string { return fmt.Sprintf("#%d", n) }
 // List is a complete list, or the beginning of a list if Truncated is true.
 type List[T any] struct {
 	Items []T
-	// Truncated reports whether there are more pages than the limit (20 pages of 100).
+	// Truncated reports whether there are more pages than the limit (20 pages of 100 items).
 	Truncated bool
 	// Unchanged reports whether all pages are unchanged since the last poll. This is the case if all responses have status 304.
 	Unchanged bool

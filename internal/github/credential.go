@@ -20,8 +20,8 @@ import (
 	"github.com/heighliner/heighliner/internal/certs"
 )
 
-// Credential is the credential of a client: a token, a GitHub App, or neither. Without a token or an App, GitHub
-// allows only 60 anonymous reads per hour and IP address.
+// Credential is the credential of a client: a token, a GitHub App, or neither. If it is neither, GitHub allows only 60
+// anonymous reads per hour from each IP address.
 type Credential struct {
 	// Token is a personal access token, fine-grained or classic.
 	Token string
@@ -71,7 +71,7 @@ func ReadCredential(data map[string][]byte, owner string) (Credential, error) {
 	app := &App{Owner: owner, PrivateKey: key}
 	var err error
 	if app.ID, err = strconv.ParseInt(id, 10, 64); err != nil || app.ID <= 0 {
-		return bad("the ID of the GitHub App is not a number", "store the App ID, which is on the App's page, under the key "+KeyAppID)
+		return bad("the ID of the GitHub App is not a number", "store the App ID, which the settings page of the App shows, under the key "+KeyAppID)
 	}
 	if text := strings.TrimSpace(string(data[KeyAppInstallationID])); text != "" {
 		if app.InstallationID, err = strconv.ParseInt(text, 10, 64); err != nil || app.InstallationID <= 0 {
@@ -114,8 +114,8 @@ type static string
 func (s static) token(context.Context) (string, error) { return string(s), nil }
 func (s static) refused(string)                        {}
 
-// authorize adds the credential to requests to the server of base, and rejects all other requests. Therefore, no redirect and no programming error
-// can cause a token to be sent to another server.
+// authorize adds the credential to requests that have the scheme and host of base, and rejects all other requests. Therefore, no redirect and no
+// programming error can cause a token to be sent to another server.
 type authorize struct {
 	next   http.RoundTripper
 	base   *url.URL
@@ -150,8 +150,8 @@ func closeBody(r *http.Request) {
 	}
 }
 
-// These durations apply to the tokens of GitHub Apps. GitHub requires that a token signed by an App expires within ten minutes. Signed tokens
-// are backdated, because clocks differ.
+// These durations apply to the tokens of GitHub Apps. GitHub requires a token that an App signs to expire within ten minutes. Signed
+// tokens are backdated, because clocks differ.
 const (
 	signatureAge  = 9 * time.Minute
 	signatureSkew = time.Minute
@@ -205,7 +205,7 @@ func (i *installation) token(ctx context.Context) (string, error) {
 	if err != nil {
 		e := classify(call{op: "sign in to", object: i.object(), app: true}, err)
 		if e.Kind == NotFound {
-			i.id = i.app.InstallationID // The App may have been installed again.
+			i.id = i.app.InstallationID // The App may have been installed again. If no ID is configured, the next call requests the new ID.
 		}
 		return "", e
 	}
@@ -216,7 +216,7 @@ func (i *installation) token(ctx context.Context) (string, error) {
 	return i.current, nil
 }
 
-// find requests the installation of the owner, which is an organization or a user.
+// find returns the ID of the installation. If no ID is configured, find asks GitHub for the installation of the owner, an organization or a user.
 func (i *installation) find(ctx context.Context) (int64, error) {
 	if i.app.InstallationID != 0 {
 		return i.app.InstallationID, nil

@@ -39,8 +39,8 @@ func (c *Client) Deployments(ctx context.Context, repo Repo, prefix, sha, enviro
 }
 
 // StartDeployment calls EnsureDeployment and then SetDeploymentStatus. If it creates the deployment, it sets the first status without reading the
-// deployment, because the deployment may not be visible in GitHub's replicas for a few seconds. If setting the status fails, it returns both the
-// ID and the error. For any other error, the ID is 0. Every error is an *Error.
+// existing statuses, because the deployment may not be visible in GitHub's replicas for a few seconds. If setting the status fails, it returns both
+// the ID and the error. For any other error, the ID is 0. Every error is an *Error.
 func (c *Client) StartDeployment(ctx context.Context, repo Repo, d Deployment, s DeploymentStatus) (int64, error) {
 	id, made, err := c.ensureDeployment(ctx, repo, d)
 	switch {

@@ -14,13 +14,13 @@
 // Writes are idempotent: a marker identifies existing objects, so that no object is created twice after a crash between sending a request and
 // recording its response.
 //
-// client.go              a client of one server and credential
+// client.go              a client for one server and one credential
 // credential.go          tokens, GitHub Apps and Secrets
 // read.go                pull requests, releases and tags
 // write.go               comments and deployments, which are created only once
-// deployments.go         lists deployments, and starts them
+// deployments.go         lists of deployments, and new deployments with their first status
 // commit_status.go       commit statuses
-// webhook_signatures.go  reads webhook deliveries, and checks their signatures
+// webhook_signatures.go  webhook deliveries and their signatures
 // errors.go              errors, classified by their remedy
 // rate_limits.go         limits and pauses
 // pool.go                the clients of a process

@@ -30,8 +30,8 @@ const (
 	BadConfig Kind = "BadConfig"
 	// Unauthorized means that GitHub does not accept the credential (401).
 	Unauthorized Kind = "Unauthorized"
-	// Forbidden means that the credential lacks a permission for the repository, or that the repository is archived (403). The message names the
-	// missing permission. All requests that need the same permission fail.
+	// Forbidden means that the credential lacks a permission for the repository, that no credential was sent, or that the repository is archived
+	// (403). If the credential lacks a permission, the message names it. All requests that need the same permission fail.
 	Forbidden Kind = "Forbidden"
 	// Blocked means that GitHub rejects the credential or all access to the repository, because the GitHub App is suspended, a rule of the
 	// organization forbids access, or GitHub has disabled the repository (403, 451). All requests fail.
@@ -54,7 +54,7 @@ const (
 	Conflict Kind = "Conflict"
 	// Invalid means that GitHub does not accept the content of the request (400, 422).
 	Invalid Kind = "Invalid"
-	// Malformed means that a response is too large or not a valid GitHub response, or that the pages of a list form a loop.
+	// Malformed means that a response is too large or not a valid GitHub response, or that the pages of a list, or redirects, form a loop.
 	Malformed Kind = "Malformed"
 )
 
@@ -69,7 +69,7 @@ type Error struct {
 	Kind Kind
 	// Op is the operation, for example "list pull requests of".
 	Op string
-	// Object is the repository, with the number or name of the requested object.
+	// Object is the object of the operation. It is usually the repository, with the number or name of the requested item.
 	Object string
 	// RetryAt is the time at which the next request may be sent. It is set only for RateLimited and Reserved.
 	RetryAt time.Time
@@ -101,7 +101,7 @@ var (
 	errForeign  = errors.New("request to another host")
 	errUnusable = errors.New("the response does not have a field that GitHub always sends")
 	errLink     = errors.New("the Link header refers to another host")
-	errLoop     = errors.New("the pages of the list form a loop")
+	errLoop     = errors.New("the pages of the list, or the redirects, form a loop")
 	errMethod   = errors.New("redirect changes the method")
 	errWriting  = errors.New("too many concurrent writes")
 )
@@ -146,20 +146,20 @@ func classify(c call, err error) *Error {
 		case errors.Is(err, errWriting):
 			e.set(RateLimited, "GitHub's limit for writes is reached", again)
 		case paused.reserved:
-			e.set(Reserved, "90% of the hourly request limit is used", "reads continue when the limit is reset; use separate credentials, or a longer spec.interval")
+			e.set(Reserved, "90% of the hourly request limit is used", "reads continue when the limit is reset; use a credential that fewer repositories share, or a longer spec.interval")
 		default:
-			e.set(RateLimited, "GitHub limits the rate of requests", "requests continue after the pause; use separate credentials, or a longer spec.interval")
+			e.set(RateLimited, "GitHub limits the rate of requests", "requests continue after the pause; use a credential that fewer repositories share, or a longer spec.interval")
 		}
 	case errors.As(err, &refused):
 		e.set(Refused, refused.Error(), "check spec.baseURL")
 	case errors.As(err, &redirect), errors.Is(err, errForeign), errors.Is(err, errLink):
 		e.set(Refused, "the response refers to another host", "set spec.baseURL to the server's own host")
 	case errors.Is(err, errMethod):
-		e.set(NotFound, "the repository was moved", "set spec.owner and spec.repo to its current name")
+		e.set(NotFound, "the repository was moved", "set spec.owner and spec.repo to its current owner and name")
 	case errors.As(err, &large):
 		e.set(Malformed, "the response is larger than the limit for responses from GitHub", "check that spec.baseURL is the URL of a GitHub server")
 	case errors.Is(err, errLoop):
-		e.set(Malformed, "the pages of the list form a loop", "fix the server, or its proxy")
+		e.set(Malformed, "the pages of the list, or the redirects, form a loop", "fix the server, or its proxy")
 	case errors.As(err, &accepted):
 		e.set(Conflict, "GitHub accepted the request, but has not completed it yet", again)
 	case errors.As(err, &answer) && answer.Response != nil:
@@ -197,11 +197,11 @@ func (e *Error) setAnswer(c call, answer *github.ErrorResponse) {
 	case code == http.StatusNotFound:
 		e.set(NotFound, detail, "check spec.owner and spec.repo, and check that the credential can access the repository with the permission "+permission(c, nil))
 	case code == http.StatusGone:
-		e.set(NotFound, detail, "it was deleted, or is turned off in the settings of the repository")
+		e.set(NotFound, detail, "the requested object was deleted, or the feature is turned off in the settings of the repository")
 	case code == http.StatusConflict:
 		e.set(Conflict, detail, again)
 	case code == http.StatusUnprocessableEntity:
-		e.set(Invalid, detail, "GitHub rejects the value; the request is sent again when the value changes")
+		e.set(Invalid, detail, "GitHub rejects the content of the request; the request is sent again when its content changes")
 	case code >= 500 || code == http.StatusRequestTimeout:
 		e.set(Unreachable, detail, again)
 	default:
@@ -210,7 +210,7 @@ func (e *Error) setAnswer(c call, answer *github.ErrorResponse) {
 }
 
 // reasons contains the reasons for status 403, each identified by words from GitHub's message in lower case. The first match is used. The words
-// take precedence over the header with the accepted permissions, because GitHub also sends this header if access is denied for another reason.
+// take precedence over the header with the accepted permissions, because GitHub also sends this header if no permission is missing.
 var reasons = []struct {
 	words          string
 	kind           Kind
@@ -287,7 +287,7 @@ func (e *Error) setNetwork(err error) {
 	const remedy = again + "; check spec.baseURL and the network path to it"
 	switch {
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &request) && request.Timeout():
-		e.set(Unreachable, "did not receive a complete response in time", remedy)
+		e.set(Unreachable, "the server did not send a complete response in time", remedy)
 	case errors.As(err, &certificate), errors.As(err, &authority):
 		e.set(Unreachable, "the server's certificate is not trusted", remedy)
 	case errors.Is(err, http.ErrSchemeMismatch), errors.As(err, new(tls.RecordHeaderError)):

@@ -67,7 +67,7 @@ func TestRefusalsAreDistinguished(t *testing.T) {
 		"another reason, and permissions": {403, map[string]string{"X-Accepted-GitHub-Permissions": "issues=write"}, body("You can't perform that action at this time."), Denied, "issues=write", ""},
 		"not JSON":                        {403, nil, "<html>", Denied, "check on GitHub that the credential", ""},
 		"API version":                     {400, nil, `{"message":"\"2022-11-28\" is not a supported version.","documentation_url":"x","status":"400"}`, Invalid, "version", "spec.baseURL"},
-		"value":                           {422, nil, `{"message":"Validation Failed","errors":["Body is too long (maximum is 65536 characters)"],"documentation_url":"x"}`, Invalid, "when the value changes", ""},
+		"value":                           {422, nil, `{"message":"Validation Failed","errors":["Body is too long (maximum is 65536 characters)"],"documentation_url":"x"}`, Invalid, "when its content changes", ""},
 		"submitted too quickly":           {422, nil, `{"message":"Validation Failed","errors":[{"resource":"IssueComment","code":"unprocessable","field":"data","message":"was submitted too quickly"}],"documentation_url":"x","status":"422"}`, RateLimited, "limits the rate of requests", ""},
 	}
 	for name, test := range tests {

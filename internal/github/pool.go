@@ -33,7 +33,7 @@ type Pool struct {
 	codes   codes
 
 	mu      sync.Mutex
-	shared  http.RoundTripper // used by all clients without their own certificates
+	shared  http.RoundTripper // used by all clients without custom CA certificates
 	clients map[string]*pooled
 }
 
@@ -56,8 +56,8 @@ func NewPool(o Options) *Pool {
 	return &Pool{options: o, answers: newStore(maxStored), clients: map[string]*pooled{}}
 }
 
-// Client returns the client for a server and credential. It returns the same client as long as the client is used. It
-// sends no request. Errors are of kind BadConfig.
+// Client returns the client for a server and credential. It returns the same client until that client is dropped; see
+// MaxClients and IdleAge. It sends no request. Errors are of kind BadConfig.
 func (p *Pool) Client(config Config) (*Client, error) {
 	base, err := parseBase(config.BaseURL)
 	if err != nil {
@@ -86,7 +86,7 @@ func (p *Pool) Client(config Config) (*Client, error) {
 	return client, nil
 }
 
-// transport returns the transport of a client. Clients may share connections, because connections contain no credential.
+// transport returns the transport of a client. Clients can share connections, because credentials are part of requests, not of connections.
 func (p *Pool) transport(ca []byte) (http.RoundTripper, error) {
 	if len(ca) == 0 && p.shared != nil {
 		return p.shared, nil
@@ -130,8 +130,8 @@ func (c counting) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// Requests returns the number of requests that were sent, by the status code of their responses, for metrics. Code 0 means that there was no
-// response.
+// Requests returns the numbers of requests that were sent, keyed by the status code of the response. They are used for metrics. Code 0 means that
+// there was no response.
 func (p *Pool) Requests() map[int]int {
 	p.codes.mu.Lock()
 	defer p.codes.mu.Unlock()

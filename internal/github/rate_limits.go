@@ -15,15 +15,15 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// These are the durations of pauses. GitHub counts requests by the hour. If a response reports a secondary limit but not how long to wait,
-// GitHub asks clients to pause for at least a minute, and for longer if the limit is reached again.
+// These are the durations of pauses. GitHub counts requests by the hour. If a response reports that a secondary limit was reached, but does not
+// specify how long to wait, GitHub asks clients to pause for at least a minute, and for longer if the limit is reached again.
 const (
 	minPause     = time.Second
 	defaultPause = time.Minute
 	maxPause     = time.Hour + 5*time.Minute
 )
 
-// These limits apply to writes. GitHub accepts up to 80 writes that create content per minute, and up to 500 per hour.
+// These limits apply to writes. For writes that create content, GitHub's own limits are 80 per minute and 500 per hour.
 // The following values allow at most 60 writes in any minute and 500 writes in any hour.
 const (
 	writesPerSecond = 0.5
@@ -38,7 +38,7 @@ const maxConcurrent = 4
 // reserve is the divisor that determines the part of the hourly limit that is reserved for writes: one tenth.
 const reserve = 10
 
-// Budget contains the limits that GitHub last reported for a credential.
+// Budget contains the limits that GitHub most recently reported for a credential.
 type Budget struct {
 	// Limit is the number of requests per hour; 0 while it is unknown.
 	Limit int
@@ -79,8 +79,8 @@ type writing struct{}
 // reads. Callers need ForWriting only for other reads, for example to find the repository to write to.
 func ForWriting(ctx context.Context) context.Context { return context.WithValue(ctx, writing{}, true) }
 
-// RoundTrip sends a request unless a limit forbids it. It returns a *pausedError if a limit forbids the request, or if the response reports a
-// limit.
+// RoundTrip sends a request unless a limit forbids it. It returns a *pausedError if a limit forbids the request, or if the response reports
+// that a limit was reached.
 func (g *gate) RoundTrip(r *http.Request) (*http.Response, error) {
 	select {
 	case g.slots <- struct{}{}:
@@ -135,7 +135,7 @@ func (g *gate) admit(r *http.Request) error {
 	return fmt.Errorf("%w: %w", errWriting, &pausedError{until: now.Add(delay)})
 }
 
-// maxRefusal is the maximum number of bytes of an error response that are read, for example to detect whether it reports a limit.
+// maxRefusal is the maximum number of bytes of an error response that are read, for example to detect whether a limit was reached.
 const maxRefusal = 64 << 10
 
 // note records the budget and the pause that a response reports.
@@ -204,8 +204,8 @@ func (g *gate) noteBudget(h http.Header, now time.Time) {
 // tooQuickly is part of the message that GitHub sends with 422 if content is created too quickly.
 const tooQuickly = "submitted too quickly"
 
-// pauseFor reports whether a 403, 422 or 429 response reports a limit, and for how long no request may be sent.
-// A 422 response that reports no limit means that a value is invalid.
+// pauseFor reports whether a 403, 422 or 429 response means that a limit was reached, and for how long no request may
+// be sent. Any other 422 response means that a value is invalid.
 func (g *gate) pauseFor(response *http.Response, text []byte, now time.Time) (time.Duration, bool) {
 	h := response.Header
 	message := strings.ToLower(string(text))
@@ -229,7 +229,7 @@ func (g *gate) pauseFor(response *http.Response, text []byte, now time.Time) (ti
 		return defaultPause, true
 	}
 	if secondary || response.StatusCode == http.StatusTooManyRequests {
-		if g.secondary > 0 && now.Before(g.until) { // This is another response to a request that was sent before the pause.
+		if g.secondary > 0 && now.Before(g.until) { // This response belongs to another request that was sent before the pause.
 			return g.until.Sub(now), true
 		}
 		pause := defaultPause << min(g.secondary, 6)

@@ -11,8 +11,8 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// These limits, in bytes unless stated otherwise, apply to text that other users write. GitHub itself rejects longer names of branches and labels.
-// Titles are truncated.
+// These limits, in bytes except for maxLabels and maxParents, apply to text that users of GitHub write. GitHub itself rejects longer names of branches
+// and labels. Titles are truncated.
 const (
 	maxTitle  = 200
 	maxRef    = 255
@@ -60,8 +60,8 @@ type PullRequest struct {
 	// request belongs to that repository.
 	BaseRef      string
 	RepositoryID int64
-	// MergeCommitSHA is GitHub's test merge while the pull request is open, and the actual merge afterwards. It is empty if GitHub has not created
-	// the merge yet.
+	// MergeCommitSHA is the SHA of GitHub's test merge until the pull request is merged, and of the actual merge afterwards. It is empty if GitHub
+	// has not created the test merge yet.
 	MergeCommitSHA string
 	// URL is the URL of the web page.
 	URL                  string
@@ -113,7 +113,7 @@ var shaPattern = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 // PullRequests is a list of pull requests.
 type PullRequests struct {
 	List[PullRequest]
-	// Unusable contains the numbers of the pull requests that were omitted because their branch names contain no valid characters.
+	// Unusable contains the numbers of the pull requests that were omitted because their branch names contain no printable characters.
 	Unusable []int
 }
 
@@ -146,8 +146,8 @@ func (c *Client) OpenPullRequests(ctx context.Context, repo Repo) (PullRequests,
 	return all, err
 }
 
-// PullRequest requests one pull request. The NotFound kind does not prove that the pull request does not exist, because the credential may not be able to
-// access it. Every error is an *Error.
+// PullRequest requests one pull request. An error of kind NotFound does not prove that the pull request does not exist, because the credential may
+// not be able to access it. Every error is an *Error.
 func (c *Client) PullRequest(ctx context.Context, repo Repo, n int) (PullRequest, error) {
 	what := c.call("get pull request", repo, number(n), "pull_requests=read")
 	if err := repo.check(); err != nil {
@@ -167,8 +167,8 @@ func (c *Client) PullRequest(ctx context.Context, repo Repo, n int) (PullRequest
 	return converted, nil
 }
 
-// pullRequest converts a go-github pull request, in which any field may be nil. HeadRef is empty if the branch name contains no valid
-// characters.
+// pullRequest converts a go-github pull request, in which any field may be nil. HeadRef is empty if the branch name contains no
+// printable characters.
 func pullRequest(p *github.PullRequest) (PullRequest, error) {
 	head, base := p.GetHead(), p.GetBase()
 	converted := PullRequest{
@@ -221,8 +221,8 @@ func webAddress(text string) string {
 
 var webPattern = regexp.MustCompile(`^https?://[!-~]+$`)
 
-// Releases lists the published releases in GitHub's order, newest first. This is not the order of versions. Drafts are omitted. Every error is an
-// *Error.
+// Releases lists the published releases in GitHub's order, newest first. This is not necessarily the order of versions. Drafts, and releases whose
+// tag names cannot be shown, are omitted. Every error is an *Error.
 func (c *Client) Releases(ctx context.Context, repo Repo) (List[Release], error) {
 	what := c.call("list releases of", repo, "", "contents=read")
 	if err := repo.check(); err != nil {

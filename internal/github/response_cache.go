@@ -15,11 +15,11 @@ import (
 // These are the limits of the response cache.
 const (
 	maxStored = 64 << 20 // bytes, compressed; a page of 100 pull requests takes about 100 KB
-	maxBody   = 5 << 20  // bytes of one response, uncompressed; ten of the longest pull requests take less
+	maxBody   = 5 << 20  // bytes of one response, uncompressed; a page of ten pull requests of the maximum size is smaller
 	// maxElements is the maximum number of JSON values in one response. A full page of pull requests contains about 40,000 values.
 	maxElements = 1 << 16
-	// decodedElement is the maximum size of a decoded value: go-github allocates a one-kilobyte structure for a few bytes
-	// of text. maxDecoded is the maximum total size of the responses that the clients of a pool decode at the same time.
+	// decodedElement is the maximum size of a decoded value, in bytes: go-github may allocate a one-kilobyte structure for a few
+	// bytes of text. maxDecoded is the maximum memory, in bytes, for all responses that the clients of a pool decode at the same time.
 	decodedElement = 1 << 10
 	maxDecoded     = 96 << 20
 )
@@ -36,16 +36,16 @@ type store struct {
 
 	mu      sync.Mutex
 	size    int
-	order   *list.List // of *stored, the most recently used first
+	order   *list.List // of *stored, most recently used first
 	entries map[string]*list.Element
 }
 
-// stored is a response with status 200.
+// stored is a cached response with status 200.
 type stored struct {
 	key    string
 	header http.Header
 	packed []byte
-	length int // length of the body
+	length int // length of the uncompressed body
 }
 
 func (s *stored) size() int {
@@ -109,7 +109,7 @@ func (s *store) drop(prefix string) {
 	}
 }
 
-// held is a RoundTripper that returns a response once the response has been read completely and there is memory to decode it.
+// held is a RoundTripper that returns a response once the response has been read completely and there is enough memory to decode it.
 type held struct {
 	next     http.RoundTripper
 	decoding *outbound.Decoding
@@ -193,7 +193,7 @@ func (c *conditional) keep(key string, header http.Header, body *outbound.Held) 
 	}
 }
 
-// stored returns a cached response as soon as there is memory to decode it.
+// stored returns a cached response as soon as there is enough memory to decode it.
 func (c *conditional) stored(r *http.Request, known *stored, link []string) (*http.Response, error) {
 	response, err := known.answer(r, link)
 	if err != nil {
@@ -207,8 +207,8 @@ func (c *conditional) stored(r *http.Request, known *stored, link []string) (*ht
 	return response, nil
 }
 
-// answer returns the cached response for a new request. The Link header of the 304 response replaces the cached header, because the ETag covers
-// only the items.
+// answer returns the cached response for a new request. The Link header of the 304 response replaces the cached Link header, because
+// the ETag of a page covers only its items.
 func (s *stored) answer(r *http.Request, link []string) (*http.Response, error) {
 	reader, err := gzip.NewReader(bytes.NewReader(s.packed))
 	if err != nil {

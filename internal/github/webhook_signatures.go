@@ -83,7 +83,7 @@ func ParseWebhook(r *http.Request, secret []byte, maxBytes int64) (Event, error)
 	case r.ContentLength > maxBytes:
 		return refuse(http.StatusRequestEntityTooLarge, "the delivery has more than %d bytes", maxBytes)
 	case !strings.HasPrefix(signature, "sha256="):
-		return refuse(http.StatusUnauthorized, "the delivery has no X-Hub-Signature-256: set the secret in the settings of the webhook")
+		return refuse(http.StatusUnauthorized, "the delivery has no X-Hub-Signature-256 header: set the secret in the settings of the webhook")
 	case media != "application/json":
 		return refuse(http.StatusUnsupportedMediaType, "the delivery is not JSON: set the content type application/json in the settings of the webhook")
 	}
@@ -107,7 +107,7 @@ func ParseWebhook(r *http.Request, secret []byte, maxBytes int64) (Event, error)
 		body = beginning(body)
 	}
 	if event == "" || len(delivery) > maxDelivery || !deliveryPattern.MatchString(delivery) {
-		return refuse(http.StatusBadRequest, "the header X-GitHub-Event or X-GitHub-Delivery is missing")
+		return refuse(http.StatusBadRequest, "the header X-GitHub-Event or X-GitHub-Delivery is missing or invalid")
 	}
 	var payload struct {
 		Action     string `json:"action"`
@@ -147,7 +147,7 @@ var read = map[string]bool{
 // maxFields is the maximum number of fields of a payload that are read. GitHub's payloads have a few dozen fields.
 const maxFields = 1000
 
-// beginning takes the text of a JSON object, of which the end may be missing, and returns a JSON object with those fields of the text that an Event
+// beginning takes the text of a JSON object, whose end may be missing, and returns a JSON object with those fields of the text that an Event
 // uses. A field whose value is incomplete is omitted.
 func beginning(text []byte) []byte {
 	d := json.NewDecoder(bytes.NewReader(text))

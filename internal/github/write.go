@@ -31,7 +31,7 @@ const maxMarker = 200
 
 func checkMarker(what call, marker string) error {
 	if len(marker) > maxMarker || !markerPattern.MatchString(marker) || strings.Contains(marker, "--") {
-		return &Error{Kind: BadConfig, Op: what.op, Object: what.object, detail: "the marker must consist of at most 200 letters, digits and ._/:-, begin with a letter or digit, and not contain --", remedy: "use namespace, name and UID"}
+		return &Error{Kind: BadConfig, Op: what.op, Object: what.object, detail: "the marker must consist of at most 200 letters, digits and ._/:-, begin with a letter or digit, and not contain --", remedy: "use the namespace, name and UID of the object"}
 	}
 	return nil
 }
@@ -59,8 +59,9 @@ type payload struct {
 }
 
 // EnsureDeployment returns the ID of the deployment of a commit to an environment, and creates the deployment if no deployment has the marker.
-// Therefore, after a crash between the request and the recording of its response, EnsureDeployment finds the same deployment. The deployment causes
-// GitHub neither to merge a branch nor to wait for checks. Every error is an *Error. If the error is of kind Conflict, try again.
+// Therefore, after a crash between the request and the recording of its response, EnsureDeployment finds the deployment that the request created.
+// The deployment causes GitHub neither to merge a branch nor to wait for checks. Every error is an *Error. If the error is of kind Conflict, try
+// again.
 func (c *Client) EnsureDeployment(ctx context.Context, repo Repo, d Deployment) (int64, error) {
 	id, _, err := c.ensureDeployment(ctx, repo, d)
 	return id, err
@@ -232,8 +233,9 @@ func (c *Client) DeploymentGone(ctx context.Context, repo Repo, deployment int64
 
 // Comment is the input to EnsureComment.
 type Comment struct {
-	// Key identifies one writer of comments on any number of pull requests. It never changes. Users of GitHub must not know the key, because the
-	// mark that identifies a comment is derived from it, and every user can read the mark in the comment.
+	// Key identifies one writer of comments on any number of pull requests. It never changes. Users of GitHub must not know the key, because
+	// they could use it to compute the mark that identifies the comment on any pull request. Without the key, they can only read the marks of
+	// existing comments.
 	Key string
 	// Body is Markdown of less than 65 KB. Escape user text with EscapeMarkdown.
 	Body string
@@ -353,7 +355,7 @@ func (c *Client) comment(ctx context.Context, what call, repo Repo, n int, delet
 	return firstBy(login, found.Items), nil
 }
 
-// firstBy returns the first comment of an author, or nil if the author has no comment. It also returns nil if the author is unknown, because any
+// firstBy returns the first comment by an author, or nil if there is no such comment. It also returns nil if the author is unknown, because any
 // reader of our comment can copy the mark.
 func firstBy(login string, comments []marked) (first *marked) {
 	for i, comment := range comments {
@@ -411,7 +413,7 @@ func EscapeMarkdown(text string, limit int) string {
 		case r == '&':
 			out.WriteString("&amp;")
 		case r == '@' || r == '#':
-			// GitHub parses mentions after Markdown, so only a character between the symbol and the name prevents a mention.
+			// GitHub parses mentions after it has processed the Markdown, so only a character between the symbol and the name prevents a mention.
 			out.WriteRune('\\')
 			out.WriteRune(r)
 			out.WriteRune('\u200b')

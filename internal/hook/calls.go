@@ -19,7 +19,7 @@ const APIVersion = "hooks.hlnr.io/v1"
 
 // Body is the body of a call. Later versions only add fields.
 type Body struct {
-	// APIVersion is the constant APIVersion.
+	// APIVersion has the value of the constant APIVersion.
 	APIVersion string `json:"apiVersion"`
 	// ID identifies the call. Retries have the same ID.
 	ID string `json:"id"`
@@ -42,8 +42,9 @@ type Body struct {
 	PreviousVersion string `json:"previousVersion"`
 	// Run is the sequence number of the rollout. It is 0 after the end of the rollout.
 	Run int64 `json:"run"`
-	// Step is the number of the call's step, counted from 1. StepName is the name of this step. It is empty if the
-	// step has no name.
+	// Step is the number of the step for which the call is made, counted from 1. For ConfirmTrafficIncrease, this is the
+	// next step, which would get the traffic. For other types, it is 0 before the first step and after the end of the
+	// rollout. StepName is the name of this step. It is empty if the step has no name.
 	Step     int32  `json:"step"`
 	StepName string `json:"stepName"`
 	// Weight is the current weight of the release, in percent.
@@ -73,17 +74,16 @@ type Rollout struct {
 	Row          *v1alpha1.Release
 	// Rollout is the rollout of the release. It is nil if no rollout is in progress.
 	Rollout *v1alpha1.Rollout
-	// Before is the last reported status of the release. It is empty if no status has been reported yet.
+	// Before is the latest reported status of the release. It is empty if no status has been reported yet.
 	Before v1alpha1.ReleaseStatus
-	// Round is the time at which the current round of checks began, in a step with measurements. It is zero if no
-	// round is due.
+	// Round is the time at which the current round of checks began. It is zero if there is no current round.
 	Round time.Time
 	// PodsLeft reports whether pods of the preview that is ending are still running. LatePod describes a pod that should
-	// have terminated. It is empty if there is no such pod.
+	// already have terminated. It is empty if there is no such pod.
 	PodsLeft bool
 	LatePod  string
-	// Unmeasured reports whether the analysis cannot be used now. In this case, Jobs of the current round
-	// continue.
+	// Unmeasured reports whether the template of the analysis cannot be used at the moment. In this case, the running
+	// Jobs of the current round are not deleted.
 	Unmeasured bool
 	// Services are the names of the release's Services. URL is the address of a domain that routes only to the release.
 	// It is empty if there is no such domain.
@@ -91,7 +91,8 @@ type Rollout struct {
 	URL      string
 }
 
-// RolloutOf finds a release in the status of its Microservice. It returns nil if the release is not listed.
+// RolloutOf returns the state of a release from the status of its Microservice. It returns nil if the status does not
+// list the release.
 func RolloutOf(ms *v1alpha1.Microservice, release *v1alpha1.VersionedMicroservice) *Rollout {
 	for i := range ms.Status.ReleaseGroups {
 		group := &ms.Status.ReleaseGroups[i]
@@ -233,7 +234,7 @@ func (p *Rollout) gate() v1alpha1.HookType {
 	return v1alpha1.HookType(p.Rollout.Gate)
 }
 
-// Applies reports whether a hook applies to a step. step is nil for a call outside of steps.
+// Applies reports whether a hook applies to a step. step is nil if the call does not belong to a step.
 func Applies(h *v1alpha1.Hook, step *v1alpha1.CanaryStep) bool {
 	return len(h.Steps) == 0 || step != nil && step.Name != "" && slices.Contains(h.Steps, step.Name)
 }

@@ -1,5 +1,5 @@
 // Package hook calls the HTTP endpoints of hooks during the rollout of a release, and reads the
-// results of Jobs that run instead of calls.
+// results of the Jobs that run instead of HTTP requests.
 //
 // Calls returns the calls that the state of a rollout requires, without side effects. A Pool makes these
 // calls in the background. Fold writes the outcomes into the status of the release, from which the
@@ -7,7 +7,7 @@
 //
 //	calls.go    Calls: the calls that the state of a rollout needs (pure)
 //	request.go  one HTTP request and its answer
-//	retry.go    timeouts, intervals, retries within a delivery, and the waits before them
+//	retry.go    timeouts, intervals, retries within a delivery, and the wait before each retry
 //	pool.go     runs calls in the background, and decides when a hook is called again
 //	jobs.go     names, variables and results of Jobs (pure)
 //	status.go   Fold: updates the status with the outcomes (pure)

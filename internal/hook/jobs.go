@@ -103,8 +103,8 @@ func ends(job *batchv1.Job) bool {
 }
 
 // NotStartedBy returns the time by which a pod of a Job must be ready. If no pod is ready by then, the Job counts as not started. The
-// timeout of a pod does not include the time before the pod is assigned to a node. ok is false if the Job is ending, has ended, or has
-// a ready pod.
+// timeout of a pod begins only when the pod is assigned to a node, so it does not limit the wait for a node. ok is false if the Job is
+// ending, has ended, or has a ready pod.
 func NotStartedBy(job *batchv1.Job) (at time.Time, ok bool) {
 	if Finished(job) != nil || ends(job) || ptr.Deref(job.Status.Ready, 0) > 0 {
 		return time.Time{}, false
@@ -120,7 +120,7 @@ func JobOutcome(job *batchv1.Job, h v1alpha1.Hook, log string, now time.Time) Ou
 	end := Finished(job)
 	due, starts := NotStartedBy(job)
 	switch {
-	case starts && h.Type == v1alpha1.HookRollout && !now.Before(due): // A gate waits in this case, and the status shows the wait.
+	case starts && h.Type == v1alpha1.HookRollout && !now.Before(due): // Hooks of other types continue to wait for the Job.
 		o.Unanswered, o.Log, o.Attempts, o.Time = true, "", 1, now
 		o.Message = fmt.Sprintf("Job %s has no scheduled pod after %s: see the events of the Job and of its pod, or increase job.timeout", job.Name, due.Sub(job.CreationTimestamp.Time))
 		return o
@@ -155,7 +155,7 @@ func NotCreated(q Call, why string) Outcome {
 // the Job does not run again automatically. The Job of a round of checks counts as unanswered.
 func Lost(q Call, job string, now time.Time) Outcome {
 	o := Outcome{Refused: IsGate(q.Hook.Type), Unanswered: q.Hook.Type == v1alpha1.HookRollout, Job: job, Attempts: 1, Time: now}
-	then := "if its work is not complete, complete it manually" // A release that is active, or whose failure is reported, is not started again, even if the Job is lost.
+	then := "if its work is not complete, complete it manually" // The rollout or the preview has already ended. A lost Job does not restart the release.
 	switch {
 	case IsGate(q.Hook.Type):
 		then = "set the decision Retry to start the release again"
@@ -185,7 +185,8 @@ func JobLost(known []v1alpha1.HookStatus, q Call) bool {
 // Obsolete reports whether a Job is no longer needed, and returns the time from which the Job may be deleted. The Job of a
 // check may be deleted immediately if the step of the check is over. A Job that has ended, and whose result is in the
 // status, may be deleted after its time to live. The Jobs of gates and notifications run until they end, because an
-// interrupted migration is worse than an unnecessary migration. However, a Job whose pod does not start is deleted.
+// interrupted migration is worse than an unnecessary migration. However, such a Job may be deleted if no pod is ready by the
+// time that NotStartedBy returns.
 func (p *Rollout) Obsolete(job *batchv1.Job, known []v1alpha1.HookStatus, questions []Call) (bool, time.Time) {
 	id := job.Annotations[v1alpha1.AnnotationHookCall]
 	for _, q := range questions {

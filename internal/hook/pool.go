@@ -81,10 +81,10 @@ type delivery struct {
 	ended    chan struct{} // closed when the current call and its retries have ended
 	running  bool
 	outcome  *Outcome
-	// edited is the time at which an edit of the hook was observed after the last call.
+	// edited is the time at which an edit of the hook between two calls was last observed.
 	edited time.Time
 	// silences counts the outcomes without an answer, and again is the time at which the check is
-	// repeated after the last such outcome.
+	// repeated after the latest such outcome.
 	silences int
 	again    time.Time
 }
@@ -112,15 +112,16 @@ func NewPool(o Options) (*Pool, error) {
 	return p, nil
 }
 
-// Start enables calls until ctx ends. It calls requeue for each release with a new outcome, from
-// any goroutine, so requeue must not block.
+// Start enables calls until ctx ends. The pool calls requeue for each release with a new outcome.
+// requeue must not block, and it must be safe for concurrent use.
 func (p *Pool) Start(ctx context.Context, requeue func(types.NamespacedName)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ctx, p.requeue = ctx, requeue
 }
 
-// Outcomes returns the outcomes of a release's calls since the process started, keyed by the ID of the call.
+// Outcomes returns the outcomes of the calls that this process made for a release and that are still needed, keyed by
+// the ID of the call.
 func (p *Pool) Outcomes(release types.NamespacedName) map[string]Outcome {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -214,8 +215,8 @@ func (ds *deliveries) retain(questions []Call) {
 	}
 }
 
-// deliver starts a call, unless a call is in progress, the final response has been received, or it is
-// too early for a call. If it is too early, deliver returns the time of the call.
+// deliver starts a call, unless the call is in progress, its final response has been received, or it is
+// not due yet. If it is not due yet, deliver returns the time at which it is due.
 func (p *Pool) deliver(release types.NamespacedName, ds *deliveries, q Call) time.Time {
 	d := ds.byID[q.Body.ID]
 	switch {

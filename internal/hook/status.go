@@ -20,12 +20,13 @@ type Outcome struct {
 	// Refused reports whether a gate responded with StatusRefused, or whether the Job of a gate failed or was
 	// deleted.
 	Refused bool
-	// Unanswered reports whether the receiver itself did not answer.
+	// Unanswered reports whether there is no answer from the receiver. An error from a proxy or from an overloaded
+	// receiver is not an answer.
 	Unanswered bool
 	// Running reports whether a Job has not ended yet or cannot be created yet. There is no answer in this
 	// case.
 	Running bool
-	// Job is the name of the Job that answers, and Log is the end of its log. Both are empty if there is no Job.
+	// Job is the name of the Job that gives the answer, and Log is the end of its log. Both are empty if there is no Job.
 	Job, Log string
 	// Attempts is the number of calls that were made in this process.
 	Attempts int
@@ -33,7 +34,7 @@ type Outcome struct {
 	Message string
 	// Time is the time at which the last call ended.
 	Time time.Time
-	// Edited is the time at which an edit of the hook between two calls was last observed. It is zero if no edit
+	// Edited is the time at which the latest edit of the hook between two calls was observed. It is zero if no edit
 	// was observed.
 	Edited time.Time
 }
@@ -57,8 +58,8 @@ func Uncreated(s v1alpha1.HookStatus) bool {
 	return s.Phase == v1alpha1.HookWaiting && strings.HasPrefix(s.Message, notCreated)
 }
 
-// changing matches the parts of a connection error that differ each time: the local port, and the current time in the
-// error for an expired certificate.
+// changing matches the parts of a connection error that differ from call to call: the local port, and the current time
+// in the error for an expired certificate.
 var changing = regexp.MustCompile(`[^ ]+->|\bcurrent time [^ ]+`)
 
 // gist returns the part of a message that is the same for the same result: the status code, or the
@@ -74,7 +75,7 @@ func gist(message string) string {
 // removes the statuses of hooks that the specification no longer contains, of gates of an earlier attempt, and of
 // unanswered calls that are no longer needed. However, the status of an unanswered gate of the current attempt remains
 // while its Job is still running, and the status of an unanswered notification remains. All other statuses remain until
-// the hook is called again for another reason.
+// the next call of their hooks.
 func (p *Rollout) Fold(known []v1alpha1.HookStatus, questions []Call, outcomes map[string]Outcome, now time.Time) []v1alpha1.HookStatus {
 	var out []v1alpha1.HookStatus
 	for _, h := range p.hooks() {
@@ -147,8 +148,8 @@ func SetPassed(calls []Call, known []v1alpha1.HookStatus) {
 }
 
 // present returns the status of a hook for a call. It returns the previous status if that status is for this
-// call, and otherwise a status without an answer. The status for a round is written when the round is complete.
-// Until then, the status of the previous round remains.
+// call, and otherwise a status without an answer. The status of a Rollout hook for a round of the analysis
+// is written when the call has an outcome. Until then, the status of the previous round remains.
 func present(old *v1alpha1.HookStatus, q *Call, outcomes map[string]Outcome, now time.Time) *v1alpha1.HookStatus {
 	if old != nil && old.ID == q.Body.ID {
 		return old
@@ -164,8 +165,8 @@ func present(old *v1alpha1.HookStatus, q *Call, outcomes map[string]Outcome, now
 }
 
 // answer updates a status with an outcome. The first answer after an edit of the hook is always recorded.
-// Answers with the same result but different messages are recorded only if at least the quiet duration
-// has passed since the last record, because each record requires a write.
+// An answer with the same result but a different message is recorded only if the time in quiet has passed
+// since the status was last written, because each record requires a write.
 func answer(s v1alpha1.HookStatus, o Outcome, now time.Time) v1alpha1.HookStatus {
 	phase := phaseOf(s.Type, o)
 	edited := s.Time != nil && o.Edited.After(s.Time.Time)
@@ -195,13 +196,12 @@ func phaseOf(t v1alpha1.HookType, o Outcome) v1alpha1.HookPhase {
 	return v1alpha1.HookFailed
 }
 
-// Unanswered reports whether a check was called but received no answer, and is therefore called again.
+// Unanswered reports whether a check was called but did not answer, and is therefore called again.
 func Unanswered(s v1alpha1.HookStatus) bool {
 	return checks(s.Type) && s.Phase == v1alpha1.HookWaiting && s.Attempts > 0
 }
 
-// final reports whether a status is final, in which case the hook is not called again for the same
-// call.
+// final reports whether a status is final, in which case the same call is not made again.
 func final(s *v1alpha1.HookStatus) bool { return s.Phase != v1alpha1.HookWaiting }
 
 // Waiting returns an outcome for each call that is still waiting to be made, keyed by the ID of the call.

@@ -52,7 +52,7 @@ var (
 // FieldPolicy is the name of the indexes that ByPolicy returns.
 const FieldPolicy = "networkpolicy.policy"
 
-// ByPolicy returns the index that finds objects of a kind by the NetworkPolicy name in their label.
+// ByPolicy returns the index that finds objects of a kind by the NetworkPolicy name in their hlnr.io/policy label.
 func ByPolicy(kind client.Object) Index {
 	return Index{Object: kind, Field: FieldPolicy, Values: func(o client.Object) []string {
 		if name := o.GetLabels()[v1alpha1.LabelPolicy]; name != "" {
@@ -96,7 +96,7 @@ func AddAgain(ctx context.Context, c cache.Cache, x Index) error {
 const allNamespaces = "__all_namespaces"
 
 // keys returns the keys with which a controller-runtime cache finds an object by value. IndexField adds two keys for each value, one with the namespace
-// and one for all namespaces. Each key uses about 0.3 KB of memory, and no index is read in both ways.
+// and one for all namespaces. This function adds only one of them, because each key uses about 0.3 KB of memory, and no index is read in both ways.
 func (x Index) keys(o any) ([]string, error) {
 	object, ok := o.(client.Object)
 	if !ok {

@@ -126,7 +126,8 @@ var kinds = map[string]func() runtime.Object{
 func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }
 
 // Check checks an object, sets its defaults and removes its status. faults contains a description of each fault, with the field and, where possible,
-// the fix. It is sorted, and empty if an API server would accept the object. err reports a kind that is unknown to this program.
+// the fix. It is sorted, and empty if an API server would accept the object. err is set if the kind is unknown to
+// this program, or if the check itself fails.
 func Check(ctx context.Context, object Object) (typed runtime.Object, faults []string, err error) {
 	newObject := kinds[object.Kind()]
 	if newObject == nil {
@@ -199,7 +200,7 @@ func newRules(kind string) (*rules, error) {
 	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(definition, &internal, nil); err != nil {
 		return nil, err
 	}
-	props := internal.Spec.Validation // the schema of the only version
+	props := internal.Spec.Validation // the schema, if the CRD has only one version
 	if props == nil {
 		for _, v := range internal.Spec.Versions {
 			if v.Name == v1alpha1.GroupVersion.Version {

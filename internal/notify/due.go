@@ -32,7 +32,7 @@ func Wants(r *v1alpha1.NotificationReceiver, e v1alpha1.NotificationEvent) bool 
 }
 
 // Due returns the newest fact about a release that a receiver wants and that has not been reported to the receiver yet, or nil if
-// there is no such fact. known is the last report about the release to the receiver, or nil if there is none. If known is nil,
+// there is no such fact. known is the latest report to the receiver about the release, or nil if there is none. If known is nil,
 // rollouts that ended before the time in since are not reported. A receiver that wants promotions is notified of a replacement if
 // the release was replaced before its promotion was reported.
 func Due(r *v1alpha1.NotificationReceiver, known *v1alpha1.NotificationDelivery, facts []Fact, since time.Time) *Fact {

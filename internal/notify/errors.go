@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/internal/outbound"
 )
 
-// These are the maximum length of short texts such as errors, in bytes, and the maximum wait that a receiver can request.
+// maxText is the maximum length, in bytes, of short texts such as errors. maxRetryAfter is the maximum wait that a receiver can request.
 const (
 	maxText       = 256
 	maxRetryAfter = 10 * time.Minute

@@ -1,5 +1,6 @@
 // Package notify decides which transitions of releases are reported to receivers, builds the messages, and sends
 // them. docs/explanation/notifications.md explains what is reported, how often, and why.
+// The functions in the files that are marked as pure have no side effects.
 //
 //	facts.go        which transitions of a release can be reported now (pure)
 //	due.go          which transition to report to a receiver next, and the record of reported transitions (pure); controllers/notification/send_and_retry.go retries messages

@@ -65,7 +65,8 @@ type Message struct {
 	// Reason is one word and Cause is a sentence. They describe the cause of a wait or a failure.
 	Reason string `json:"reason"`
 	Cause  string `json:"cause"`
-	// By is the user who decided, and Note is the text that the user wrote.
+	// By is the user who made the decision on which the state of the release is based, for example to abort its rollout, and Note
+	// is the reason that the user gave. Both are empty if there is no such decision.
 	By   string `json:"by"`
 	Note string `json:"note"`
 	// Image is the image of the release with its digest, and Commit is the commit from which the image was built. Each of them is
@@ -74,7 +75,8 @@ type Message struct {
 	Commit string `json:"commit"`
 	// Command is the command that the user most likely needs next.
 	Command string `json:"command"`
-	// URL is the address of the release on the board.
+	// URL is the address of the release on the board, or of the Microservice if the release no longer exists. It is empty if the
+	// policy does not set boardURL.
 	URL string `json:"url"`
 }
 
@@ -216,7 +218,7 @@ func (m *Message) title(wait string) string {
 	return text
 }
 
-// decided returns the user who decided, and the note that the user wrote.
+// decided returns the end of a title, with the user who made the decision and the reason that the user gave.
 func (m *Message) decided() (text string) {
 	if m.By != "" {
 		text = " by " + m.By

@@ -20,8 +20,9 @@ var functions = template.FuncMap{"json": toJSON}
 // allowed contains the names of all functions that templates may call.
 var allowed = []string{"json", "eq", "ne", "and", "or", "not"}
 
-// toJSON returns a value as JSON. It returns an error if the JSON is longer than the maximum length of a body, because
-// each nested call to json doubles the escapes in a string, and nothing is written to the body before the outermost call returns.
+// toJSON returns a value as JSON. It returns an error if the JSON is longer than the maximum length of a body. The limit
+// on the body takes effect too late for nested calls to json: each call doubles the escapes in a string, and nothing is written to
+// the body before the outermost call returns.
 func toJSON(v any) (string, error) {
 	raw, err := json.Marshal(v)
 	if err == nil && len(raw) > maxBody {

@@ -39,7 +39,7 @@ var (
 	teredo     = netip.MustParsePrefix("2001::/32")
 )
 
-// inner returns the addresses that a packet to address a may reach: the address itself and the embedded IPv4 addresses.
+// inner returns the addresses that a packet to address a can reach: the address itself and the embedded IPv4 addresses.
 func inner(a netip.Addr) []netip.Addr {
 	a = a.Unmap().WithZone("")
 	reached := []netip.Addr{a}
@@ -68,7 +68,7 @@ func inner(a netip.Addr) []netip.Addr {
 	return reached
 }
 
-// IsMetadata reports whether a packet to the address may reach a metadata service, possibly
+// IsMetadata reports whether a packet to the address can reach a metadata service, possibly
 // through an IPv6 address with an embedded IPv4 address.
 func IsMetadata(address netip.Addr) bool {
 	return slices.ContainsFunc(inner(address), func(a netip.Addr) bool { return slices.Contains(metadata, a) })
@@ -109,7 +109,7 @@ func (p *Policy) check(host string, address netip.Addr, port uint16) error {
 	for i, a := range addresses {
 		allowed := p.allow.host(host, port) || p.allow.address(a, port)
 		if i > 0 && nat64Local.Contains(addresses[0]) {
-			allowed = true // Which bits are the embedded address is only a guess, so only the class of the whole address decides.
+			allowed = true // The embedded addresses are only guesses, so their classes are not checked.
 		}
 		switch {
 		case slices.Contains(metadata, a):

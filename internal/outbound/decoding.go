@@ -17,15 +17,15 @@ type Decoding struct {
 }
 
 const (
-	// perByte is the memory that each byte of text needs during decoding: the buffer of the decoder, which doubles when it grows, and a
-	// string.
+	// perByte is the memory in bytes that each byte of text needs during decoding: for the buffer of the decoder, which doubles when it
+	// grows, and for a decoded string.
 	perByte = 4
 	// blockSize is the size of the blocks in which text is stored, so that the text is not copied while it grows.
 	blockSize = 32 << 10
 )
 
-// NewDecoding returns a Decoding that limits the memory to the given number of bytes. Each JSON value counts as perValue bytes. A response that needs
-// more than the limit is decoded alone.
+// NewDecoding returns a Decoding that limits the memory to the given number of bytes. Each JSON value counts as perValue bytes, in addition
+// to its text. A response that needs more than the limit is decoded alone.
 func NewDecoding(memory, perValue int64) *Decoding {
 	return &Decoding{memory: memory, perValue: perValue, free: semaphore.NewWeighted(memory)}
 }

@@ -2,13 +2,13 @@
 // metrics providers, hooks), and creates HTTP clients for these connections. Users must not reach addresses that are
 // accessible only from the manager's network.
 //
-// The package checks each address after name resolution and before connecting, so that names, other notations of an
+// The package checks each address after name resolution and before connecting, so that host names, alternative notations of an
 // address, and changing DNS answers cannot bypass the check.
 //
 // outbound.go  address policies, and HTTP clients
 // address.go   classes of addresses, and which addresses may be contacted
 // elements.go  a limit on the number of JSON values
-// decoding.go  a limit on the memory for responses during decoding
+// decoding.go  a limit on the memory for decoding responses
 // errors.go    the errors
 // slots.go     limits on concurrent requests, by namespace and host
 package outbound
@@ -41,7 +41,7 @@ const (
 type Config struct {
 	// Allow permits addresses that are denied by default (loopback, link-local, multicast and
 	// unspecified addresses), except for metadata services. An entry is an address, a CIDR, or a host
-	// name, which includes its subdomains. If an entry includes a port, as in "127.0.0.1:5000", only
+	// name, which also matches its subdomains. If an entry includes a port, as in "127.0.0.1:5000", only
 	// that port is allowed.
 	Allow []string
 	// Deny takes precedence over Allow. It has the same kinds of entries.
@@ -82,7 +82,7 @@ func (p *Policy) Trusting(host string) *Policy {
 	return &trusting
 }
 
-// WithResolver returns a copy of p with another resolver.
+// WithResolver returns a copy of p that uses the given resolver.
 func (p *Policy) WithResolver(r Resolver) *Policy {
 	other := *p.orDefault()
 	other.resolver = r
@@ -113,7 +113,7 @@ type Options struct {
 	CA []byte
 }
 
-// These limits apply to every client.
+// These are the defaults of Options. maxHeader applies to every client: it is the maximum size of the response headers in bytes.
 const (
 	DefaultTimeout = 10 * time.Second
 	DefaultMaxBody = 1 << 20
@@ -121,8 +121,8 @@ const (
 )
 
 // Client returns a client that connects only to addresses that p allows. It ignores proxy environment variables, because a proxy would connect
-// instead of the client. Reuse clients. However, a client for which Options.CA is set does not keep connections open, and may be discarded. Client
-// returns an error if the certificates are invalid.
+// to the address instead of the client, and bypass the check. Reuse clients, because they keep connections open. A client for which Options.CA is
+// set does not, and can be discarded after use. Client returns an error if the certificates are invalid.
 func (p *Policy) Client(o Options) (*http.Client, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = DefaultTimeout
@@ -155,7 +155,7 @@ func (p *Policy) Client(o Options) (*http.Client, error) {
 	}, nil
 }
 
-// redirects follows up to the given number of redirects. Redirects must keep the scheme, host and port.
+// redirects returns a function that allows up to the given number of redirects. Redirects must keep the scheme, host and port.
 func redirects(most int) func(*http.Request, []*http.Request) error {
 	return func(next *http.Request, via []*http.Request) error {
 		first := via[0].URL
@@ -165,7 +165,7 @@ func redirects(most int) func(*http.Request, []*http.Request) error {
 		case next.URL.Scheme != first.Scheme || next.URL.Host != first.Host:
 			return &RedirectError{From: first.Host, To: next.URL.Scheme + "://" + next.URL.Host}
 		case len(via) > most:
-			return fmt.Errorf("follow redirect: more than %d in a row", most)
+			return fmt.Errorf("follow redirect: more than %d redirects in a row", most)
 		}
 		return nil
 	}
@@ -207,8 +207,8 @@ func (p *Policy) Dial(ctx context.Context, network, hostPort string) (net.Conn, 
 	return nil, fmt.Errorf("resolve %q: the name has no address", host)
 }
 
-// joined returns one error for all addresses. Its text does not depend on the order of the addresses, because callers write the
-// text to a status, and the order differs with each resolution.
+// joined returns one error for all addresses. Its text does not depend on the order of the addresses: callers write the text
+// to a status, which would otherwise change whenever a name resolution returns the addresses in another order.
 func joined(errs []error) error {
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(errs...)
@@ -253,7 +253,8 @@ func endsInNumber(host string) bool {
 	return last != "" && strings.Trim(digits, allowed) == ""
 }
 
-// share returns the context for one of n attempts. The timeout of the context is an equal share of the remaining time.
+// share returns the context for one of n attempts. The timeout of the context is an equal share of the remaining time,
+// or DefaultTimeout if ctx has no deadline.
 func share(ctx context.Context, n int) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -272,7 +273,7 @@ func (p *Policy) resolve(ctx context.Context, host string) ([]netip.Addr, error)
 	return net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 }
 
-// limited limits the size of response bodies.
+// limited is a transport that limits the size of response bodies and the number of JSON values in them.
 type limited struct {
 	next     http.RoundTripper
 	max      int64

@@ -30,7 +30,7 @@ type Slots struct {
 	shares map[scope]*room
 }
 
-// scope is the scope of a limit.
+// scope identifies the requests that share a limit. namespace and host are empty if the level does not depend on them.
 type scope struct {
 	level
 	namespace, host string
@@ -39,7 +39,8 @@ type scope struct {
 type level int
 
 // The levels are in the order in which a request takes slots. A request that is waiting at one level already has a slot at each
-// previous level, and the levels of its namespace come first.
+// previous level. The levels of its namespace come first, so that a request that waits for its own namespace does not occupy a slot
+// that other namespaces share.
 const (
 	namespaceHost level = iota
 	namespaceOnly

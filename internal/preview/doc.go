@@ -2,7 +2,7 @@
 // the candidate tags of their images, and checks whether an image was built from a pull request's head
 // commit. The package uses no clock, network or logger.
 //
-//	filters.go        which pull requests are offered; internal/release/previews.go assigns the spec.previews.maxGroups slots
+//	filters.go        which pull requests are offered; internal/release/previews.go assigns the preview slots (spec.previews.maxGroups)
 //	forks.go          which commits from forks are approved
 //	image_of_head.go  whether an image was built from the head commit
 //	names.go          names of groups, and candidate tags

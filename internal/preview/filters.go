@@ -13,11 +13,11 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// The verdicts for pull requests that are not offered.
+// These are the verdicts on pull requests that are not offered.
 const (
-	// VerdictPullRequest means that a label, a branch, the draft state or the author does not match.
+	// VerdictPullRequest means that the labels, a branch, the draft state or the author's association do not match the filters.
 	VerdictPullRequest version.Verdict = "PullRequest"
-	// VerdictFork means that the pull request is from a fork that is neither allowed nor approved.
+	// VerdictFork means that the pull request is from a fork, and its head commit is neither allowed nor approved.
 	VerdictFork version.Verdict = "Fork"
 )
 
@@ -33,7 +33,7 @@ type Chooser struct {
 var DefaultCandidates = []string{"pr-{{.Number}}-{{.SHA7}}", "sha-{{.SHA7}}", "{{.SHA}}", "pr-{{.Number}}"}
 
 // Compile compiles the filters and the tag templates, which default to DefaultCandidates.
-// The error contains the first invalid field.
+// The error contains the path of the first invalid field.
 func Compile(spec v1alpha1.GitHubPullRequests, candidates []string) (*Chooser, error) {
 	const field = "spec.source.github.pullRequests."
 	c := &Chooser{spec: spec, candidates: candidates}
@@ -53,7 +53,7 @@ func Compile(spec v1alpha1.GitHubPullRequests, candidates []string) (*Chooser, e
 			return nil, fmt.Errorf("spec.match.candidates[%d]: %w: write {{.Number}}, {{.SHA}}, {{.SHA7}} or {{.Branch}}", i, err)
 		}
 		if !namesPull(text) {
-			return nil, fmt.Errorf("spec.match.candidates[%d]: %q is a tag that several pull requests can have: add {{.Number}}, {{.SHA}} or {{.SHA7}} to it", i, text)
+			return nil, fmt.Errorf("spec.match.candidates[%d]: %q can produce the same tag for several pull requests: add {{.Number}}, {{.SHA}} or {{.SHA7}} to it", i, text)
 		}
 	}
 	return c, nil
@@ -74,12 +74,12 @@ func whole(field, pattern string) (*regexp.Regexp, error) {
 type Choice struct {
 	// Verdict identifies the filter that rejects the pull request. It is empty if the pull request is selected.
 	Verdict version.Verdict
-	// Reason is the reason on one line. It is deterministic.
+	// Reason is the reason for the rejection, on one line. It is deterministic.
 	Reason string
 	// Approved are the commits of a fork that the labels of the pull request approve. Releases of these
 	// commits may remain offered. If the head commit is selected and Approved is nil, releases of earlier
-	// commits may remain offered too: either no commit needs approval, or the label shows only the commit that
-	// was approved most recently.
+	// commits may remain offered too: either no commit needs approval, or the label identifies only the commit
+	// that was approved most recently, and whether earlier commits were approved is not known.
 	Approved []string
 }
 
@@ -134,9 +134,9 @@ func (c *Chooser) byBranches(pr *v1alpha1.PullRequest) string {
 func (c *Chooser) byDraft(pr *v1alpha1.PullRequest) string {
 	switch policy := cmp.Or(c.spec.Draft, v1alpha1.DraftExclude); {
 	case policy == v1alpha1.DraftExclude && pr.Draft:
-		return "it is a draft (draft Exclude)"
+		return "it is a draft, and draft is Exclude"
 	case policy == v1alpha1.DraftOnly && !pr.Draft:
-		return "it is not a draft (draft Only)"
+		return "it is not a draft, and draft is Only"
 	}
 	return ""
 }
@@ -157,7 +157,7 @@ func Pushed(pr *v1alpha1.PullRequest) *metav1.Time {
 	return pr.HeadTime
 }
 
-// Newest orders pull requests by their last push, newest first. Pull requests without a known push time
+// Newest orders pull requests by their latest push, newest first. Pull requests without a known push time
 // come last. Among pull requests with the same push time, the one with the higher number comes first.
 func Newest(a, b *v1alpha1.PullRequest) int {
 	var pushA, pushB int64

@@ -29,7 +29,7 @@ func (c *Chooser) byFork(pr *v1alpha1.PullRequest) Choice {
 	case forks.Policy != v1alpha1.ForksApproved:
 		return Choice{Verdict: VerdictFork, Reason: "it is from a fork, and forks.policy is Deny"}
 	case !slices.ContainsFunc(c.candidates, func(text string) bool { return names(text, "SHA") }):
-		return Choice{Verdict: VerdictFork, Reason: "no tag of match.candidates contains the full commit SHA, which forks.policy Approved requires for images from forks: add one with {{.SHA}}"}
+		return Choice{Verdict: VerdictFork, Reason: "no tag in match.candidates contains the full commit SHA, which forks.policy Approved requires for images from forks: add one with {{.SHA}}"}
 	case names(forks.Label, "SHA"):
 		return approvedByName(pr, forks.Label)
 	default:
@@ -68,7 +68,7 @@ func approved(pr *v1alpha1.PullRequest, label string) Choice {
 			return Choice{}
 		case l.SHA == "":
 			return Choice{Verdict: VerdictFork,
-				Reason: fmt.Sprintf("the label %q does not approve a commit, because the time at which it was added is not known: review this commit, remove the label, and add it again after the next poll", label)}
+				Reason: fmt.Sprintf("the label %q does not approve a commit, because the time at which it was added is not known: review the head commit, remove the label, and add it again after the next poll", label)}
 		default:
 			return Choice{Verdict: VerdictFork, Approved: []string{l.SHA},
 				Reason: fmt.Sprintf("the label %q approves an earlier commit: review the new one, remove the label, and add it again after the next poll", label)}

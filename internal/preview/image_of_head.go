@@ -10,7 +10,7 @@ import (
 // Image is the metadata of the image that a tag refers to.
 type Image struct {
 	Digest string
-	// Revision is the commit in the label or annotation of the image, or empty if there is none.
+	// Revision is the commit in the revision label or annotation of the image, or empty if there is none.
 	Revision string
 	// Created is the build time of the image. Zero means unknown.
 	Created time.Time
@@ -57,7 +57,7 @@ func byAge(pr *v1alpha1.PullRequest, tag Tag, image Image, previous string) stri
 	case image.Digest != "" && image.Digest == previous:
 		return previousImage
 	case image.Created.IsZero() || pr.HeadTime == nil:
-		return "it has no revision label, and its build time is unknown"
+		return "it has no revision label, and its build time or the time of the head commit is unknown"
 	case !image.Created.After(pr.HeadTime.Time):
 		return "it has no revision label, and was built before the head commit was pushed"
 	}

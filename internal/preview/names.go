@@ -118,14 +118,14 @@ func names(text, variable string) bool { return strings.Contains(text, "{{."+var
 func namesCommit(text string) bool { return names(text, "SHA") || names(text, "SHA7") }
 
 // namesPull reports whether the tags from a template identify a pull request. A branch alone does
-// not identify it: "feature/cart" and the branch "feature-cart" of a fork have the same label.
+// not identify it: "feature/cart" and the branch "feature-cart" of a fork are converted to the same DNS label.
 func namesPull(text string) bool { return namesCommit(text) || names(text, "Number") }
 
-// Tags returns the candidate tags of the pull request's image, in order. It skips templates that do not
-// produce a valid tag. If the commits of the pull request need approval, Tags returns only tags with the full
-// SHA, because a commit with the same first digits can be found in seconds, and the author of a Dockerfile
-// controls the metadata of the image. If images from forks may be in the registry, Tags sets Inspect for tags
-// with only the first digits of a commit, because such a tag can belong to a fork.
+// Tags returns the candidate tags of the pull request's image, in the order of their templates. It skips
+// templates that do not produce a valid tag. If the commits of the pull request need approval, Tags returns only
+// tags with the full SHA, because an attacker can create a commit with the same first digits in seconds, and the
+// author of a Dockerfile controls the metadata of the image. If images from forks may be in the registry, Tags
+// sets Inspect for tags with only the first digits of a commit, because the image of such a tag may be from a fork.
 func (c *Chooser) Tags(pr *v1alpha1.PullRequest) []Tag {
 	var tags []Tag
 	vars, approved := VarsOf(pr), c.NeedsApproval(pr)

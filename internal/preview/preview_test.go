@@ -58,9 +58,9 @@ func TestChoose(t *testing.T) {
 			Choice{Verdict: "PullRequest", Reason: `its base branch "main" does not match base "mai|ain"`}},
 		"head": {spec{Head: "fix/.*"}, pull(),
 			Choice{Verdict: "PullRequest", Reason: `its head branch "feature/Cart" does not match head "fix/.*"`}},
-		"drafts are omitted": {spec{}, pull(draft), Choice{Verdict: "PullRequest", Reason: "it is a draft (draft Exclude)"}},
+		"drafts are omitted": {spec{}, pull(draft), Choice{Verdict: "PullRequest", Reason: "it is a draft, and draft is Exclude"}},
 		"drafts included":    {spec{Draft: v1alpha1.DraftInclude}, pull(draft), Choice{}},
-		"drafts only":        {spec{Draft: v1alpha1.DraftOnly}, pull(), Choice{Verdict: "PullRequest", Reason: "it is not a draft (draft Only)"}},
+		"drafts only":        {spec{Draft: v1alpha1.DraftOnly}, pull(), Choice{Verdict: "PullRequest", Reason: "it is not a draft, and draft is Only"}},
 		"association":        {spec{Associations: []v1alpha1.AuthorAssociation{"Owner", "Member"}}, pull(), Choice{}},
 		"another association": {spec{Associations: []v1alpha1.AuthorAssociation{"Owner"}}, pull(),
 			Choice{Verdict: "PullRequest", Reason: `the association of its author, "Member", is not in associations`}},
@@ -75,7 +75,7 @@ func TestChoose(t *testing.T) {
 			pull(fork, func(pr *v1alpha1.PullRequest) {
 				pr.HeadSHA, pr.Labels = "", []v1alpha1.PullRequestLabel{{Name: "new"}}
 			}),
-			Choice{Verdict: "Fork", Reason: `the label "new" does not approve a commit, because the time at which it was added is not known: review this commit, remove the label, and add it again after the next poll`}},
+			Choice{Verdict: "Fork", Reason: `the label "new" does not approve a commit, because the time at which it was added is not known: review the head commit, remove the label, and add it again after the next poll`}},
 		"fork approved by a label that names its commit": {spec{Forks: &v1alpha1.Forks{Policy: v1alpha1.ForksApproved, Label: "check:{{.SHA}}"}},
 			pull(fork, func(pr *v1alpha1.PullRequest) {
 				pr.Labels = []v1alpha1.PullRequestLabel{{Name: "Check:" + strings.ToUpper(commit)}}
@@ -116,7 +116,7 @@ func TestCompileNamesTheField(t *testing.T) {
 		"unclosed": {v1alpha1.GitHubPullRequests{Head: "a)|(b"}, nil, `spec.source.github.pullRequests.head: "a)|(b" is not a valid regular expression`},
 		"template": {v1alpha1.GitHubPullRequests{}, []string{"{{.SHA}}", "{{.Sha}}"}, "spec.match.candidates[1]: {{.Sha}} is not available here"},
 		"tag":      {v1alpha1.GitHubPullRequests{}, []string{"{{.Tag}}-{{.SHA}}"}, "spec.match.candidates[0]: {{.Tag}} is not available here"},
-		"branch":   {v1alpha1.GitHubPullRequests{}, []string{"{{.Number}}", "{{.Branch}}"}, `spec.match.candidates[1]: "{{.Branch}}" is a tag that several pull requests can have`},
+		"branch":   {v1alpha1.GitHubPullRequests{}, []string{"{{.Number}}", "{{.Branch}}"}, `spec.match.candidates[1]: "{{.Branch}}" can produce the same tag for several pull requests`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Compile(tc.spec, tc.candidates)

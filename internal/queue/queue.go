@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// These are the priorities of requests. All other requests have priority 0. However, when a new process lists the objects, those without
-// work in progress have a priority below 0 until they are reconciled for the first time.
+// These are the priorities of requests. All other requests have priority 0. However, when a new process lists the objects, the
+// requests for objects without work in progress have a priority below 0 until the objects are reconciled for the first time.
 const (
 	// Urgent is the priority of user decisions and rollbacks.
 	Urgent = 100
@@ -28,12 +28,12 @@ func New(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) wor
 	return timed{priorityqueue.New(name, func(o *priorityqueue.Opts[reconcile.Request]) { o.RateLimiter = limiter })}
 }
 
-// maxRetry is the maximum delay of a retry. A longer delay is a timer, such as the end of a pause.
+// maxRetry is the maximum delay of a retry. A request with a longer delay is a timer, for example for the end of a pause.
 const maxRetry = time.Second
 
 // timed is a queue in which timers have priority 0, and retries at least priority 0. controller-runtime adds both with the priority of the
 // request that was reconciled. Without this type, the end of each pause would therefore have a low priority after a restart, and an object
-// with a timer would keep the priority of its last decision or rollback.
+// with a timer would keep the priority of its latest decision or rollback.
 type timed struct {
 	priorityqueue.PriorityQueue[reconcile.Request]
 }

@@ -116,7 +116,7 @@ func (s *Scanner) Referrers(ctx context.Context, r Request, digest string, most 
 	return manifest.Manifests[:min(most, len(manifest.Manifests))], nil
 }
 
-// begin prepares a request and limits its time.
+// begin prepares a request and limits its duration.
 func (s *Scanner) begin(ctx context.Context, op string, r Request) (target, context.Context, context.CancelFunc, error) {
 	t, err := s.target(op, r)
 	if err != nil {

@@ -35,8 +35,8 @@ const maxRefusal = 64 << 10
 // maxWord is the maximum number of bytes between two quotes in a list of tags. The number is limited because a decoder buffers these bytes.
 const maxWord = 64 << 10
 
-// boundedBody is a response body that fails with errTooLarge if left or elements falls below zero, and with errTooSlow if the body is slower than the
-// minimum rate.
+// boundedBody is a response body that fails with errTooLarge if left or elements falls below zero or a required quote is missing, and with errTooSlow if the
+// body is slower than the minimum rate.
 type boundedBody struct {
 	io.ReadCloser
 	left     int64

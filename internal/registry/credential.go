@@ -269,11 +269,11 @@ func (d dockerConfigEntry) credential() (Credential, error) {
 	}
 	decoded, err := decodeBase64(d.Auth)
 	if err != nil {
-		return Credential{}, fmt.Errorf("auth is not base64 of username:password")
+		return Credential{}, fmt.Errorf("auth is not username:password in base64")
 	}
 	username, password, ok := strings.Cut(strings.TrimRight(string(decoded), "\x00"), ":")
 	if !ok {
-		return Credential{}, fmt.Errorf("auth is not base64 of username:password")
+		return Credential{}, fmt.Errorf("auth is not username:password in base64")
 	}
 	if c.Username == "" && c.Password == "" {
 		c.Username, c.Password = username, password

@@ -5,8 +5,8 @@
 // and after the registry reports that its quota is used up. There are upper limits on pages, tags, bytes, JSON elements and time, and a lower limit on the
 // rate of a response. A request is canceled when no caller is waiting for it any longer.
 //
-// The package does not connect to addresses that internal/outbound refuses. It checks an address after name resolution, so that redirects and token
-// servers cannot reach a refused address either. Private addresses are allowed, because clusters have registries at such addresses. The proxy
+// The package does not connect to addresses that internal/outbound refuses. It checks an address after name resolution, and therefore also rejects redirects
+// to a refused address and token servers at such an address. Private addresses are allowed, because clusters have registries at such addresses. The proxy
 // environment variables are used, except for refused addresses. The token server of a registry may have a private address, but only if the
 // challenge refers to it by name, or if it is on the host of the registry. Any other challenge that contains a private IP address is rejected.
 //
@@ -14,7 +14,7 @@
 // with 404. The caller decides what a shorter or an empty list means. Only Scanner.Gone proves that an image does not exist.
 //
 // scanner.go          the Scanner: lists of tags, and shared results
-// list.go             reads the pages of a list
+// list.go             the pages of a list
 // link.go             links between pages, and lists that did not change
 // resolve.go          digests and images of tags
 // inspect.go          labels, times and platforms of an image

@@ -39,7 +39,8 @@ const (
 	Unreachable Kind = "Unreachable"
 	// Untrusted means that the certificate or protocol of the registry is not the expected one, or that the registry rejects the client certificate.
 	Untrusted Kind = "Untrusted"
-	// Refused means that the address is a loopback or link-local address or a metadata service, or that a flag of the manager denies it.
+	// Refused means that the manager does not connect to the address: for example, it is a loopback or link-local address or the address of a
+	// metadata service, or a flag of the manager denies it.
 	Refused Kind = "Refused"
 	// WorkloadIdentityFailed means that the identity of this process provides no credential for the registry.
 	WorkloadIdentityFailed Kind = "WorkloadIdentityFailed"
@@ -53,7 +54,7 @@ func (k Kind) Transient() bool {
 }
 
 // Error is a failed request to a registry. Its message is one line that contains the operation, the object and the remedy. The message is the same for
-// the same failure, because it contains no time, port or request number. It contains no secrets.
+// the same failure, because it contains no time, port or request ID. It contains no secrets.
 type Error struct {
 	Kind Kind
 	// Op is the operation, for example "list tags of".
@@ -138,7 +139,7 @@ func classify(op, object string, t target, err error) *Error {
 	case errors.As(err, &refused):
 		e.setRefused(refused)
 	case strings.Contains(err.Error(), privateRealm):
-		e.set(Refused, "the registry refers to a token server at a private IP address", "configure the registry to refer to its token server by a host name")
+		e.set(Refused, "the registry refers to a token server at a private IP address", "configure the registry to refer to its token server by host name")
 	case errors.Is(err, errTooLarge):
 		e.set(Malformed, "the response is larger than the limit for registries", "check that the host in spec.image is a registry")
 	case errors.Is(err, errTooSlow):
@@ -146,7 +147,7 @@ func classify(op, object string, t target, err error) *Error {
 	case errors.Is(err, errPageLoop):
 		e.set(Malformed, "the pages of the tag list form a loop", "fix the registry, or its proxy")
 	case errors.Is(err, errSchema1):
-		e.set(Malformed, "the image is in Docker's schema 1", "push it again with a current tool")
+		e.set(Malformed, "the image uses Docker's manifest schema 1", "push it again with a current tool")
 	case errors.Is(err, errNoImage):
 		e.set(Malformed, "the tag refers to neither an image nor an index", "exclude it with spec.tagFilter.exclude")
 	case errors.Is(err, errManifest):
@@ -165,7 +166,7 @@ func classify(op, object string, t target, err error) *Error {
 // The library has no error type for such a challenge.
 const privateRealm = "is a private or link-local address"
 
-// setRefused sets the message about a refused address. The message contains the host but not its addresses, because their order changes.
+// setRefused sets the message about a refused address. The message contains the host but not its addresses, because their order may change.
 func (e *Error) setRefused(refused *outbound.RefusedError) {
 	detail := fmt.Sprintf("%q is not contacted: %s", refused.Host, refused.Why)
 	switch refused.Flag {
@@ -186,7 +187,7 @@ func (e *Error) set(kind Kind, detail, remedy string) {
 }
 
 // setAnswer classifies a response by its status. It reports only the error codes of the specification, because the rest of
-// the response may contain request numbers.
+// the response may contain request IDs.
 func (e *Error) setAnswer(answer *transport.Error, auth Credential) {
 	detail := fmt.Sprintf("the registry responded with %d %s", answer.StatusCode, http.StatusText(answer.StatusCode))
 	if codes := knownCodes(answer.Errors); codes != "" {
@@ -251,11 +252,11 @@ func (e *Error) setNetwork(err error, t target) {
 	case errors.As(err, &operation) && operation.Op == "dial" && operation.Timeout():
 		e.set(Unreachable, "could not connect in time", again)
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &request) && request.Timeout():
-		e.set(Unreachable, "did not receive a complete response in time", "the request is retried; increase spec.timeout for a slow registry")
+		e.set(Unreachable, "the server did not send a complete response in time", "the request is retried; increase spec.timeout for a slow registry")
 	case !t.plain() && (errors.Is(err, http.ErrSchemeMismatch) || errors.As(err, new(tls.RecordHeaderError))):
 		e.set(Untrusted, "the registry uses plain HTTP", plainRemedy(own))
 	case errors.As(err, &operation) && operation.Op == "remote error": // operation.Err is the TLS alert, in the words of the specification
-		e.set(Untrusted, fmt.Sprintf("the registry aborts the TLS handshake (%v)", operation.Err), clientRemedy(own))
+		e.set(Untrusted, fmt.Sprintf("the registry aborted the TLS handshake (%v)", operation.Err), clientRemedy(own))
 	case errors.As(err, &dns):
 		e.set(Unreachable, fmt.Sprintf("host %q cannot be resolved", dns.Name), again)
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -298,7 +299,7 @@ func (e *Error) setCertificate(err *tls.CertificateVerificationError, own TLS) {
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
 		e.set(Untrusted, "the registry's certificate has expired or is not valid yet", "renew it, and check the clock of the node")
 	case own.CA == "":
-		e.set(Untrusted, "the registry's certificate is not trusted", "set spec.certSecretRef to a Secret with the certificate of its authority as ca.crt, or use a certificate of a public authority")
+		e.set(Untrusted, "the registry's certificate is not trusted", "set spec.certSecretRef to a Secret with the certificate of its authority as ca.crt, or use a certificate from a public authority")
 	default:
 		e.set(Untrusted, "the registry's certificate is not trusted", "it was signed by an authority that is not in ca.crt of the Secret that spec.certSecretRef refers to: correct ca.crt")
 	}

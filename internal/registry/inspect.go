@@ -31,8 +31,8 @@ func (s *Scanner) inspect(ctx context.Context, r Request, digest, platform strin
 	})
 }
 
-// whole returns the image with the given digest. For an index, the result includes the metadata of the image for the
-// platform.
+// whole returns the image with the given digest. For an index, the result includes the metadata of its image for
+// the given platform.
 func (s *Scanner) whole(ctx context.Context, t target, digest, platform string) (Image, error) {
 	d, err := s.behind(ctx, t, digest)
 	if err != nil || len(d.images) == 0 {
@@ -64,12 +64,12 @@ func (d described) imageFor(platform string) string {
 // These are the limits of Image.Labels.
 const (
 	maxLabels     = 256
-	maxLabelBytes = 64 << 10 // keys and values together
-	maxLabel      = 4 << 10  // key and value of one label
+	maxLabelBytes = 64 << 10 // total size of all keys and values, in bytes
+	maxLabel      = 4 << 10  // size of the key and the value of one label, in bytes
 )
 
-// labels merges labels. If several sources have the same key, the value from the first source is used. The selection of
-// labels within the limits is deterministic.
+// labels merges labels. If several sources have the same key, the value from the first source is used. If the labels
+// exceed the limits, labels of the OCI image specification are kept first. The selection is deterministic.
 func labels(sources ...map[string]string) map[string]string {
 	all := map[string]string{}
 	for _, source := range slices.Backward(sources) {
@@ -101,8 +101,8 @@ func rank(label string) int {
 	return 1
 }
 
-// imageCache caches the content of digests up to a total of limit bytes, and evicts the least recently used content. Content that is larger than a
-// sixteenth of the limit is not cached, so that a few images cannot evict all others.
+// imageCache caches the metadata of images and indexes by digest, up to a total of limit bytes, and evicts the least recently used entries. An entry
+// that is larger than a sixteenth of the limit is not cached, so that a few images cannot evict all others.
 type imageCache struct {
 	limit int
 

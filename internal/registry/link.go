@@ -17,7 +17,7 @@ import (
 // listing is the state of a list that is being read. It is passed in the context of the requests, and is used by one request at a time.
 type listing struct {
 	repo name.Repository
-	// known is the ETag of the last complete list, or empty if there is none.
+	// known is the ETag of the cached complete list, or empty if there is none.
 	known string
 	// etag is the ETag of a list that has only one page. pages is the number of pages that were read.
 	etag  string
@@ -34,7 +34,7 @@ func withListing(ctx context.Context, l *listing) context.Context {
 	return context.WithValue(ctx, listingKey{}, l)
 }
 
-// listingIn returns the list that is being read, or nil for other requests.
+// listingIn returns the listing in ctx, or nil if ctx does not belong to a request for a list.
 func listingIn(ctx context.Context) *listing {
 	l, _ := ctx.Value(listingKey{}).(*listing)
 	return l
@@ -45,7 +45,7 @@ func (l *listing) page(req *http.Request) bool {
 	return l != nil && req.Method == http.MethodGet && strings.HasSuffix(req.URL.Path, "/tags/list")
 }
 
-// condition makes the request for the first page conditional if the last list has an ETag.
+// condition makes the request for the first page conditional if the cached list has an ETag.
 func (l *listing) condition(req *http.Request) *http.Request {
 	if !l.page(req) || l.known == "" || l.pages > 0 {
 		return req
@@ -55,7 +55,7 @@ func (l *listing) condition(req *http.Request) *http.Request {
 	return conditional
 }
 
-// answered records the ETag of a page, and reports whether the list is unchanged.
+// answered counts a page, records the ETag if the list has only this page, and reports whether the list is unchanged.
 func (l *listing) answered(req *http.Request, resp *http.Response) (same bool) {
 	if !l.page(req) {
 		return false
@@ -73,7 +73,8 @@ func (l *listing) answered(req *http.Request, resp *http.Response) (same bool) {
 	return false
 }
 
-// read decodes the tags of a page one at a time, because a page with all tags is large, and each concurrent scan reads such a page.
+// read decodes the tags of a page one at a time to save memory, because a page can contain all tags of a large list, and several scans can read
+// such pages concurrently.
 func (l *listing) read(body io.ReadCloser) error {
 	defer body.Close()
 	l.tags, l.named = nil, 0
@@ -156,9 +157,9 @@ func skip(d *json.Decoder) error {
 // maxETag is the maximum length of a stored ETag, in bytes.
 const maxETag = 256
 
-// correctLink replaces the scheme, host and path of the link to the next page with those of the request, and keeps
-// only the query. Registries behind a proxy often do not know their own scheme, host and path. The library
-// follows only the corrected link, so that it requests all pages from the same host.
+// correctLink replaces the scheme and host of the link to the next page with those of the registry, and the path with
+// that of the request. It keeps only the query. Registries behind a proxy often do not know their own scheme, host and
+// path. The library follows only the corrected link. Therefore, it requests all pages from the same host.
 func correctLink(resp *http.Response) {
 	link := resp.Header.Get("Link")
 	start, end := strings.IndexByte(link, '<'), strings.IndexByte(link, '>')

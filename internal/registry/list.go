@@ -17,8 +17,8 @@ import (
 
 const opList = "list tags of"
 
-// pageSize is the page size of the first request. If a registry rejects this size, the registry
-// chooses the size.
+// pageSize is the page size of the first request. If a registry rejects this size, the request is
+// repeated without a page size, and the registry chooses the size.
 const pageSize = 1000
 
 func (s *Scanner) list(ctx context.Context, r Request) (Scan, error) {
@@ -51,7 +51,8 @@ func (s *Scanner) list(ctx context.Context, r Request) (Scan, error) {
 	return limit.apply(scan), err
 }
 
-// readList reads the list, or confirms the last complete list by its ETag.
+// readList reads the list. If the ETag shows that the cached complete list has not changed, readList returns the cached
+// list with the current time.
 func (s *Scanner) readList(ctx context.Context, t target, limit tagLimit, whole string) (Scan, error) {
 	scan := Scan{Time: s.clock.Now()}
 	last, known := s.lists.get(whole)
@@ -168,7 +169,7 @@ func weight(s Scan) int {
 	return n
 }
 
-// readTags reads pages into the listing of ctx until it reaches the end of the list or a limit. It omits names
+// readTags reads pages into the listing in ctx until it reaches the end of the list or a limit. It omits names
 // that are not valid tags, because no image can be pulled with such a name.
 func (s *Scanner) readTags(ctx context.Context, t target, limit tagLimit) (tags []string, truncated bool, err error) {
 	pages, size, err := t.login.pages(ctx, t)
@@ -199,7 +200,7 @@ func (s *Scanner) readTags(ctx context.Context, t target, limit tagLimit) (tags 
 		}
 		seen[page.Next] = true
 		switch full := size > 0 && named >= size && page.Next == ""; {
-		case full && n == 0: // Some registries truncate the list without a link to the rest.
+		case full && n == 0: // Some registries truncate the list and send no link to the rest.
 			again, err := t.login.open(ctx, t, 0)
 			var answer *transport.Error
 			if errors.As(err, &answer) {
@@ -255,7 +256,7 @@ func refusesPageSize(err error) bool {
 	return errors.As(err, &answer) && (answer.StatusCode == http.StatusBadRequest || answer.StatusCode == http.StatusRequestEntityTooLarge)
 }
 
-// checksum returns the checksum of sorted tags. No tag contains a line break.
+// checksum returns the checksum of sorted tags. It separates the tags with line breaks, which no tag contains.
 func checksum(tags []string) string {
 	h := sha256.New()
 	for _, tag := range tags {

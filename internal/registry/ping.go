@@ -27,15 +27,15 @@ type ping struct {
 	at     time.Time
 }
 
-// plainAllowed is the context key of requests that may use plain HTTP.
+// plainAllowed is the context key that marks requests that may use plain HTTP.
 type plainAllowed struct{}
 
 func withPlain(ctx context.Context) context.Context {
 	return context.WithValue(ctx, plainAllowed{}, true)
 }
 
-// asksPing reports whether a request is GET /v2/ to a registry. Requests to hosts to which the registry redirects are excluded, because
-// the registry could redirect to any number of hosts.
+// asksPing reports whether a request is a GET /v2/ request to the registry itself. Requests to hosts to which the registry redirects are
+// excluded, because the registry could redirect to any number of hosts, and the cache of responses has no size limit.
 func asksPing(req *http.Request, registry string) bool {
 	return req.Method == http.MethodGet && req.URL.Path == "/v2/" && req.URL.RawQuery == "" && strings.EqualFold(req.URL.Host, registry)
 }

@@ -10,8 +10,8 @@ import (
 // quotaSpent reports whether a quota of a registry is used up, and for how long. The duration is between minPause and maxPause. The function reads
 // the fields of the IETF drafts: `RateLimit: limit=100, remaining=0, reset=30`, `RateLimit: "default";r=0;t=30`, and RateLimit-Remaining with
 // RateLimit-Reset. In the newer draft, which defines r and t, a field can contain several quotas. If several quotas are used up, the longest duration
-// is returned. A quota whose reset time is not known causes no pause. An example is the quota of Docker Hub, which counts only some requests. When such a
-// quota is used up, the registry responds with 429.
+// is returned. A quota whose reset time is not known causes no pause. An example is the quota of Docker Hub, against which only some requests count. When
+// such a quota is used up, the registry responds to these requests with 429.
 func quotaSpent(h http.Header, now time.Time) (longest time.Duration, spent bool) {
 	older := quota{h.Get("RateLimit-Remaining"), h.Get("RateLimit-Reset")}
 	var quotas []quota

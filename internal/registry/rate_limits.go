@@ -36,11 +36,11 @@ type gate struct {
 
 	mu     sync.Mutex
 	until  time.Time // end of the pause
-	slowed time.Time // time of the last 429, or of the last increase of the rate after it; zero while the full rate is used
+	slowed time.Time // time of the latest 429, or of the latest increase of the rate after it; zero while the full rate is used
 }
 
-// RoundTrip sends a request when there is no pause and the bucket contains a token. After a 429, it returns a *pausedError, and the request is not
-// retried. If possible, it responds to GET /v2/ from the cache. For a 304 response to a list request, it returns
+// RoundTrip waits for a token from the bucket, and sends the request. During a pause and after a 429, it returns a *pausedError, and the request is
+// not retried. If possible, it responds to GET /v2/ from the cache. For a 304 response to a list request, it returns
 // errNotModified.
 func (g *gate) RoundTrip(req *http.Request) (*http.Response, error) {
 	isPing := asksPing(req, g.host)
@@ -167,7 +167,7 @@ const (
 	rateInterval = time.Minute
 )
 
-// slow halves the rate. It does so only once for all responses to concurrent requests.
+// slow halves the rate. It does so only once for a series of 429 responses in which each arrives less than minPause after the previous one.
 func (g *gate) slow() {
 	now := g.clock.Now()
 	g.mu.Lock()
@@ -203,7 +203,7 @@ func pauseFor(retryAfter string, now time.Time) time.Duration {
 	return min(max(pause, minPause), maxPause)
 }
 
-// maxConnections is the maximum number of connections to one registry. All policies share these connections. Up to the same
+// maxConnections is the maximum number of connections to one registry. All ImagePolicies share these connections. Up to the same
 // number of idle connections are kept open for reuse.
 const maxConnections = 32
 

@@ -42,7 +42,8 @@ func (s *Scanner) resolve(ctx context.Context, r Request, tag string) (Image, er
 	})
 }
 
-// image requests the digest of a tag unless a fresh digest is cached, and the content of the digest unless that content is cached.
+// image returns the image of a tag. It requests the digest unless a fresh digest is cached, and the metadata unless the metadata for the digest
+// is cached.
 func (s *Scanner) image(ctx context.Context, t target, ref name.Tag, maxAge time.Duration) (Image, error) {
 	key := t.key + " " + ref.TagStr()
 	cached, ok := s.digests.Get(key)
@@ -71,7 +72,7 @@ func (s *Scanner) image(ctx context.Context, t target, ref name.Tag, maxAge time
 	return found.named(at.time), nil
 }
 
-// named returns the image as Resolve returns it: without the metadata that Inspect reads, and with the time at which the tag was read.
+// named returns the image as Resolve returns it: without the metadata that only Inspect returns, and with the time at which the tag was read.
 func (d described) named(at time.Time) Image {
 	image := d.Image
 	image.Labels, image.Revision, image.Time = nil, "", at
@@ -119,8 +120,9 @@ func (t target) head(ctx context.Context, ref name.Reference) (string, error) {
 	return full.Digest.String(), nil
 }
 
-// behind returns the content of a digest, which never changes. It sends one GET for the manifest and, for an image, a second GET for the
-// configuration. For an index, it also reads each image for which the index does not specify a platform.
+// behind returns the metadata of the image or index with a digest, from the cache if possible, because the metadata never changes. Otherwise, it
+// sends one GET for the manifest and, for an image, a second GET for the configuration. For an index, it also reads up to maxUnnamed images
+// for which the index does not specify a platform.
 func (s *Scanner) behind(ctx context.Context, t target, digest string) (described, error) {
 	if known, ok := s.images.get(t.key + " " + digest); ok {
 		return known, nil
@@ -169,14 +171,15 @@ func (t target) describe(ctx context.Context, digest string) (described, error) 
 	return describe(desc)
 }
 
-// These are annotations of the OCI image specification: the build time of an image, and the revision of its source.
+// These are the prefix of the annotations of the OCI image specification, and the annotations for the build time of an image and for the revision of
+// its source.
 const (
 	ociAnnotations     = "org.opencontainers.image."
 	createdAnnotation  = ociAnnotations + "created"
 	revisionAnnotation = ociAnnotations + "revision"
 )
 
-// described is the content of a digest.
+// described contains the metadata of the image or index with a digest.
 type described struct {
 	Image
 	images []platformImage // images of an index
@@ -255,7 +258,7 @@ func annotatedTime(annotations map[string]string) time.Time {
 	return buildTime(created)
 }
 
-// buildTime returns t in UTC, or the zero time if t is a time that reproducible builds write.
+// buildTime returns t in UTC, or the zero time if t is before 1981, because reproducible builds write a fixed time such as 1970-01-01 or 1980-01-01.
 func buildTime(t time.Time) time.Time {
 	if t.Year() < 1981 {
 		return time.Time{}
@@ -280,7 +283,7 @@ func platformImages(index *v1.IndexManifest) []platformImage {
 	return found
 }
 
-// unnamed returns the digests of the first maxUnnamed images without a platform in an index. The platform is optional.
+// unnamed returns the digests of the first maxUnnamed images for which an index does not specify a platform. An index need not specify platforms.
 func unnamed(index *v1.IndexManifest) []string {
 	var found []string
 	for _, m := range index.Manifests {
@@ -316,8 +319,9 @@ func platformName(p *v1.Platform) (string, bool) {
 	return strings.Join(parts, "/"), true
 }
 
-// supports compares platforms as container runtimes do: arm64 is equal to arm64/v8, and arm without a variant is
-// equal to arm/v7.
+// supports reports whether platforms contains the wanted platform. As in container runtimes, arm64 is equal to
+// arm64/v8, and an image for arm without a variant is equal to one for arm/v7. A wanted platform without a variant
+// matches any variant.
 func supports(platforms []string, wanted string) bool {
 	wantedOS, wantedArch, wantedVariant := splitPlatform(wanted)
 	for _, p := range platforms {

@@ -38,10 +38,11 @@ type Request struct {
 	TLS TLS
 	// Timeout limits the call, including all pages; 0 means DefaultTimeout.
 	Timeout time.Duration
-	// MaxTags is the maximum number of tags that Counts selects; 0 means DefaultMaxTags. At most 100,000 tags of any list are read.
+	// MaxTags is the maximum number of tags in the result for which Counts returns true; 0 means DefaultMaxTags. At most 100,000 tags of any list are
+	// read.
 	MaxTags int
 	// Counts selects the tags that count toward MaxTags; if it is nil, all tags count. The list also contains the other tags. CountsAs identifies
-	// Counts: requests with the same value share a truncated list.
+	// Counts: requests share a truncated list only if their CountsAs and MaxTags are equal.
 	Counts   func(tag string) bool `json:"-"`
 	CountsAs string
 	// MaxAge is the maximum age of a shared result; 0 means that the registry is read now. Concurrent calls still share one request.
@@ -80,13 +81,13 @@ type Image struct {
 	// Platforms beyond the limits are omitted.
 	Platforms []string
 	// Created is the build time in the image. It is zero if the image contains no build time, or only the time of a
-	// reproducible build (before 1981). Build times do not reliably show the order of images. For an index, Resolve returns only the time of the index, while
-	// Inspect also reads an image.
+	// reproducible build (before 1981). Build times do not reliably show the order of images. For an index, Resolve returns only the time of the index. If
+	// the index has no time, Inspect returns the time of an image to which the index refers.
 	Created time.Time
-	// Labels are the annotations of the index and of the manifest, and the labels of the configuration. If a key occurs in several of them, the first
-	// value in this order is used. Labels are set only by Inspect. There are at most 256 labels, with at most 4 KiB each and 64 KiB in total. If these
-	// limits are exceeded, labels of the OCI image specification (org.opencontainers.image.*) are kept first, and the others are omitted, never
-	// truncated. The map is shared with other callers. Do not modify it.
+	// Labels are the annotations of the index and of the manifest, and the labels of the image configuration. If a key occurs in several of them, the
+	// first value in this order is used. Labels are set only by Inspect. There are at most 256 labels, with at most 4 KiB each and 64 KiB in total. If
+	// these limits are exceeded, labels of the OCI image specification (org.opencontainers.image.*) take precedence. Labels that exceed a limit are
+	// omitted, never truncated. The map is shared with other callers. Do not modify it.
 	Labels map[string]string
 	// Revision is the label org.opencontainers.image.revision. By convention, it is the commit from which the image was built. It is set only by
 	// Inspect.
@@ -102,11 +103,11 @@ func (i Image) Supports(platform string) bool { return supports(i.Platforms, pla
 type Options struct {
 	// UserAgent is sent with all requests. Defaults to "heighliner".
 	UserAgent string
-	// Clock is used for ages, pauses and the token bucket. Defaults to the real clock.
+	// Clock is used for the ages of results, the pauses after rate limiting, and the token bucket. Defaults to the real clock.
 	Clock clock.Clock
 	// Outbound defines the addresses to which the scanner may connect. Defaults to a policy that refuses, for example, loopback addresses.
 	Outbound *outbound.Policy
-	// Transport is used by the gates. Defaults to a transport that connects only to addresses that Outbound allows. Any other transport must enforce
+	// Transport sends the requests. Defaults to a transport that connects only to addresses that Outbound allows. Any other transport must enforce
 	// this restriction itself. For requests with TLS material, it must be an *http.Transport, which is copied.
 	Transport http.RoundTripper
 	// Identity provides the credentials of requests whose Auth has WorkloadIdentity set; nil means that
@@ -131,11 +132,11 @@ const DefaultPerSecond = 50
 
 // These are the maximum sizes of the caches.
 const (
-	maxListed = 64 << 20 // bytes of all lists
-	// maxDigests exceeds the number of tags of 10,000 policies. Policies are scanned in turn, so a smaller cache would evict each tag before its
+	maxListed = 64 << 20 // in bytes, for all lists together
+	// maxDigests is enough for 10,000 policies that offer 13 tags each. Policies are scanned in turn, so a smaller cache would evict each tag before its
 	// next scan, and the tag would be read with GET, which Docker Hub counts as a pull. An entry needs about 300 bytes.
 	maxDigests = 1 << 17
-	maxImages  = 32 << 20 // bytes
+	maxImages  = 32 << 20 // in bytes
 )
 
 // pullerAge is the time after which the scanner authenticates to a registry again. idleAge is the time after which an unused login is dropped.
@@ -236,7 +237,7 @@ func (s *Scanner) target(op string, r Request) (target, error) {
 	}, nil
 }
 
-// Host returns the registry of a repository, with its port, in a normal form, such as "ghcr.io". For all names of
+// Host returns the registry of a repository, including any port, in normalized form, such as "ghcr.io". For all names of
 // Docker Hub, it returns "index.docker.io". It returns an empty string if the repository is invalid.
 func Host(repository string) string {
 	repo, err := parseRepository("find the host of", repository, false)
@@ -284,7 +285,7 @@ func (s *Scanner) hash(c Credential, t TLS) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// loginKey identifies a gate: a registry and a credential, including certificates.
+// loginKey identifies a login: a registry and a credential, including certificates.
 type loginKey struct{ registry, credential string }
 
 // login contains the gate for one credential at one registry, and the pullers that cache the tokens of the credential.

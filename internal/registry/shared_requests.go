@@ -23,8 +23,8 @@ type flight struct {
 	err     error
 }
 
-// share runs work once for all concurrent callers with the same key. The work continues if a caller leaves. It ends when its timeout expires or when
-// the last caller leaves. A caller whose context has ended does not start any work.
+// share runs work once for all concurrent callers with the same key. The work continues if a caller leaves. It is canceled when its timeout expires or
+// when the last caller leaves. A caller whose context has ended does not start any work.
 func share[T any](ctx context.Context, fs *flights, key string, timeout time.Duration, work func(context.Context) (T, error)) (T, error) {
 	var none T
 	if err := ctx.Err(); err != nil {
@@ -65,8 +65,8 @@ func (fs *flights) join(ctx context.Context, key string, timeout time.Duration, 
 	return f
 }
 
-// leave ends the request when no caller is waiting for it any longer. A later caller starts a new
-// request.
+// leave records that a caller no longer waits for the request, and cancels the request if no other caller is waiting. A later
+// caller starts a new request.
 func (fs *flights) leave(key string, f *flight) {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()

@@ -134,7 +134,7 @@ func certificates(key, text string) ([]*x509.Certificate, error) {
 		}
 		if strings.HasSuffix(block.Type, "PRIVATE KEY") {
 			if key == keyCA {
-				return nil, fmt.Errorf("key %q contains a private key: remove it, because only certificates of authorities are needed", key)
+				return nil, fmt.Errorf("key %q contains a private key: remove it, because only CA certificates are needed", key)
 			}
 			continue
 		}

@@ -27,7 +27,7 @@ func requiredOf(g *Group) required {
 	return required{load: traffic(g), revision: g.TrafficRevision, since: g.TrafficTime, rows: g.Releases}
 }
 
-// zero returns the record of a release that was required not to be in any route, or nil if there is no such
+// zero returns the record of the write that removes a release from the routes, or nil if there is no such
 // record.
 func (a required) zero(release string) *Zero {
 	for i := range a.rows {
@@ -82,10 +82,10 @@ func (s *scope) confirmed(revision int64) bool {
 // because these releases have no ready endpoint.
 const noReadyEndpoints = "NoReadyEndpoints"
 
-// programmed reports whether the routes of a step are now programmed as far as possible. The routes also count as
-// programmed if no pod of the active release can respond, and this is the only reason why policies for which counts
-// returns true have not confirmed the revision. In that case, only the canary can serve traffic, and no traffic can be
-// moved away from it.
+// programmed reports whether the routes of a step are now programmed as far as possible. If no pod of the
+// active release can respond, the routes also count as programmed when every policy for which counts returns true either
+// has confirmed the revision or reports noReadyEndpoints. In that case, only the canary can serve traffic, and no traffic
+// can be moved away from it.
 func (s *scope) programmed(revision int64) bool {
 	if from, active := s.rival(); active != nil && from.dead(active) {
 		return !slices.ContainsFunc(s.reports, func(r Report) bool {
@@ -130,7 +130,7 @@ func (s *scope) confirmedTime(notBefore time.Time) time.Time {
 	return stored(at)
 }
 
-// unconfirmed describes the policies that do not confirm the latest revision, or that have lost their routes since they
+// unconfirmed describes the policies that have not confirmed the latest revision, or that have lost their routes since they
 // confirmed a revision.
 func (s *scope) unconfirmed() string {
 	var out []string
@@ -143,7 +143,7 @@ func (s *scope) unconfirmed() string {
 }
 
 // withheld reports whether a policy withholds traffic from a release because the release has no ready
-// endpoints. A report does not count if its policy never confirmed the group, is behind the settled
+// endpoints. A report does not count if its policy has never confirmed the group, is behind the settled
 // revision, or no longer has routes.
 func (s *scope) withheld(release string) bool {
 	return slices.ContainsFunc(s.reports, func(r Report) bool {
@@ -152,12 +152,13 @@ func (s *scope) withheld(release string) bool {
 }
 
 // referenced reports whether an object that a policy has written refers to a release, according to a report for any
-// group. While the rollout state is lost, a route that two groups share is reported for only one of them.
+// group. Reports for other groups count too, because a route that two groups share is reported for only one of them while
+// the rollout state is lost.
 func (s *scope) referenced(release string) bool { return s.references[release] }
 
 // unanswered reports whether a policy has written an object that refers to a release, but the gateway has never confirmed the routes of that policy
-// for the group. In that case it is not known whether the gateway routes to the release. While the rollout state is lost, a route that two groups
-// share is reported for only one of them.
+// for the group. In that case it is not known whether the gateway routes to the release. References in reports for other groups count too, because
+// a route that two groups share is reported for only one of them while the rollout state is lost.
 func (s *scope) unanswered(release string) bool {
 	return slices.ContainsFunc(s.o.Policies, func(p Policy) bool {
 		confirmed := slices.ContainsFunc(p.Groups, func(r Report) bool { return r.Slug == s.g.Slug && r.Revision > 0 })
@@ -165,7 +166,7 @@ func (s *scope) unanswered(release string) bool {
 	})
 }
 
-// pinnedByDomain reports whether a domain with a version refers to a release.
+// pinnedByDomain reports whether a domain that specifies a version refers to a release.
 func (s *scope) pinnedByDomain(release string) bool {
 	return slices.ContainsFunc(s.reports, func(r Report) bool { return slices.Contains(r.Pinned, release) })
 }

@@ -68,7 +68,7 @@ func (s *scope) applyDecision(r *Row, d Decision) string {
 	}
 	if f := s.o.Spec.Freeze; f != nil && d.Action != Deprecate && r.Promoted == 0 {
 		// Otherwise the decision would be applied later, when users no longer expect it.
-		return refuse("%s; decide when the freeze is over, or list the Microservice in spec.exceptions", f)
+		return refuse("%s; decide when the freeze is over, or add the Microservice to its spec.exceptions", f)
 	}
 	switch d.Action {
 	case Continue:
@@ -76,7 +76,7 @@ func (s *scope) applyDecision(r *Row, d Decision) string {
 			return refuse("the release has status %s; Continue applies only to a canary", r.Status)
 		}
 		if s.g.Rollout.Step == 0 {
-			return refuse("the steps were edited, and the canary is not in a step")
+			return refuse("the steps were edited, and the canary is not in any of the new steps")
 		}
 		if name, number := s.stepName(s.g.Rollout.Step), strconv.Itoa(s.g.Rollout.Step); d.Step != name && d.Step != number {
 			return refuse("the canary is in step %q, not in step %q", name, d.Step)
@@ -144,8 +144,8 @@ func (s *scope) passedOver(r *Row) *Target {
 // approvers returns the number of different users who must approve a step.
 func (st Step) approvers() int { return max(1, st.Approvers) }
 
-// signed reports whether it matters which users approve a step. If it does, approvals are recorded by
-// name.
+// signed reports whether it matters which users approve a step. If it does, the names of these users
+// are recorded.
 func (st Step) signed() bool {
 	return st.Approval && (st.approvers() > 1 || len(st.ApproversFrom) > 0)
 }
@@ -164,7 +164,7 @@ func (st Step) groupOf(d Decision) (string, bool) {
 }
 
 // counted returns the approvals that are valid for the current step. If the step specifies groups, an
-// approval for any other group is not valid. The groups may have been edited after the approval.
+// approval that was recorded for any other group is not valid. The groups may have been edited after the approval.
 func (st Step) counted(approvals []Approval) []Approval {
 	return slices.DeleteFunc(slices.Clone(approvals), func(a Approval) bool {
 		return len(st.ApproversFrom) > 0 && !slices.Contains(st.ApproversFrom, a.Group)
@@ -224,8 +224,8 @@ func (s *scope) approve(run *Rollout, d Decision) string {
 	return ""
 }
 
-// unadoptable describes a step of a rollout that a single user must not skip, because other users must
-// approve it too, or because this user may not approve it.
+// unadoptable describes the first step of a rollout that the user of a decision must not skip, because
+// several users must approve it, or because this user is not allowed to approve it.
 func (s *scope) unadoptable(run *Rollout, d Decision) string {
 	for i, st := range s.steps() {
 		if i+1 < run.Step || i+1 == run.Step && run.Continued == run.Step || !st.signed() {

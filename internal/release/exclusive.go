@@ -5,7 +5,7 @@ import "github.com/heighliner/heighliner/internal/frozen"
 // exchanges reports whether the pods of the group's active release terminate before a new release gets pods.
 func (s *scope) exchanges() bool { return s.o.Spec.Exclusive && s.g.ActiveRow() != nil }
 
-// returnPods gives the active release of an exclusive group a different stamp when a rollout ends, so that a late write by an older
+// returnPods gives the active release of an exclusive group a new stamp when a rollout ends, so that a late write by an older
 // plan does not remove the release's pods.
 func (s *scope) returnPods() {
 	if run := s.g.Rollout; s.exchanges() && run != nil && run.Gate != ConfirmRollout {
@@ -54,7 +54,7 @@ func (s *scope) takesOver(active *Row, run *Rollout, successor Object) bool {
 	return successor.Available > 0 || successor.Failure == otherRunning && !successor.Unsettled && s.beginWait(run) == nil
 }
 
-// exchanged reports whether the pods of an exclusive group's active release have terminated to make way for a release that has no traffic
+// exchanged reports whether the pods of an exclusive group's active release have been stopped to make way for a release that has no traffic
 // yet. In that case, waits do not delay the release's next action, because no release serves traffic until the exchange is complete.
 func (s *scope) exchanged(run *Rollout) bool {
 	if !s.exchanges() || run.Step > 0 || run.Gate == ConfirmRollout {
@@ -64,8 +64,8 @@ func (s *scope) exchanged(run *Rollout) bool {
 	return c.Replicas == 0
 }
 
-// beginWait returns why an exchange of pods must not begin yet, or nil. A freeze or a pause may have begun, or a window may have
-// closed, before the objects of the next release were accepted.
+// beginWait returns why an exchange of pods must not begin yet, or nil. This is checked again before the exchange, because a freeze or
+// a pause may have begun, or a window may have closed, while the objects of the next release were being created.
 func (s *scope) beginWait(run *Rollout) *wait { return s.exchangeWait(run, s.g.Row(run.Release)) }
 
 // rejected contains the reasons that show that the Deployment of a release does not exist or belongs to another object.

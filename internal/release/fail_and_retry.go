@@ -46,8 +46,8 @@ func (s *scope) health(run *Rollout, r *Row, c Object) (healthy bool, cause Reas
 }
 
 // lacking returns why a release has too few pods. The reason is otherRunning if the release gets no pods because the active release
-// of its exclusive group is still waiting for its first pod. The reason is notCreated if the release's object is missing or out of date
-// because the API server rejects the write. Otherwise the reason is the failure that the pods show or, if they show none,
+// of its exclusive group is still waiting for its first pod. The reason is notCreated if the release's object is missing or out of date,
+// for example because the API server rejects requests to write it. Otherwise the reason is the failure that the pods show or, if they show none,
 // progressDeadlineExceeded.
 func (s *scope) lacking(r *Row, c Object) Reason {
 	if a := s.g.ActiveRow(); s.exchanges() && !isRejected(c) && s.blocksActive(a, s.g.Rollout, c) {
@@ -85,8 +85,8 @@ func (s *scope) dead(r *Row) bool {
 
 // servesLess reports whether an active release serves less than a canary that is past its deadline. This is the case if no
 // pod of the active release responds. If the canary is unhealthy because routes are not programmed, the reports of the
-// policies are as outdated as the programmed routes, so only the pods count. Once the required routes no longer contain
-// the canary, they may be programmed again.
+// policies are as outdated as the programmed routes, so only the pods count. Once a rollback removes the canary from
+// the required routes, the Gateway may be able to program them again.
 func (s *scope) servesLess(active *Row, cause Reason) bool {
 	if s.o.Spec.Exclusive {
 		return false // The pods of the active release terminated so that the canary could start. They start again after a rollback.
@@ -112,7 +112,7 @@ func (s *scope) ends(run *Rollout) time.Time {
 }
 
 // due returns the time at which a step passes its deadline if the given cause interrupts its healthy wait now. Until countHealthyTime has
-// added this wait, ends returns a time that is too early. If the rollout is already blocked, or if the wait is recorded from the start of the step's
+// counted this wait, ends returns a time that is too early. If the rollout is already blocked, or if the wait is recorded from the start of the step's
 // clock, the wait is not healthy, and due returns the same time as ends.
 func (s *scope) due(run *Rollout, cause Reason) time.Time {
 	if run.WaitsFor != "" || cause == otherRunning || cause == notCreated && !s.outgrown(run) {
@@ -260,7 +260,7 @@ func (s *scope) showUnhealthy(run *Rollout, r *Row, c Object, cause Reason) {
 	s.state(r, false, Unhealthy, fmt.Sprintf("%s is not healthy: %s; its progress deadline ends at %s", r.Version, s.inWords(cause, c), end.Format(time.RFC3339)))
 }
 
-// failRow sets a release to error, and removes its weight.
+// failRow sets the status of a release to error, and removes its weight.
 func (s *scope) failRow(r *Row, reason Reason) {
 	if s.g.Rollout != nil && s.g.Rollout.Release == r.Release {
 		s.returnPods()
@@ -271,7 +271,7 @@ func (s *scope) failRow(r *Row, reason Reason) {
 	s.turn(r, Error, reason)
 }
 
-// retryRow starts a failed release again, before its first step.
+// retryRow sets a failed release to pending, so that its rollout starts from the beginning.
 func (s *scope) retryRow(r *Row, reason Reason) {
 	r.Attempt++
 	r.RetryTime = noTime

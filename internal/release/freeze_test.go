@@ -190,7 +190,7 @@ var freezes = []scene{
 		for _, a := range []Action{Continue, Adopt} {
 			h.decideOn("1.1.0", a, "first")
 			h.run(time.Minute)
-			h.outcome(string(a), "1.1.0", DecisionNotApplicable+`: frozen indefinitely by Freeze "fair" ("trade fair"); decide when the freeze is over, or list the Microservice in spec.exceptions`)
+			h.outcome(string(a), "1.1.0", DecisionNotApplicable+`: frozen indefinitely by Freeze "fair" ("trade fair"); decide when the freeze is over, or add the Microservice to its spec.exceptions`)
 			h.want(string(a), map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
 		}
 		h.decideOn("1.1.0", Deprecate, "")

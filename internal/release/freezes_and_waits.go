@@ -79,8 +79,8 @@ func (s *scope) halted(r *Row) bool {
 	return s.stopped() && (r == nil || r.Promoted == 0 || s.g.Target.Reason != Pinned && !s.activeDenied())
 }
 
-// stepWaits returns what a healthy canary must wait for before the pods and hooks of its next step are
-// needed.
+// stepWaits returns what a healthy canary must wait for before it gets the pods for its next step and before
+// the hooks of that step are called.
 func (s *scope) stepWaits(run *Rollout, r *Row, c Object, since time.Time) []*wait {
 	if s.stopped() && !s.exchanged(run) {
 		return []*wait{s.haltWait(r, frozen.AtWeight(r.Version, r.Weight))}
@@ -204,14 +204,14 @@ var outside = map[Reason]string{
 
 // obstacle returns the problem outside a release that blocks the rollout of the release, or "". For a
 // problem that may be resolved soon, it returns a wait instead. An unhealthy release with traffic does
-// not wait: it is rolled back at its deadline.
+// not wait: it loses its traffic at its deadline.
 func (s *scope) obstacle(run *Rollout, r *Row, c Object) (Reason, *wait) {
 	healthy, cause, _ := s.health(run, r, c)
 	switch {
 	case healthy:
 		return "", nil
 	case s.exchanges() && cause != otherRunning:
-		return "", nil // At the deadline, the pods of the active release start again, whatever the cause is.
+		return "", nil // At the deadline, the pods of the active release start again, regardless of the cause.
 	case outside[cause] == "", !run.beforeTraffic(r) && (cause == notProgrammed || !s.available(*r, c)):
 		return "", nil
 	}
@@ -231,13 +231,13 @@ func (s *scope) obstacle(run *Rollout, r *Row, c Object) (Reason, *wait) {
 	return cause, nil
 }
 
-// uncreated reports whether the object of a release has been missing, or has been without its replicas, for
-// longer than a write takes. The release could not become available in that time.
+// uncreated reports whether the object of a release has been missing, or has had too few replicas, for
+// longer than a write takes. Until the object is written, the release cannot become available.
 func (s *scope) uncreated(run *Rollout, cause Reason) bool {
 	return cause == notCreated && !s.now.Before(s.stepClock(run).Add(s.moment()))
 }
 
-// outgrown reports whether a release was healthy until now although its object is missing or has too few replicas, for example if a user has
+// outgrown reports whether a release was healthy until now although its object is missing or has too few replicas, for example because a user has
 // just specified more replicas. In that case, the wait of the release began after the clock of the step started. In contrast, a wait for an
 // object that the API server rejects is recorded from the start of that clock.
 func (s *scope) outgrown(run *Rollout) bool {
@@ -266,7 +266,7 @@ func (s *scope) block(run *Rollout, r *Row, cause Reason, c Object) {
 	s.state(r, true, Blocked, message)
 }
 
-// inWords describes a cause for messages.
+// inWords returns a description of a cause, for use in messages.
 func (s *scope) inWords(cause Reason, c Object) string {
 	more := c.Message
 	switch cause {

@@ -75,9 +75,9 @@ func (b *planner) noteFrozen(groups []*Group) {
 	b.requeueAt(f.Until)
 }
 
-// oldest returns the oldest version of all live groups, or an empty string if there is none. The version of a
-// group that is serving is its active version. The version of a group that is not serving yet is its newest
-// version.
+// oldest returns the oldest of the versions of all live groups that are not previews, or an empty string if
+// there are none. The version of a group that is serving is its active version. The version of a group that is
+// not serving yet is its newest version.
 func (b *planner) oldest() string {
 	oldest := ""
 	for i := range b.groups {
@@ -156,8 +156,8 @@ func (s *scope) activeDenied() bool {
 	return a != nil && s.denied(a.Version)
 }
 
-// free reports whether the version of a release is withdrawn. If it is, the target may have a lower version
-// than the release.
+// free reports whether the version of a release is withdrawn. If it is, the target is allowed to have a lower
+// version than the release.
 func (s *scope) free(r *Row) bool {
 	_, out := s.withdrawn(r.Version)
 	return out
@@ -174,7 +174,7 @@ func (b *planner) groupWithdrawn(slug string, reason WithdrawReason) bool {
 	})
 }
 
-// ended reports whether a user ends a group on purpose.
+// ended reports whether a user ended a group by listing it in spec.endedGroups.
 func (b *planner) ended(slug, name string, pullRequest int64) bool {
 	return slices.ContainsFunc(b.o.Spec.Ended, func(group string) bool { return Pin{Group: group}.names(slug, name, pullRequest) })
 }
@@ -198,9 +198,9 @@ func (b *planner) heirOf(g *Group) string {
 }
 
 // closeExcluded closes a group that a changed specification no longer defines, once another group
-// has the same or a higher version (rule 38). If there is no template, nothing is offered, and it
-// is not known which group takes over. No group takes over from a pull request that is no longer
-// selected.
+// has the same or a higher active version (rule 38). If there is no template, nothing is offered, and
+// it is not known which group takes over. No group takes over from the group of a pull request that is
+// no longer selected, so such a group closes without waiting for another group.
 func (b *planner) closeExcluded(g *Group) {
 	s := b.scope(g)
 	if !b.excluded(g.Slug) || g.Phase == Closing || b.o.Spec.Paused {
@@ -263,7 +263,7 @@ func (s *scope) takeDown(to Phase, reason Reason) {
 }
 
 // endWait returns why a group in spec.endedGroups has not ended yet, or nil. The group's domains must
-// first move to the newer group. If the newer group no longer has a release, the group keeps serving,
+// first move to a newer group. If the newer group no longer has a release, the older group keeps serving,
 // because its domains would otherwise route to nothing.
 func (s *scope) endWait() *wait {
 	if to := s.successorGroup(); to != nil {

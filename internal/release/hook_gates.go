@@ -82,7 +82,7 @@ func (s *scope) podsWait(run *Rollout, r *Row, c Object) *wait {
 }
 
 // jobsWait returns why the ConfirmRollout hooks of a release cannot be called yet, or nil. The hook Jobs of the failed and superseded releases of the
-// group must end first, so that a migration, its reverse, and the migration of the next version never run at the same time (rule 49). Of a previously
+// group must end first, so that a migration, its reversal, and the migration of the next version never run at the same time (rule 49). Of a previously
 // active release, only the gate Jobs count, because a user may have adopted that release while its migration was running.
 func (s *scope) jobsWait(r *Row) *wait {
 	if w := s.reportWait(r); w != nil {
@@ -99,8 +99,8 @@ func (s *scope) jobsWait(r *Row) *wait {
 	return nil
 }
 
-// reportWait reports that the controller of a release that starts again has not reported the restart yet, or returns nil. Without this wait, the
-// earlier report that the release failed or was superseded would still count if this happened again, and a gate Job could start after that.
+// reportWait reports that the controller of a release that starts again has not reported the restart yet, or returns nil. Without this wait,
+// if the release failed or was superseded again, the report of the first time would count as the report of the second, and a gate Job could still start.
 func (s *scope) reportWait(r *Row) *wait {
 	c, there := s.object(r.Release)
 	if !s.o.Spec.GateJobs || !there || c.Terminating || c.Reported != Error && c.Reported != Deprecated {
@@ -150,7 +150,7 @@ func (s *scope) untried(run *Rollout, r *Row) bool {
 }
 
 // resetCalls discards the calls of hooks that test a release, and their answers, when the canary
-// domains no longer route to the release. In that case its pods or its object are gone, and the hooks would
+// domains no longer route to the release. In that case, its object or its pods are gone, and the hooks would
 // reach another release. The hooks are called again when the domains route to the release again.
 func (s *scope) resetCalls(run *Rollout, r *Row) {
 	if run.Gate == PreRollout && s.hasGate(PreRollout, r) && s.unreachable(r) != "" {
@@ -243,8 +243,8 @@ func (p Peer) failure(version string) (reason Reason) {
 	return reason
 }
 
-// passed reports whether the peer has reached the end of a step with a version: the peer is at the gate Together
-// of the step or beyond it, or the version is active there. It also returns true if the peer's group with the given slug has a
+// passed reports whether the peer's rollout of a version has reached the end of a step: the rollout is at the gate Together
+// of the step or beyond it, or the version is active at the peer. It also returns true if the peer's group with the given slug has a
 // higher active version.
 func (p Peer) passed(slug, version string, step int) bool {
 	return slices.ContainsFunc(p.Groups, func(g Group) bool {

@@ -37,9 +37,9 @@ func (s *scope) recorded() bool {
 	return slices.ContainsFunc(s.o.State.Groups, func(g Group) bool { return g.Slug == s.g.Slug })
 }
 
-// unproven reports whether a release that is recovered next to an active release goes through its steps again, because it
+// unproven reports whether a release that is recovered along with an active release goes through its steps again, because it
 // may have failed, or may never have been active. The status of its object may show this. In all other cases, a version above
-// the active version counts as never active. Commits of a pull request have no order.
+// the active version counts as never active. This does not apply to previews, because the commits of a pull request have no order.
 func (s *scope) unproven(c, active Object) bool {
 	return c.NeverActive || slices.Contains([]Status{Pending, Canary, Error}, c.Reported) ||
 		s.g.Level != preview && compare(c.Version, active.Version) > 0
@@ -100,13 +100,13 @@ func (s *scope) fit(cs []Object, active int) ([]Object, int) {
 
 // rebuildState creates rows for a group that has release objects but no rows (rule 31), because the rollout state was lost or
 // was not written yet. Rows are created for objects whose stamp is higher than the sequence number of the rollout state, and
-// for objects to which a route refers. Objects whose rows were dropped from a rollout state, and that a late write created again, get no row.
+// for objects to which a route refers. If a late write created an object again after its row was dropped, the object gets no row.
 //
 // The active release is the release that the group's Service selects. If no policy reports such a release, it is the release whose
-// object was reported as active. Otherwise it is the release with the most available pods or, if there are several, the
-// oldest of them. Older releases count as previously active unless they are unproven, and all others are pending. A
-// release without pods does not need to be drained. A release that hooks have not approved does not become active. A
-// release of a group to which the newest domains have yet to move does not become active either.
+// object was reported as active. Otherwise it is the release with the most available pods, preferably one in a route, or the
+// oldest such release if there are several. Older releases count as previously active unless they are unproven, and all
+// others are pending. A release without pods does not need to be drained. A release that hooks have not approved does not
+// become active. A release of a group to which the newest domains have yet to move does not become active either.
 func rebuildState(s *scope) {
 	if len(s.g.Releases) > 0 || s.g.Phase != Live || s.recorded() {
 		return
@@ -142,7 +142,7 @@ func rebuildState(s *scope) {
 		most(func(Object) bool { return true }),
 		routed,
 		// An object whose stamp is exactly Sequence+1 was created by a plan whose rollout state was not written,
-		// because the manager crashed first. Its release is just starting, so it does not count as active.
+		// because the manager crashed before it could write that state. Its release is just starting, so it does not count as active.
 		func(c Object) bool { return c.Replicas > 0 && c.Stamp > s.o.State.Sequence+1 },
 	} {
 		if active < 0 {
@@ -196,8 +196,8 @@ func recordReferenced(s *scope) {
 
 // recordRoutes records which releases have ever been in a route (rules 10 and 18). For a release that gets traffic while
 // a policy exists, this is recorded in the write that gives the release traffic, before a route refers to the
-// release. This rule records all other releases: those whose policy, or whose domain with a version, was created
-// later.
+// release. This rule records all other releases, for example one whose policy was created after that write, or
+// one to which a domain with its version refers.
 func recordRoutes(s *scope) {
 	for i := range s.g.Releases {
 		r := &s.g.Releases[i]

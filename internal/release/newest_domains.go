@@ -18,8 +18,9 @@ func (b *planner) followed() bool {
 }
 
 // older returns the group from which the newest domains move, in steps, to the first release of this
-// group, or nil. If all policies are gone, a canary waits for a policy (rule 10). A policy that has not
-// reported, because it was created again or lost its status, may have newest domains.
+// group. If there is no such group, older returns nil. If all policies are gone, older still returns the group for a
+// canary, because the canary waits for a policy (rule 10). A policy that has not reported, because it was created
+// again or lost its status, may have newest domains.
 func (s *scope) older() *scope {
 	if s.g.Rollout == nil {
 		return nil
@@ -53,13 +54,13 @@ func (s *scope) mayFollow(r Row) bool {
 	return s.unreported() && (r.Status == Canary || s.g.Rollout == nil || s.now.Before(s.silentFrom()))
 }
 
-// silentFrom returns the time from which a policy that has not reported no longer counts for the rollout of the
+// silentFrom returns the time at which a policy without reports stops counting for the rollout of the
 // group.
 func (s *scope) silentFrom() time.Time { return s.g.Rollout.Started.Add(s.o.Spec.Deadline) }
 
-// rival returns the active release that has the rest of the traffic during a rollout, and its group. That group
-// is either the group of the rollout, or the group from which the newest domains move. If there is no such
-// release, the row is nil.
+// rival returns the active release that shares the traffic with the release of a rollout, and the group of the
+// active release. That group is either the group of the rollout, or the group from which the newest domains
+// move. If there is no such release, the row is nil.
 func (s *scope) rival() (*scope, *Row) {
 	if s.g.Rollout == nil {
 		return s, s.g.ActiveRow()
@@ -113,7 +114,7 @@ func (s *scope) arrives() bool {
 
 // crossedWait returns why a release whose traffic was removed must wait for a canary of another group,
 // or nil. If the release shares domains with the canary, and the routes cannot serve both, the release
-// waits until the other rollout ends (rule 32).
+// waits until the rollout of the canary ends (rule 32).
 func (s *scope) crossedWait(r *Row) *wait {
 	if r.Attempt == 0 {
 		return nil

@@ -38,7 +38,7 @@ const (
 	Waiting          Reason = "Waiting"
 	Terminating      Reason = "Terminating"
 	AwaitingApproval Reason = "AwaitingApproval"
-	// AwaitingEnd means that a preview has ended, and that its hooks have not responded yet.
+	// AwaitingEnd means that a preview has ended, and that its PostPreview hooks have not responded yet.
 	AwaitingEnd Reason = "AwaitingPostPreview"
 	// AwaitingJobs means that a group is ending, and that its releases have hook Jobs that have not ended yet.
 	AwaitingJobs     Reason = "AwaitingJobs"
@@ -90,7 +90,7 @@ const (
 	Retried              Reason = "Retried"
 	RetriedAutomatically Reason = "RetriedAutomatically"
 	Retrying             Reason = "Retry"
-	// leftover means that the rule "Record referenced releases" added the row.
+	// leftover means that the rule "Record referenced releases" added the row of the release.
 	leftover          Reason = "Leftover"
 	ReleaseFailed     Reason = "ReleaseFailed"
 	HookFailed        Reason = "HookFailed"
@@ -121,7 +121,7 @@ const (
 	// otherRunning means that, in an exclusive group, the release of a rollout is waiting until the
 	// pods of another release are gone.
 	otherRunning Reason = "OtherReleaseRunning"
-	// notCreated means that the release of a rollout has no object, or an object without its
+	// notCreated means that the release of a rollout has no object, or an object with too few
 	// replicas, because the API server rejects the write.
 	notCreated Reason = "NotCreated"
 	// noDomains means that the PreRollout hooks of a rollout are not called, because the canary
@@ -132,10 +132,10 @@ const (
 	noAnswer Reason = "HookUnanswered"
 )
 
-// Condition is the type of a Microservice condition that is true while a state lasts.
+// Condition is the type of a Microservice condition that notes about ongoing states set to true.
 type Condition string
 
-// The conditions that states set. The state's reason becomes the condition's reason.
+// The conditions that notes about ongoing states set. The reason of the note becomes the reason of the condition.
 const (
 	// ConditionPinned is true while there are pins. The reason Pinned means that all pins are
 	// effective.
@@ -154,7 +154,7 @@ const (
 	ConditionTrafficDegraded Condition = "TrafficDegraded"
 )
 
-// Conditions maps each condition to the reasons for the states that set it, the most severe reason first.
+// Conditions maps each condition to the reasons of the notes that set it, the most severe reason first.
 var Conditions = map[Condition][]Reason{
 	ConditionPinned:               {PinnedVersionMissing, PinsConflict, PinnedReleaseFailed, Pinned},
 	ConditionBlocked:              {Blocked, TogetherHeld, OnlyServing, TooManyReleases, TooManyGroups, GroupExcluded, FinishFirst},

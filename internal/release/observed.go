@@ -16,7 +16,7 @@ type Observed struct {
 	// SourceStale reports whether Candidates belong to an older specification of the ImagePolicy. In that case
 	// no candidate starts.
 	SourceStale bool
-	// PullRequests reports whether the groups are pull requests. A pin may select a pull request that is not open yet.
+	// PullRequests reports whether the groups belong to pull requests. A pin may select a pull request that is not open yet.
 	PullRequests bool
 	// Candidates are the versions that are offered now, in any order.
 	Candidates []Candidate
@@ -62,7 +62,7 @@ type Spec struct {
 	// Ended lists the groups that a user ends on purpose. Each entry is the name, slug or pull request number
 	// of a group. These groups are drained. They start again when they are removed from this list.
 	Ended []string
-	// Previews limits the groups that are pull requests.
+	// Previews limits the groups that belong to pull requests.
 	Previews Previews
 	// Analysis reports whether measurements must pass in each step in which the canary can get traffic.
 	Analysis bool
@@ -79,12 +79,12 @@ type Spec struct {
 	PreviewGates []Point
 	// EndHooks reports whether hooks are called when a preview ends and its pods are gone.
 	EndHooks bool
-	// RollBack reports whether a canary is rolled back when its version fails at a peer. Otherwise the canary waits.
+	// RollBack reports whether a canary is rolled back when its version fails in a peer. Otherwise the canary waits.
 	RollBack bool
 	// MatchWeight reports whether a canary gets only as many replicas as its next weight needs. Otherwise
 	// it gets all replicas from the start.
 	MatchWeight bool
-	// Autoscaled reports whether each release that serves has an autoscaler, whose minimum is the number of replicas of the release.
+	// Autoscaled reports whether each release that serves has an autoscaler whose minimum is the number of replicas of the release.
 	Autoscaled bool
 	// SplitBy determines how work is split between the active release and a canary.
 	SplitBy SplitBy
@@ -147,7 +147,7 @@ type Step struct {
 	Approval      bool
 	Approvers     int
 	ApproversFrom []string
-	// Match sends the requests selected by a policy's matches to the canary.
+	// Match reports whether the canary gets the requests that a policy's matches select.
 	Match bool
 	// Mirror is the percentage of requests that are copied to the canary.
 	Mirror int
@@ -179,9 +179,11 @@ type Window struct {
 type Pin struct {
 	// Field is the field of the specification that contains the pin.
 	Field string
-	// Group is the name, slug or pull request number of the group. If Group is empty, the pin applies to every group that has the version.
+	// Group is the name, slug or pull request number of the group. If Group is empty, the pin applies to every group that has the version
+	// or the release.
 	Group string
-	// Global reports whether the pin keeps releases of all groups from starting while no group has the version (rule 15).
+	// Global reports whether the pin keeps releases of all groups from starting while no group has the version or the
+	// release (rule 15).
 	Global bool
 	// Version is the version to run. Version is empty if Release is set.
 	Version string
@@ -193,7 +195,7 @@ type Pin struct {
 	Expire time.Time
 	// Reason is the reason that the user gave.
 	Reason string
-	// By is the user who set the pin. By is empty if the author is not known.
+	// By is the user who set the pin. By is empty if the user is not known.
 	By string
 }
 
@@ -245,8 +247,8 @@ type Object struct {
 	Created time.Time
 	// Terminating reports whether the object is being deleted. Such an object counts as neither present nor absent (rule 8).
 	Terminating bool
-	// Refused reports whether the API server rejects changes to the object. The object then remains unchanged, gets no stamp, and is not revived. Only
-	// the release of this object waits for the object.
+	// Refused reports whether the API server rejects changes to the object. The object then remains unchanged, gets no stamp,
+	// and is not revived. Only the release of this object waits until the API server accepts changes again.
 	Refused bool
 	// Stamp is the sequence number of the rollout state for which the object was created or revived
 	// (rule 2).
@@ -292,7 +294,7 @@ type Object struct {
 
 // EndFact is the combined answer of the hooks that are called at the end of a preview.
 type EndFact struct {
-	// Since is the time of the End to which the hooks respond.
+	// Since identifies the wait that the hooks responded to: it is the Time of the group's End.
 	Since time.Time
 	// Done reports whether the calls of all hooks are complete. Failed reports whether a hook failed.
 	Done, Failed bool
@@ -393,13 +395,13 @@ type Report struct {
 	Slug string
 	// Revision is the accepted revision of the routes. 0 means that no revision has been accepted yet.
 	Revision int64
-	// Confirmed is when Revision, or the last change to References, was confirmed.
+	// Confirmed is when Revision, or the latest change to References, was confirmed.
 	Confirmed time.Time
 	// References are the names of all releases to which any object that was written for the policy refers.
 	References []string
 	// Withheld are the releases that have a weight but get no traffic, because they have no ready endpoint.
 	Withheld []string
-	// Pinned are the releases to which a domain with a version refers.
+	// Pinned are the releases that a domain, listener or routeRef selects by version.
 	Pinned []string
 	// Active is the release that the group's Service selects.
 	Active string
@@ -409,9 +411,9 @@ type Report struct {
 	// route, as accepted by the gateway.
 	CanaryDomains bool
 	Canary        string
-	// Unrouted reports whether the group no longer has a programmed route. Revision keeps its value, because it
-	// describes the required routes, and the releases that it removed from the routes are still not in any
-	// route.
+	// Unrouted reports whether the group no longer has a programmed route. Revision then keeps its value,
+	// because it describes the required routes, and because the releases that were removed from the routes up to this
+	// revision are still not in any route.
 	Unrouted bool
 	// Reason and Message describe why the revision is not confirmed. They are empty if it is confirmed.
 	Reason, Message string
@@ -421,7 +423,7 @@ type Report struct {
 	unreported bool
 }
 
-// Previews contains the limits for the groups that are pull requests.
+// Previews contains the limits for the groups that belong to pull requests.
 type Previews struct {
 	// MaxGroups is the maximum number of these groups that may run at a time. The minimum is 1.
 	MaxGroups int

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// missingPin returns a pin that applies to any group but whose version or release is not in any group,
+// missingPin returns a Global pin whose version or release is not in any group to which the pin applies,
 // or nil if there is no such pin.
 func (b *planner) missingPin() *Pin {
 	for i := range b.o.Spec.Pins {
@@ -21,7 +21,7 @@ func (b *planner) missingPin() *Pin {
 			return !(c.Level == preview && b.withdrawnGroup(c.Slug)) && pin.means(c.Version, c.Release) && pin.names(c.Slug, c.Name, c.PullRequest)
 		})
 		for _, g := range b.groups {
-			ends := g.Phase == Closing || g.Level == preview && b.withdrawnGroup(g.Slug) // Once the group has ended, no group has the pinned release.
+			ends := g.Phase == Closing || g.Level == preview && b.withdrawnGroup(g.Slug) // Once the group has ended, it no longer has the pinned release.
 			held = held || !ends && pin.names(g.Slug, g.Name, g.PullRequest) && slices.ContainsFunc(g.Releases, func(r Row) bool { return pin.means(r.Version, r.Release) && !b.pinnedAway(&g, r) })
 		}
 		if !held {
@@ -32,7 +32,7 @@ func (b *planner) missingPin() *Pin {
 }
 
 // pinnedAway reports whether a release was never active, and a pin that names its group selects
-// another release. The pinned release then supersedes the release.
+// another release. The pinned release then supersedes this release.
 func (b *planner) pinnedAway(g *Group, r Row) bool {
 	return r.Promoted == 0 && slices.ContainsFunc(b.o.Spec.Pins, func(p Pin) bool {
 		return !p.Global && p.names(g.Slug, g.Name, g.PullRequest) && !p.means(r.Version, r.Release) && !expired(p, b.now)
@@ -54,8 +54,8 @@ func (p Pin) missing() string {
 	return fmt.Sprintf("spec.updateStrategy.manual pins %s, which no group has: no release starts; correct or remove the pin", p.wanted())
 }
 
-// strayPins returns the pins whose group does not exist and is not offered. As long as no group is
-// known, strayPins returns nil.
+// strayPins returns the pins for groups that do not exist and for which no version is offered. As long as no
+// group is known, strayPins returns nil.
 func (b *planner) strayPins() []Pin {
 	if len(b.groups) == 0 && len(b.o.Candidates) == 0 {
 		return nil
@@ -136,8 +136,8 @@ func (p Pin) names(slug, name string, pullRequest int64) bool {
 
 func expired(p Pin, now time.Time) bool { return !p.Expire.IsZero() && !now.Before(p.Expire) }
 
-// pin returns the pin of this group. A pin that names the group is preferred to a pin for any group. other is
-// another pin that names the group and contradicts found.
+// pin returns the pin of this group. A pin that is not Global is preferred to a Global pin. other is another
+// pin that is not Global and contradicts found. expiries are notes about pins that have expired.
 func (s *scope) pin() (found, other *Pin, expiries []Note) {
 	for i := range s.o.Spec.Pins {
 		p := &s.o.Spec.Pins[i]
@@ -174,8 +174,8 @@ func (s *scope) pinned(r Row) bool {
 	})
 }
 
-// choosePinned resolves a pin. The result stays the same until the pin or the configuration changes
-// (rule 16).
+// choosePinned resolves a pin. The result stays the same until the pin or the configuration changes, or the release
+// no longer exists (rule 16).
 func (s *scope) choosePinned(p Pin) (Target, Note) {
 	from := fmt.Sprintf("%s/retained@%s", p.Version, s.o.Config)
 	switch {
@@ -223,8 +223,8 @@ func (s *scope) choosePinned(p Pin) (Target, Note) {
 	return Target{Release: target, Reason: Pinned, ResolvedFrom: from}, s.stateOf(nil, false, Pinned, message)
 }
 
-// pinFailed returns why a pinned release does not start because it failed, here or in another
-// Microservice. Otherwise it returns "".
+// pinFailed returns a message if a pinned release does not start because the release failed, or because its
+// version failed in another Microservice. Otherwise it returns "".
 func (s *scope) pinFailed(target string) string {
 	if r := s.g.Row(target); r != nil && s.failed(r) {
 		return fmt.Sprintf("group %s is pinned to version %s, which failed (%s): to try it again, %s", s.g.Name, r.Version, r.Reason, set(r.Release, Retry))

@@ -140,11 +140,11 @@ var pins = []scene{
 		h.run(time.Hour)
 		h.want("blocked by the conflict", map[string]string{"1.0.0": "active 100", "1.1.0": "", "2.0.0": "active 100"})
 		h.aims("blocked by the conflict", "1-x", PinsConflict)
-		h.message("blocked by the conflict", PinsConflict, "groups[0] and groups[1] pin group 1.x to different releases, 1.0.0 and 1.1.0: no release starts; remove one of them")
+		h.message("blocked by the conflict", PinsConflict, "groups[0] and groups[1] pin group 1.x to different releases, 1.0.0 and 1.1.0: no release starts; remove one of these pins")
 		two.Version, two.Current = one.Version, true
 		h.pin(two, one)
 		h.run(time.Hour)
-		h.message("the same version with two configurations", PinsConflict, "groups[1] and groups[0] pin group 1.x to different releases, 1.0.0 (Current) and 1.0.0: no release starts; remove one of them")
+		h.message("the same version with two configurations", PinsConflict, "groups[1] and groups[0] pin group 1.x to different releases, 1.0.0 (Current) and 1.0.0: no release starts; remove one of these pins")
 		h.pin(one, one)
 		h.run(time.Hour)
 		h.state("the same pin twice", PinsConflict, false)

@@ -57,9 +57,9 @@ type Result struct {
 	// Idle lists the releases that should not have traffic, are not in any route, and are drained. All
 	// other releases may serve requests, regardless of what the rollout state contains.
 	Idle []string
-	// NeverActive lists the releases that become active only if hooks approve, and whose groups have
-	// no active release or had none when the release was marked. The objects of these releases are
-	// marked, so that a plan without the rollout state does not treat them as previously active.
+	// NeverActive lists the releases whose objects to mark, so that a plan without the rollout state does not
+	// treat these releases as previously active. Each of them becomes active only if hooks approve, and its group
+	// has no active release, or had none when the object was marked.
 	NeverActive []string
 	// RequeueTime is when to plan again even if nothing has changed. Zero means never.
 	RequeueTime time.Time
@@ -238,8 +238,8 @@ func (b *planner) hasVersion(p Pin, version string) bool {
 	})
 }
 
-// pass applies the rules once to all groups, and discards the states and requeue times of the
-// previous pass.
+// pass applies the rules once to all groups, and discards the requeue time of the previous
+// pass and its notes about ongoing states.
 func (b *planner) pass(rules []rule) {
 	b.notes = slices.DeleteFunc(b.notes, func(n Note) bool { return !n.Event })
 	b.requeue = noTime
@@ -349,8 +349,9 @@ func (s *scope) touch(release string) {
 // isTouched reports whether this plan creates or revives a release.
 func (s *scope) isTouched(release string) bool { return s.touched[s.g.Slug+"/"+release] }
 
-// done reports whether a group can be removed: the group is closing and has no rows, it never had traffic, or
-// its releases were deleted manually and no version is offered to it. An expired preview is kept.
+// done reports whether a group can be removed. Such a group has no rows, rollout or objects. In addition, it is
+// closing, it never had traffic, or its releases were deleted manually and no version is offered to it. An expired
+// preview is kept.
 func (b *planner) done(g Group) bool {
 	if len(g.Releases) > 0 || g.Rollout != nil || g.Phase == Expired {
 		return false

@@ -40,7 +40,7 @@ func (b *planner) assignSlots() {
 			live = append(live, g)
 		case g.Phase == Expired && old:
 			g.Target.Reason = MaxAge
-		case g.Phase == Expired && b.scope(g).ending(): // The group waits for its hooks.
+		case g.Phase == Expired && b.scope(g).ending(): // The group is waiting for its PostPreview hooks.
 		case g.Phase == Expired && g.Target.Reason != MaxAge && !b.withdrawnGroup(g.Slug):
 			if b.noteIdle(g); b.wants(*g) {
 				waiting = append(waiting, g)
@@ -82,12 +82,12 @@ func (b *planner) assignSlots() {
 	}
 	for _, g := range waiting {
 		g.Phase, g.Target = Live, Target{}
-		b.scope(g).resume() // The group may have lost its slot in this plan, or may still be draining.
+		b.scope(g).resume() // If the group lost its slot only in this plan, or is still draining, a release can serve again immediately.
 	}
 }
 
 // prepare updates a preview before slots are assigned, because a preview that ends or has nothing to serve
-// needs no slot. It reports whether a closing preview is offered again.
+// needs no slot. It reports whether the preview is closing and must be reopened.
 func (b *planner) prepare(g *Group) (again bool) {
 	s := b.scope(g)
 	rebuildState(s)
@@ -103,9 +103,9 @@ func (b *planner) prepare(g *Group) (again bool) {
 	return s.opensAgain()
 }
 
-// reopen opens a closing preview that is offered again. If the preview has a slot, it continues in its previous state,
-// even while spec.paused is set: its last active release serves, and failed releases do not start again. If the preview
-// has no slot, it is Expired until it gets one.
+// reopen reopens a closing preview. If a slot is free, the preview continues in its previous state, even while
+// spec.paused is set: the release that was active last serves again, and failed releases do not start again. If no
+// slot is free, the preview is Expired until it gets one.
 func (b *planner) reopen(g *Group, slot bool) bool {
 	s := b.scope(g)
 	s.event(nil, false, GroupReopened, "the group is offered again")
@@ -182,7 +182,7 @@ func (b *planner) noteIdle(g *Group) {
 
 // byRight orders previews by their right to a slot. The last preview is the first to lose its slot. Previews with
 // nothing to serve or to start come last. Previews that are not in the rollout state yet come before these. All other
-// previews come first, ordered by their push, the newest first.
+// previews come first, sorted by the time of their latest push, newest first.
 func (b *planner) byRight(x, y *Group) int {
 	return cmp.Or(
 		last(!b.uses(x), !b.uses(y)),
@@ -195,8 +195,8 @@ func (b *planner) byRight(x, y *Group) int {
 func (b *planner) uses(g *Group) bool { return g.ActiveRow() != nil || b.wants(*g) }
 
 // noteHead records the head commit of a pull request and the time of its push. If the source does not
-// provide the time, noteHead records the time at which the commit became known. A new head commit restarts
-// a group that expired because of its age.
+// provide the time, noteHead records the time at which the commit became known. If the group expired because
+// of its age, a new head commit makes it wait for a slot again.
 func (b *planner) noteHead(g *Group) {
 	offers := b.perGroup[g.Slug]
 	if len(offers) == 0 {
@@ -216,7 +216,7 @@ func (b *planner) noteHead(g *Group) {
 	}
 }
 
-// agesOut returns the time at which a preview becomes too old, if there is an age limit.
+// agesOut returns the time at which a preview becomes too old. ages is false if no age limit applies now.
 func (b *planner) agesOut(g *Group) (end time.Time, ages bool) {
 	age := b.o.Spec.Previews.MaxAge
 	if age == 0 || g.Phase == Closing || len(b.perGroup[g.Slug]) == 0 || b.o.Spec.Paused {
@@ -241,7 +241,8 @@ func (b *planner) expire(g *Group, reason Reason, message string) {
 }
 
 // turnWaits returns why a group must not start a release now, or nil. The number of previews that start at the
-// same time is limited. A preview that is waiting for ConfirmRollout has no pods yet and does not count.
+// same time is limited. A preview whose rollout is blocked does not count. A preview that is waiting for
+// ConfirmRollout has no pods yet, and does not count either.
 func (s *scope) turnWaits(version string) *wait {
 	if s.g.Level != preview {
 		return nil
@@ -308,7 +309,7 @@ func endPreview(s *scope) {
 		}
 	}
 	if last == nil {
-		return // The preview had no pods, or its objects were deleted manually.
+		return // No release of the preview has an object, for example because users deleted the objects.
 	}
 	s.g.End = End{Release: last.Release, Time: s.now}
 }
@@ -323,7 +324,7 @@ func (s *scope) endHooksWait(r Row) (w *wait, keep bool) {
 	case s.g.Phase == Live || !s.callsEndHooks() || !there || c.Terminating:
 		return nil, false
 	case end.Release == "" && s.anyJobs():
-		return newWait(&r, false, AwaitingEnd, "the preview has ended, and waits until the Jobs of its other hooks have ended"), true
+		return newWait(&r, false, AwaitingEnd, "the preview has ended, and its hooks of type PostPreview are waiting until the Jobs of its other hooks have ended"), true
 	case end.Release == "":
 		return nil, true // There are still pods.
 	case end.Release != r.Release:

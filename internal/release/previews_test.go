@@ -253,7 +253,7 @@ var previews = []scene{
 		if g := h.rolloutState.group("pr-7"); g == nil || g.End.Release != "" {
 			h.fail("end hooks are called while a Job creates the resources that they remove")
 		}
-		h.message("the wait", AwaitingEnd, "the preview has ended, and waits until the Jobs of its other hooks have ended")
+		h.message("the wait", AwaitingEnd, "the preview has ended, and its hooks of type PostPreview are waiting until the Jobs of its other hooks have ended")
 		h.object("pr-7-a").ActiveJobs = false
 		h.run(time.Minute)
 		if g := h.rolloutState.group("pr-7"); g == nil || g.End.Release == "" {

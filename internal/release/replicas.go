@@ -6,8 +6,9 @@ import (
 )
 
 // full returns the number of replicas of a release that has all the traffic. This is the number in the
-// specification, but during a rollout at least the number that the active release had (rule 6). If work is
-// split by pods, no release has its own autoscaler, and the number is the sum for both releases.
+// specification. During a rollout, it is at least the number that the active release had when the rollout began
+// or, if that is more, when a later step or the promotion was due (rule 6). If work is split by pods, no release
+// has its own autoscaler, and the number is the sum for both releases.
 func (s *scope) full() int {
 	n := max(1, s.o.Spec.Replicas)
 	if s.g.Rollout != nil && (s.o.Spec.Exclusive || !s.byPods()) {
@@ -187,7 +188,7 @@ func (s *scope) want(r Row, c Object) (int, *wait) {
 		return max(c.Replicas, s.full()), w
 	}
 	if s.byPods() && len(s.reports) == 0 && !r.Routed {
-		return 0, nil // No route ever referred to the release. Otherwise, a route of a deleted policy might still refer to it.
+		return 0, nil // No route ever referred to the release. If one had, a route of a deleted policy might still refer to it.
 	}
 	if w := s.undrained(r); w != nil {
 		return c.Replicas, w
@@ -197,7 +198,7 @@ func (s *scope) want(r Row, c Object) (int, *wait) {
 	}
 	if !slices.Contains(s.retained(), r.Release) {
 		if w := s.replacedLeaving(); w != nil && !w.Until.IsZero() && s.g.Rollout == nil && !s.o.Spec.Paused {
-			return c.Replicas, w // The object will be deleted at that time, and the pods with it.
+			return c.Replicas, w // The object and its pods will be deleted when this wait ends.
 		}
 		return 0, nil
 	}
@@ -222,7 +223,8 @@ func (s *scope) unused(r Row, c Object) bool {
 }
 
 // pressed reports whether retained releases are scaled down because a rollout is waiting for capacity in the cluster.
-// This happens when half of the deadline has passed (rule 35). pressed also returns a wait until that time.
+// This happens after the rollout has been waiting for half of the deadline (rule 35). pressed also returns a wait until
+// that time.
 func (s *scope) pressed() (bool, *wait) {
 	run, _, _ := s.rollout()
 	if run == nil || run.WaitsFor != "QuotaExceeded" && run.WaitsFor != "Unschedulable" {
@@ -251,7 +253,7 @@ const (
 	// SplitByRoutes splits work by the weights of routes. The canary has the pods for its share, and the active release has the
 	// full number of pods.
 	SplitByRoutes SplitBy = "Routes"
-	// SplitByPods splits work by the numbers of pods. Workers that take their work from a queue
+	// SplitByPods splits work by the number of pods of each release. Workers that take their work from a queue
 	// require this mode.
 	SplitByPods SplitBy = "Pods"
 )
@@ -299,7 +301,7 @@ func (s *scope) activeSize(active Object) int {
 
 // measured is how long the autoscaler of a release needs until its recommendations are based only on the current traffic. It is the default
 // stabilization window of a HorizontalPodAutoscaler. This window may contain smaller recommendations, from the time when the release had less
-// traffic. They have no effect as long as the minimum is larger.
+// traffic. They have no effect as long as the minimum of the autoscaler is larger.
 const measured = 5 * time.Minute
 
 // restSize returns the number of replicas of the active release while no rollout is in progress. A rollout can end in the plan that moves
@@ -317,8 +319,8 @@ func (s *scope) restSize(active Object) (int, *wait) {
 	return active.Replicas, &wait{Until: end}
 }
 
-// movedTime returns the time at which the last traffic change of the group was confirmed. If the newest domains route to the group, they may have
-// returned because the rollout of a newer group failed. Such a return is recorded as a traffic change of only the newer group, so
+// movedTime returns the time at which the latest traffic change of the group was confirmed. If the newest domains route to the group, they may have
+// returned because the rollout of a newer group failed. Such a return is recorded only as a traffic change of the newer group, so
 // the changes of newer groups count as well.
 func (s *scope) movedTime() time.Time {
 	moved := s.confirmedTime(s.g.TrafficTime)
@@ -337,8 +339,8 @@ func (s *scope) movedTime() time.Time {
 	return moved
 }
 
-// shareSize returns the number of replicas of a canary that has a share of the pods. The number is for its current weight or, when
-// the step is complete, for the next weight.
+// shareSize returns the number of replicas of a canary that has a share of the pods. The number is for its current weight or, before
+// the first step and when the current step is complete, for the next step if that needs more.
 func (s *scope) shareSize(run *Rollout, r Row) int {
 	if run.Step == 0 || run.Continued == run.Step {
 		return max(s.portion(r.Weight), s.nextSize(run))

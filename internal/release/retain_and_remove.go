@@ -7,7 +7,8 @@ import (
 )
 
 // dropDrained drops the rows of releases that are not retained, when their drain is over (rules 11, 24 and
-// 39). If the target has just failed, the next plan chooses another target, which may be one of these releases.
+// 39). If the target has just failed, no row is dropped, because the next plan may choose one of these releases as
+// the target.
 func dropDrained(s *scope) {
 	s.noteDenied()
 	if t := s.g.Row(s.g.Target.Release); t != nil && t.Status == Error && s.g.Target.Reason == Latest {
@@ -55,7 +56,8 @@ func (s *scope) minimum() int {
 	if s.g.Level == preview {
 		return 1
 	}
-	return max(1, min(s.o.Spec.MinimumAvailable, s.quota()-2)) // Two rows are reserved for a release in progress and for a release that is draining.
+	// Two rows are reserved: one for a release that is being rolled out, and one for a release that is draining.
+	return max(1, min(s.o.Spec.MinimumAvailable, s.quota()-2))
 }
 
 // retained returns the releases that were active and are retained. These are the releases to which a domain refers, and
@@ -96,8 +98,9 @@ func (s *scope) replacedLeaving() *wait {
 	return s.leaving(*last)
 }
 
-// noteDenied reports which denied versions still have traffic. A domain with a version routes to that version
-// or to nothing, and the last release of a group keeps serving.
+// noteDenied reports which denied versions still have traffic. A denied version keeps its traffic as long as a
+// domain refers to it, because such a domain routes to that version or to nothing. The active release of a group
+// keeps its traffic until another release replaces it.
 func (s *scope) noteDenied() {
 	if s.g.Phase != Live {
 		return
@@ -156,8 +159,9 @@ func (b *planner) rows() (n int) {
 	return n
 }
 
-// freeRow reports whether a row is free for one more release. If the group is full, freeRow drops failures to
-// free a row. It keeps the rows of releases that serve or are retained, or to which a route refers.
+// freeRow reports whether a row is free for one more release. If the group is full, freeRow drops the rows of
+// failed releases until a row is free. It keeps the rows of releases that serve or are retained, or to which a
+// route refers.
 func (s *scope) freeRow() bool {
 	for len(s.g.Releases) >= s.quota() || s.rows() >= maxAllRows {
 		if !s.forget() {
@@ -167,9 +171,9 @@ func (s *scope) freeRow() bool {
 	return true
 }
 
-// forget drops the failure of the lowest version, and marks the group, so that this version and all lower versions
-// are not tried again automatically. Commits of a pull request have no order: for a preview, forget drops the
-// failure of a commit that is no longer offered, and sets no mark.
+// forget drops the row of the failed release with the lowest version, and marks the group, so that this version and
+// all lower versions are not tried again automatically. Commits of a pull request have no order: for a preview,
+// forget drops the failed release of a commit that is no longer offered, and sets no mark.
 func (s *scope) forget() bool {
 	kept := s.retained()
 	var lowest *Row
@@ -196,8 +200,8 @@ func (s *scope) forget() bool {
 	return true
 }
 
-// forgettable reports whether a row is a failure that can be dropped. If a route may still refer to the release, forgettable
-// returns why the release is not drained yet.
+// forgettable reports whether a row is the row of a failed release that can be dropped. If a route may still refer to the
+// release, forgettable also returns why the release is not drained yet.
 func (s *scope) forgettable(r Row, kept []string) (bool, *wait) {
 	if r.Status != Error || r.Release == s.g.Target.Release || slices.Contains(kept, r.Release) {
 		return false, nil
@@ -212,7 +216,7 @@ func (s *scope) forgettable(r Row, kept []string) (bool, *wait) {
 	return w == nil, w
 }
 
-// forgotten reports whether a version may have failed before, while the group had no row to record the failure.
+// forgotten reports whether a version may have failed before although the group has no row that records the failure.
 // Such a version must not be tried automatically.
 func (s *scope) forgotten(c Candidate) bool {
 	f := s.g.Failed
@@ -295,13 +299,13 @@ func (s *scope) sizeStray(p *Result, c Object) {
 		return
 	}
 	s.record(s.endWaitsForJobs(&Row{Release: c.Release, Version: c.Version}))
-	if c.Replicas > 0 { // An interrupted migration is worse than an unnecessary migration (rule 49). The Jobs do not need the pods.
+	if c.Replicas > 0 { // The Jobs are not stopped, because an interrupted migration is worse than an unnecessary one (rule 49). They do not need the pods.
 		p.Retire = append(p.Retire, Retire{Slug: s.g.Slug, Release: c.Release})
 	}
 }
 
-// strayDraining returns why a release object without a row is not drained yet, or nil. A route may have referred to the
-// release until the last change to the policy.
+// strayDraining returns why a release object without a row is not drained yet, or nil. A policy may have routed to the
+// release until its routes were last confirmed.
 func (s *scope) strayDraining(c Object) *wait {
 	for _, g := range s.o.State.Groups {
 		if g.Slug == c.Slug && g.Row(c.Release) != nil {

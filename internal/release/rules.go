@@ -14,8 +14,9 @@ type rule struct {
 	apply func(*scope)
 }
 
-// rules are the rules of a group, in the order in which they apply. Each rule's comment lists the status changes that the rule makes, and names the
-// rule's file unless the rule is in this file. A test removes one rule at a time, and expects at least one history to fail without it.
+// rules are the rules of a group, in the order in which they apply. The comments list the status changes that the rules make ("none" means that the
+// release has no row), and name some of the files that contain the rules. A test removes one rule at a time, and expects at least one history to fail
+// without it.
 var rules = []rule{
 	// Existing objects: lost_state.go.
 	{"Rebuild the rollout state", rebuildState},      // none to active, deprecated or pending: the rollout state is lost
@@ -51,14 +52,14 @@ var rules = []rule{
 	{"Raise the traffic revision", raiseRevision},
 
 	// Rows that are dropped.
-	{"Forget failures", forgetFailures},      // error to none: the failure cannot be chosen again; error to deprecated: hooks of type PostPreview have not ended
+	{"Forget failures", forgetFailures},      // error to none: the release cannot be chosen again; error to deprecated: hooks of type PostPreview have not ended
 	{"End preview", endPreview},              // previews.go
 	{"Drop drained releases", dropDrained},   // retain_and_remove.go: deprecated to none: the release is drained, and not retained; error to none: only failed releases remain
 	{"Stay within limits", stayWithinLimits}, // error to none: the group is full
 }
 
-// decide applies users' decisions, each ID only once (rule 21). The stamp prevents a plan that read an
-// older decision from replacing this decision in the rollout state.
+// decide applies users' decisions, each decision ID only once (rule 21). The object of the release then gets a
+// stamp, which prevents a plan that read an older decision from replacing this decision in the rollout state.
 func decide(s *scope) {
 	for i := range s.g.Releases {
 		r := &s.g.Releases[i]
@@ -68,7 +69,7 @@ func decide(s *scope) {
 			continue
 		}
 		if c.Refused && d.Action != Deprecate {
-			// Without a stamp, only decisions that remove traffic can be applied.
+			// This object cannot get a stamp. Without a stamp, only decisions that remove traffic can be applied.
 			s.state(r, true, Blocked, fmt.Sprintf("decision %s on %s is waiting: the API server rejects updates of its VersionedMicroservice", d.Action, r.Version))
 			continue
 		}
@@ -76,9 +77,9 @@ func decide(s *scope) {
 	}
 }
 
-// closeGroup starts closing a group whose source is closed (rule 14). It also starts closing a group that a user ends, after
-// its domains have moved to the next group. It reopens a closing group that is offered again, except for previews, which need
-// a slot.
+// closeGroup starts closing a group whose source is closed (rule 14). It also starts closing a group that a user ends, as
+// soon as the group's domains have moved to the newer group. It reopens a closing group that is offered again, unless the
+// group is a preview, which needs a slot first.
 func closeGroup(s *scope) {
 	if end, closed := s.keptUntil(s.g.Slug); closed && s.g.Phase == Live {
 		s.requeueAt(end)
@@ -110,10 +111,11 @@ func (s *scope) opensAgain() bool {
 	return len(s.candidates) > 0 || slices.ContainsFunc(s.g.Releases, func(r Row) bool { return r.Reason == GroupEnded })
 }
 
-// resume makes a release of a closing group active again: the last active release that can still serve. A
-// release can serve if an object that a policy wrote still refers to it, if it has an available pod, or if
-// its pods terminated because the group is exclusive. A newer version then goes through its steps. A preview that
-// was excluded resumes only an offered commit, because the approval of another commit may have been removed.
+// resume makes a release of a closing or expired group active again: of the releases that can still serve, the
+// one that was active last. A release can serve if an object that a policy wrote still refers to it, if it has an
+// available pod, or if its pods terminated because the group is exclusive. A newer version then goes through its
+// steps. A preview that was excluded resumes only an offered commit, because the approval of another commit may
+// have been removed.
 func (s *scope) resume() {
 	var next *Row
 	excluded := s.g.Level == preview && slices.ContainsFunc(s.g.Releases, func(r Row) bool { return r.Reason == Reason(Excluded) })
@@ -143,8 +145,8 @@ func chooseTarget(s *scope) {
 	s.notes = append(s.notes, notes...)
 }
 
-// finishFirst keeps the rollout in progress if newer versions superseded too many releases, or if the
-// rollout is in its last step (rule 28).
+// finishFirst lets the rollout in progress finish before a newer version starts, for example if too many releases
+// were superseded, or if the rollout is in its last step (rule 28).
 func finishFirst(s *scope) {
 	if !s.finishes(s.g.Target) {
 		return
@@ -408,7 +410,7 @@ func (s *scope) markNamed(r *Row) {
 
 // forgetFailures drops failed releases that cannot be chosen again (rule 3). A failed release cannot be chosen again if its
 // version is withdrawn, is below the active version, or is not the head commit of its pull request, or if its
-// template or the image of its tag has changed. A retained release stays in the list even if a rollback to it
+// template or the image of its tag has changed. A retained release keeps its row even if a rollback to it
 // failed.
 func forgetFailures(s *scope) {
 	if !slices.ContainsFunc(s.g.Releases, func(r Row) bool { return r.Status == Error }) {

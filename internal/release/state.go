@@ -57,22 +57,22 @@ type Group struct {
 	HeadTime time.Time
 	Phase    Phase
 	Target   Target
-	// TrafficRevision is the sequence of the last write that changed the required content of the
+	// TrafficRevision is the sequence number of the latest write that changed the required content of the
 	// routes, and TrafficTime is the time of that write (rule 1).
 	TrafficRevision int64
 	TrafficTime     time.Time
-	// SettledRevision is a revision that remained unconfirmed for the duration of the deadline while the group was
-	// stable. Policies that have not confirmed this revision do not block a rollout (rule 10).
+	// SettledRevision is a traffic revision that was still unconfirmed when the deadline passed in a stable group.
+	// Policies that have not confirmed this revision do not block a rollout (rule 10).
 	SettledRevision int64
 	// Superseded is the number of releases that have been superseded since the last promotion (rule 28).
 	Superseded int
-	// LastSuperseded is the most recent release since the last promotion whose row was dropped by the plan that superseded
-	// the release.
+	// LastSuperseded is the latest release that one plan both superseded and dropped. A promotion, or another start of this
+	// release, clears the field.
 	LastSuperseded string
 	// Failed marks failed releases that were dropped because the group was full.
 	Failed  Failed
 	Rollout *Rollout
-	// End is the wait for the hooks that are called when a preview ends and its pods are gone.
+	// End records the wait for the hooks that are called after a preview has ended and its pods are gone.
 	End      End
 	Releases []Row
 }
@@ -96,12 +96,13 @@ type Target struct {
 type Rollout struct {
 	// Release is the name of the release.
 	Release string
-	// Sequence is the sequence number of the rollout state in which the rollout began. It identifies the rollout. A Retry
-	// starts another rollout.
+	// Sequence is the sequence number of the rollout state in which the rollout began. It identifies the rollout. The
+	// decision Retry starts another rollout.
 	Sequence int64
 	// Step is the number of the current step, counted from 1. 0 means that the first step has not begun.
 	Step int
-	// Started is when the rollout or the step began.
+	// Started is when the clock of the current step started. Before the first step, it is when the clock of the rollout
+	// started.
 	Started time.Time
 	// StepRevision is the traffic revision that contains the step's weight.
 	StepRevision int64
@@ -120,8 +121,9 @@ type Rollout struct {
 	Continued int
 	// Approvals are the approvals of the step, each by a different user.
 	Approvals []Approval
-	// Grace is the time until which the step may be unhealthy beyond its deadline, because the manager was not running
-	// when the deadline passed. Zero means that no such time applies.
+	// Grace is a later deadline for the step. It is set if the manager had only just started when it found that the
+	// deadline had passed, or if the rollout of another group with which this rollout shares domains ended because of
+	// unprogrammed routes. Zero means that there is no later deadline.
 	Grace time.Time
 	// Gate is the point at which the rollout is waiting for hooks, or empty if it is not waiting for hooks.
 	// GateTime is when this wait began. While GateTime is zero, no hooks are called.
@@ -170,13 +172,13 @@ type Row struct {
 	// RetryTime is when the release may get traffic again (rule 29).
 	Attempt   int
 	RetryTime time.Time
-	// Zero records the traffic revision as of which the routes must not contain the release, and the time
-	// as of which this applies.
+	// Zero records the traffic revision that requires routes without the release, and the time at which this
+	// requirement began.
 	Zero *Zero
 	// Reason is the reason for the status, and Since is when the release got this status.
 	Reason Reason
 	Since  time.Time
-	// Decision is the last handled decision.
+	// Decision is the most recently handled decision.
 	Decision *Handled
 }
 
@@ -184,9 +186,9 @@ type Row struct {
 type Zero struct {
 	Revision int64
 	Time     time.Time
-	// Named reports whether a policy that never confirmed the group has an object that still refers to the release, such as
-	// the route of a canary domain. Named is also true while such a policy has no status, because its objects may refer to
-	// the release. Time is updated when no object refers to the release any longer.
+	// Named reports whether a policy that never confirmed traffic of the group has an object that still refers to the
+	// release, such as the route of a canary domain. Named is also true while any policy has no status, because its objects
+	// may refer to the release. When Named becomes false, Time is set to the current time.
 	Named bool
 }
 

@@ -22,8 +22,8 @@ func (run *Rollout) begin(step int, now time.Time) {
 	run.Gate, run.GateTime = "", noTime
 }
 
-// beforeTraffic reports whether a release has not reached a step yet. A canary whose steps were edited can be before the first step and
-// have traffic (rule 32).
+// beforeTraffic reports whether a release has not begun its first step and is not a canary. After an edit of the steps, a canary with
+// traffic can be before the first step (rule 32).
 func (run *Rollout) beforeTraffic(r *Row) bool { return run.Step == 0 && r.Status != Canary }
 
 // enter begins a step, counted from 1, and gives the canary its traffic.
@@ -40,15 +40,15 @@ func (s *scope) enter(run *Rollout, r *Row, step int) {
 	}
 }
 
-// idle records the time since which a release has been waiting while it is healthy. A recorded wait
-// does not count against the deadline, even if it is interrupted later.
+// idle records the start of a wait, unless a start is already recorded. A recorded wait does not count
+// against the deadline, even if it is interrupted later.
 func (s *scope) idle(run *Rollout, since time.Time) {
 	if run.WaitingSince.IsZero() {
 		run.WaitingSince = since
 	}
 }
 
-// idleIfHealthy records the wait of a release that spec.paused or a freeze keeps from becoming active, if the release is healthy.
+// idleIfHealthy records the start of the wait of a healthy release that spec.paused or a freeze keeps from becoming active.
 func (s *scope) idleIfHealthy(run *Rollout, r *Row, c Object) {
 	if healthy, _, since := s.health(run, r, c); healthy {
 		s.idle(run, since)
@@ -68,8 +68,8 @@ func (run *Rollout) interrupt(now time.Time) {
 const recordAfter = 20 * time.Second
 
 // unrecorded returns the time until which the pause of a step need not be recorded, or zero if the pause must be recorded.
-// The pause starts when the step is confirmed. A pause that is interrupted before it is recorded starts again, and its
-// duration, which is at most a tenth of the deadline, counts against the deadline.
+// The pause starts when the step is confirmed. A pause that is interrupted before it is recorded starts again, and the
+// time before the interruption, which is at most a tenth of the deadline, counts against the deadline.
 func (s *scope) unrecorded(run *Rollout, ws []*wait, since time.Time) time.Time {
 	if len(ws) != 1 || ws[0].Reason != Waiting || !s.onlyPauses(run) || !run.WaitingSince.IsZero() || run.Interrupted {
 		return noTime
@@ -138,7 +138,7 @@ func editedSteps(s *scope) {
 	}
 	run.StepsHash = hash
 	if run.Gate == ConfirmTrafficIncrease {
-		run.GateTime = s.now // The hooks approved another step.
+		run.GateTime = s.now // Any earlier approval by the hooks was for the steps before the edit.
 	}
 	if run.Step == 0 {
 		return
@@ -186,7 +186,7 @@ func step(s *scope) {
 	}
 	from.raiseFloor(run, active)
 	if !c.has(s.nextSize(run)) {
-		run.Continued = run.Step // Only the pods are missing.
+		run.Continued = run.Step // Only pods for the next step are missing.
 		if !run.beforeTraffic(r) {
 			run.interrupt(s.now) // This plan requests the pods. Until they exist, the release is not healthy.
 		}

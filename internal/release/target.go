@@ -16,20 +16,20 @@ func (s *scope) choose() (Target, []Note) {
 	pin, other, notes := s.pin()
 	switch {
 	case other != nil:
-		message := fmt.Sprintf("%s and %s pin group %s to different releases, %s and %s: no release starts; remove one of them", pin.Field, other.Field, s.g.Name, pin, other)
+		message := fmt.Sprintf("%s and %s pin group %s to different releases, %s and %s: no release starts; remove one of these pins", pin.Field, other.Field, s.g.Name, pin, other)
 		return s.hold(PinsConflict), append(notes, s.stateOf(nil, true, PinsConflict, message))
 	case pin != nil:
 		target, note := s.choosePinned(*pin)
 		return target, append(notes, note)
 	case !s.o.PullRequests && len(s.strayPins()) > 0:
-		return s.hold(PinnedVersionMissing), notes // The pin may be meant for this group.
+		return s.hold(PinnedVersionMissing), notes // A pin whose group does not exist may be meant for this group.
 	}
 	target := s.latest()
 	return target, append(notes, s.spoiledAbove(target)...)
 }
 
-// hold keeps the active release of the group and its rollout in progress, unless they are withdrawn. A
-// denied active release is replaced anyway.
+// hold returns the release that is being rolled out, unless its version is withdrawn, and otherwise the active
+// release. If the active release is denied, hold returns a replacement if there is one.
 func (s *scope) hold(reason Reason) Target {
 	if s.activeDenied() {
 		if r := s.belowPin(); r != nil {
@@ -64,7 +64,7 @@ func (s *scope) latest() Target {
 			c.Release = kept.Release
 		}
 		if r := s.g.Row(c.Release); r != nil && s.failed(r) && s.exchanges() && !s.activeDenied() {
-			break // An older version would remove the pods of the active release again.
+			break // A rollout of a lower version would terminate the pods of the active release again.
 		}
 		if r := s.g.Row(c.Release); r != nil && s.failed(r) || s.forgotten(c) || s.spoiled(c.Release, c.Version) != "" {
 			continue
@@ -143,8 +143,8 @@ func (s *scope) comeback(version string) *Row {
 }
 
 // failed reports whether a release has the status error because it failed. A release with a retry
-// time lost its traffic because of a problem outside the release, and has not failed (rule 29). An
-// older rollout state may still list such a release with the status error.
+// time lost its traffic because of a problem outside the release, and has not failed (rule 29). A
+// rollout state that an earlier version of the manager wrote may list such a release with the status error.
 func (s *scope) failed(r *Row) bool { return r.Status == Error && r.RetryTime.IsZero() }
 
 // maxSuperseded is the number of releases that may be superseded before the rollout in progress
@@ -179,7 +179,7 @@ func (s *scope) finishes(target Target) bool {
 	return (last || s.g.Superseded >= maxSuperseded) && run.WaitsFor == ""
 }
 
-// standsIn reports whether the release that is being rolled out responds although no pod of the active release can
+// standsIn reports whether the release that is being rolled out can respond while no pod of the active release can
 // respond. Without it, no release would respond until a newer release is available.
 func (s *scope) standsIn(r *Row) bool {
 	from, active := s.rival()

@@ -114,7 +114,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// within reports whether the number of Microservices is within the limit, and logs each change to the result.
+// within reports whether the number of Microservices is within the limit, and logs when the result changes.
 func (c *Collector) within(services int) bool {
 	over := services > c.Limit
 	if over != c.over && c.Limit > 0 {
@@ -128,8 +128,8 @@ func (c *Collector) within(services int) bool {
 	return !over && c.Limit > 0
 }
 
-// read returns the objects from which the series are computed. The statuses of the Microservices in the cache are
-// already converted.
+// read returns the objects from which the series are computed. The cache has already converted the statuses of the
+// Microservices to their current form.
 func (c *Collector) read() (view.Input, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), readTimeout)
 	defer cancel()

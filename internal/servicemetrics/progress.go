@@ -51,7 +51,7 @@ type progress struct {
 // seenGroup is the state of a group at the last scrape.
 type seenGroup struct {
 	word     view.Word
-	since    time.Time // start of the state, if known
+	since    time.Time // start of the state or, if unknown, when the state was first seen
 	promoted int64
 	rows     []seenRow
 }
@@ -77,7 +77,7 @@ type totals struct {
 	rollouts map[string]float64 // keyed by result
 	leadTime sum
 	restored sum
-	gates    map[string]float64 // seconds, by gate
+	gates    map[string]float64 // seconds, keyed by gate
 }
 
 // sum contains the number of observations and their sum in seconds.
@@ -169,7 +169,8 @@ func activeOf(g *v1alpha1.ReleaseGroup) int {
 	return slices.IndexFunc(g.Releases, func(r v1alpha1.Release) bool { return r.Status == v1alpha1.ReleaseActive })
 }
 
-// promotions counts a new active release, either with its lead time or as a return to an earlier release.
+// promotions counts a new active release: as rolled back if it replaced a later release, or as promoted, with its lead time, if it is
+// active for the first time.
 func (t *totals) promotions(g view.GroupState, was seenGroup, starts starts) {
 	at := activeOf(g.Group)
 	if at < 0 || g.Group.Releases[at].Promoted <= was.promoted {
@@ -275,8 +276,8 @@ func (s starts) later(g view.GroupState, i, other int) bool {
 }
 
 // leadTime returns the time from the publication of the version until its release became active. It starts no earlier than the creation of the
-// Microservice. If the time of publication is unknown, or if the release is a new configuration of an active version, the lead time starts at
-// the creation of the release. ok is false if the release became active again, or if its start is unknown.
+// Microservice. If the time of publication is unknown, or if the release is a new configuration of a version that was active before, the lead time
+// starts at the creation of the release. ok is false if the release became active again, or if its start is unknown.
 func (s starts) leadTime(g view.GroupState, active *v1alpha1.Release) (leadTime time.Duration, from string, ok bool) {
 	if again(active) {
 		return 0, "", false

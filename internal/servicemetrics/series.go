@@ -18,8 +18,8 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// These labels identify services and groups. Their names are the same as in Kubernetes metrics about pods, so a scraper needs honorLabels to
-// keep them.
+// These labels identify services, groups and policies. By default, a scraper overwrites the namespace label with the namespace of the manager,
+// so it needs honorLabels to keep the label.
 var (
 	serviceLabels = []string{"namespace", "microservice"}
 	groupLabels   = []string{"namespace", "microservice", "group"}
@@ -29,7 +29,7 @@ var (
 // These metrics cover all services, and have no labels with names of objects.
 var (
 	groupsByState = describe("heighliner_groups", "Number of release groups, by state.", "state")
-	oldestByState = describe("heighliner_groups_oldest_timestamp_seconds", "Time at which the release group that has been in the state for the longest time entered it, by state.", "state")
+	oldestByState = describe("heighliner_groups_oldest_timestamp_seconds", "For the release group that has been in the state the longest, the time at which it entered the state.", "state")
 	policyStates  = describe("heighliner_policy_conditions", "Number of ImagePolicies and NetworkPolicies, by the status of each condition.", "kind", "condition", "status")
 	servicesTotal = describe("heighliner_microservices", "Number of Microservices.")
 	limitOfNames  = describe("heighliner_service_metrics_limit", "Number of Microservices above which there are no metrics by namespace, Microservice and group.")
@@ -49,8 +49,8 @@ var (
 	groupLeadTime    = describe("heighliner_group_last_lead_time_seconds", "Time until the active release became active, from the publication of its version (Published) or, if that is unknown, from the creation of the release (Started).", with(groupLabels, "from")...)
 
 	serviceLeadTime = describe("heighliner_service_lead_time_seconds", "Lead times of the releases that became active since the manager started.", serviceLabels...)
-	serviceRollouts = describe("heighliner_service_rollouts_total", "Number of rollouts that have ended, and of rollbacks, since the manager started, by result.", with(serviceLabels, "result")...)
-	serviceRestored = describe("heighliner_service_restore_seconds", "How long releases that failed or were rolled back had traffic, since the manager started.", serviceLabels...)
+	serviceRollouts = describe("heighliner_service_rollouts_total", "Number of rollouts and rollbacks that ended since the manager started, by result.", with(serviceLabels, "result")...)
+	serviceRestored = describe("heighliner_service_restore_seconds", "Time during which failed and rolled-back releases had traffic, since the manager started.", serviceLabels...)
 	serviceGates    = describe("heighliner_service_gate_seconds_total", "Time that groups spent in each gate since the manager started.", with(serviceLabels, "gate")...)
 
 	policyCondition = describe("heighliner_policy_condition", "Condition of an ImagePolicy or NetworkPolicy: 1 while it is True, otherwise 0.", with(policyLabels, "condition", "reason")...)
@@ -67,8 +67,8 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 
 func with(labels []string, more ...string) []string { return slices.Concat(labels, more) }
 
-// maxGroups is the maximum number of groups for which a service has series. If a service has more groups, the newest
-// groups have series. Previews have none.
+// maxGroups is the maximum number of groups for which a service has series. If a service has more groups, only the
+// newest groups have series. Previews have none.
 const maxGroups = 8
 
 // maxPolicies is the number of NetworkPolicies of each service that always have series by name. Further policies have such series only up
@@ -199,7 +199,7 @@ type conditionOf struct {
 }
 
 // namedPolicies returns the policies that have series by name: the ImagePolicy of each Microservice, up to maxPolicies NetworkPolicies of each
-// Microservice, and up to limit other policies of each kind. Policies that are not ready come first, because alerts refer to them.
+// Microservice, and up to limit other policies of each kind. Policies with a condition that is False come first, because alerts refer to them.
 func namedPolicies(in view.Input, limit int) (out view.Input) {
 	images, routes := map[types.NamespacedName]bool{}, map[types.NamespacedName]int{}
 	for i := range in.Microservices {

@@ -24,7 +24,7 @@ type Gate struct {
 	shards  *Shards
 	reader  client.Reader
 	objects client.ObjectList
-	// inProgress reports whether there is work in progress for an object; nil means that it is not known.
+	// inProgress reports whether there is work in progress for an object. If it is nil, no object takes precedence.
 	inProgress func(client.Object) bool
 
 	mu    sync.Mutex
@@ -52,7 +52,7 @@ func (g *Gate) Start(_ context.Context, q workqueue.TypedRateLimitingInterface[r
 	return nil
 }
 
-// Resume returns a handler that enqueues the listed objects for which there is work in progress before others. Use it in an additional
+// Resume returns a handler that enqueues the listed objects for which there is work in progress before the others. Use it in an additional
 // watch of the kind that the controller reconciles. If this replica takes a shard, the gate uses the same order.
 func (g *Gate) Resume(inProgress func(client.Object) bool) handler.EventHandler {
 	g.inProgress = inProgress

@@ -24,9 +24,9 @@ type patient struct {
 	idle func() bool
 	// expiry calls lost. It is nil before the first write.
 	expiry *time.Timer
-	// The goroutine of one elector uses the following fields. held is true after the first write. taken is true if
-	// another replica held the Lease after the first write. seen is the last time at which another replica was found to
-	// hold the Lease.
+	// Only the elector's goroutine uses the following fields. held is true after the first write. taken is true if,
+	// after that write, another replica was found to hold the Lease. seen is the last time at which another replica was
+	// found to hold the Lease.
 	held, taken bool
 	seen        time.Time
 }
@@ -67,8 +67,8 @@ var (
 )
 
 // renew writes a Lease. The keep time starts at the beginning of the request, because other replicas measure the age of the Lease from the
-// time at which they see the write. renew never overwrites the Lease of another replica. Without this check, an elector that could not renew its
-// Lease would read the Lease again and release it before it reports the loss, even if another replica holds the Lease.
+// time at which they see the write. renew checks taken, and does not overwrite the Lease of another replica. Without this check, an elector that
+// could not renew its Lease would read the Lease again and release it before it reports the loss, even if another replica holds the Lease.
 func (p *patient) renew(ctx context.Context, r resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
 	switch {
 	case p.taken:
@@ -97,7 +97,7 @@ func (p *patient) take(ctx context.Context, r resourcelock.LeaderElectionRecord,
 		found = expiry // A record without transitions creates the Lease. If the Lease was deleted, it would have expired at this time.
 	}
 	return p.turns.take(ctx, found, func() error {
-		r.AcquireTime = metav1.Now() // This is later than the time at which the elector began the write.
+		r.AcquireTime = metav1.Now() // The elector set both times before this replica waited for its turn, so they are too early.
 		r.RenewTime = r.AcquireTime
 		err := p.renew(ctx, r, write)
 		p.held = err == nil

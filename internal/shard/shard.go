@@ -4,7 +4,7 @@
 // shard.go  the Leases of shards, and which replica takes which shard
 // gate.go   restricts a controller to the namespaces of this replica
 // lease.go  writes the Lease of a shard, and detects its loss
-// turn.go   lets replicas with fewer shards acquire first
+// turn.go   lets replicas with fewer shards acquire a shard first
 //
 // A replica holds a shard until its process exits. A replica that loses a Lease cancels the reconciles of that shard, and its process exits.
 // Therefore, a running controller never loses a namespace, and the state that it keeps in memory about an object remains valid. To balance the
@@ -226,7 +226,7 @@ func (s *Shards) elector(shard int, failed func(error)) (*leaderelection.LeaderE
 		},
 	})
 	if err != nil {
-		return nil, fmt.Errorf("create the election of shard %d: %w", shard, err)
+		return nil, fmt.Errorf("create the leader elector of shard %d: %w", shard, err)
 	}
 	return e, nil
 }

@@ -22,12 +22,13 @@ func newTurns(patience time.Duration) *turns {
 	return t
 }
 
-// take calls acquire when this replica may acquire a shard. found is the time at which it found the shard without a holder.
+// take waits for this replica's turn to acquire a shard, and then calls acquire. found is the time at which the replica found
+// that the shard has no holder.
 func (t *turns) take(ctx context.Context, found time.Time, acquire func() error) error {
 	select {
 	case <-t.next:
 	case <-ctx.Done():
-		return fmt.Errorf("wait for other shards: %w", ctx.Err())
+		return fmt.Errorf("wait for the acquisition of another shard: %w", ctx.Err())
 	}
 	defer func() { t.next <- struct{}{} }()
 	wait := time.NewTimer(time.Until(found.Add(time.Duration(t.held) * t.patience)))
@@ -35,7 +36,7 @@ func (t *turns) take(ctx context.Context, found time.Time, acquire func() error)
 	select {
 	case <-wait.C:
 	case <-ctx.Done():
-		return fmt.Errorf("wait for other replicas: %w", ctx.Err())
+		return fmt.Errorf("wait for other replicas to acquire the shard: %w", ctx.Err())
 	}
 	if err := acquire(); err != nil {
 		return err

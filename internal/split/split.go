@@ -20,20 +20,20 @@ type Share struct {
 	Weight int
 	// Ready reports whether the release has at least one ready endpoint now.
 	Ready bool
-	// Available reports whether the release has all its replicas according to the rollout state.
+	// Available reports whether, according to the rollout state, all replicas of the release are available.
 	Available bool
-	// Withheld reports whether the traffic of the release was withheld at the last write.
+	// Withheld reports whether the traffic of the release was withheld when the routes were last written.
 	Withheld bool
 }
 
-// Weights returns the effective weights, which are whole numbers from 1 to 100 that add up to 100, and the
-// withheld releases. A withheld release has a weight but gets no traffic, because it has no
-// ready endpoint.
+// Weights returns the effective weights and the withheld releases. The effective weights are whole numbers from 1 to 100
+// that add up to 100. A withheld release has a weight but gets no traffic, because it has no ready endpoint or is not
+// available again yet.
 //
-// Only active and canary releases are eligible. A canary can stand in for the active release even if its weight is 0
-// (rule 5 of docs/explanation/protocol.md). A withheld release gets traffic again when it is available rather than when
-// it has its first ready endpoint, unless no other release has an endpoint. If no eligible release has an endpoint,
-// weights is nil, and the routes do not change.
+// Only active and canary releases are eligible. If no eligible release with a weight above 0 can receive traffic, a ready
+// eligible release with weight 0 receives all of it. A withheld release gets traffic again when it is available rather than when it
+// has its first ready endpoint, unless no other eligible release has a ready endpoint (rule 5 of
+// docs/explanation/protocol.md). If no eligible release has a ready endpoint, weights is nil, and the routes do not change.
 func Weights(shares []Share) (weights map[string]int, withheld []string) {
 	if weights, withheld = split(shares, true); weights == nil {
 		weights, withheld = split(shares, false)
@@ -76,7 +76,7 @@ func split(shares []Share, damped bool) (weights map[string]int, withheld []stri
 	return Percent(weights), withheld
 }
 
-// Percent scales weights above 0 so that they add up to 100 and each weight is at least 1. The largest weight absorbs the
+// Percent scales positive weights so that they add up to 100 and each weight is at least 1. The largest weight absorbs the
 // rounding difference, so that rounding sets no weight to zero. If several releases have the largest weight, the weight of
 // the release whose name sorts first absorbs the difference.
 func Percent(weights map[string]int) map[string]int {
@@ -96,7 +96,7 @@ func Percent(weights map[string]int) map[string]int {
 	return out
 }
 
-// Join returns the shares of domains that move from one group to a newer group. The canary of the newer group
+// Join returns the shares for domains that move from one group to a newer group. The canary of the newer group
 // has its own weight, and the older group splits the remainder in the same way as the traffic of all its other
 // domains.
 func Join(older []Share, canary Share) []Share {

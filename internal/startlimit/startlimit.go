@@ -2,7 +2,7 @@
 //
 // If 1,000 services get a new version at the same moment, the API server and kube-controller-manager need minutes to
 // create the pods, and every rollout takes as long as all of them together. With a limit, the first rollouts end after
-// seconds, and no status has to report that a rollout is only waiting for its turn.
+// seconds, and an object that waits for its turn only briefly needs no status write that reports the wait.
 package startlimit
 
 import (
@@ -32,7 +32,7 @@ type Limit struct {
 	mu       sync.Mutex
 	queue    workqueue.TypedRateLimitingInterface[reconcile.Request] // nil before the controller starts
 	admitted map[reconcile.Request]admission
-	called   map[reconcile.Request]bool                              // objects whose turn has come, but that have not asked again yet
+	called   map[reconcile.Request]bool // objects whose turn has come, but that have not asked again yet
 	waiting  map[reconcile.Request]bool
 	line     []reconcile.Request // in the order of arrival; may contain objects that no longer wait
 }
@@ -54,9 +54,9 @@ func (l *Limit) Start(_ context.Context, queue workqueue.TypedRateLimitingInterf
 	return nil
 }
 
-// Admit reports whether an object may start now. Otherwise the object waits in line until it is enqueued. The caller must then ask again after the
-// returned duration. Limit has no timer: it detects that an admission has ended after Age only when one of its methods is called. An object that
-// was enqueued keeps its turn until it asks, even if that takes longer than Age.
+// Admit reports whether an object may start now. Otherwise, the object waits in line until it is enqueued, and the caller must ask again after the
+// returned duration if the object has not been enqueued by then. Limit has no timer: it detects that an admission has ended after Age only when one
+// of its methods is called. An object that was enqueued keeps its turn until it asks, even if that takes longer than Age.
 func (l *Limit) Admit(object reconcile.Request) (now bool, again time.Duration) {
 	if l == nil || l.Max == 0 {
 		return true, 0
@@ -116,7 +116,7 @@ func (l *Limit) Leave(object reconcile.Request) {
 }
 
 // Done ends the admission of an object, or its wait, and admits the next objects in line. The caller calls it when the rollout
-// of the object has ended or is waiting, or when the object was deleted.
+// of the object has ended or is waiting, for example for a hook, or when the object was deleted.
 func (l *Limit) Done(object reconcile.Request) {
 	if l == nil || l.Max == 0 {
 		return

@@ -24,7 +24,7 @@ func RateLimiter() workqueue.TypedRateLimiter[reconcile.Request] {
 }
 
 // bucket limits the rate of retries. If the retries of many objects keep the bucket empty for longer than MaxBackoff, other
-// objects are retried regardless of the rate, distributed over the last quarter of MaxBackoff.
+// objects are retried regardless of the rate, at random times in the last quarter of MaxBackoff.
 type bucket struct {
 	*workqueue.TypedBucketRateLimiter[reconcile.Request]
 }

@@ -27,7 +27,7 @@ import (
 // MaxMessage is the maximum length of a message in bytes.
 const MaxMessage = 512
 
-// ReasonSucceeded is the reason for a condition that has no more specific reason.
+// ReasonSucceeded is the reason for a condition after a successful reconcile, unless a more specific reason applies.
 const ReasonSucceeded = "Succeeded"
 
 // Line returns text as one line of at most MaxMessage bytes: white space becomes a single space,
@@ -37,7 +37,7 @@ func Line(text string) string { return LineOf(text, MaxMessage) }
 // commit matches a full commit hash (SHA-1 or SHA-256) in hexadecimal.
 var commit = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 
-// Short returns a version in the form that is shown in a column. It shortens a commit to its first seven digits, and
+// Short returns a version in the short form for columns and messages. It shortens a commit to its first seven digits, and
 // returns any other version unchanged.
 func Short(version string) string {
 	if commit.MatchString(version) {
@@ -93,23 +93,23 @@ func True(value bool) metav1.ConditionStatus {
 	return metav1.ConditionFalse
 }
 
-// Ready sets Ready to True and removes Reconciling and Stalled, because the object matches its current
-// generation.
+// Ready reports that the current generation has been reconciled. It sets Ready to True, and removes Reconciling and
+// Stalled.
 func Ready(conds *[]metav1.Condition, generation int64, reason, message string) {
 	Set(conds, generation, v1alpha1.ConditionReady, metav1.ConditionTrue, reason, message)
 	Remove(conds, v1alpha1.ConditionReconciling)
 	Remove(conds, v1alpha1.ConditionStalled)
 }
 
-// Reconciling sets Ready to False and Reconciling to True, because work is in progress.
+// Reconciling reports that work is in progress. It sets Ready to False and Reconciling to True, and removes Stalled.
 func Reconciling(conds *[]metav1.Condition, generation int64, reason, message string) {
 	Set(conds, generation, v1alpha1.ConditionReady, metav1.ConditionFalse, reason, message)
 	Set(conds, generation, v1alpha1.ConditionReconciling, metav1.ConditionTrue, reason, message)
 	Remove(conds, v1alpha1.ConditionStalled)
 }
 
-// Stalled sets Ready to False and Stalled to True, because a user must change the specification or an object to
-// which it refers.
+// Stalled reports that a user must change the specification, or an object to which the specification refers. It sets Ready
+// to False and Stalled to True, and removes Reconciling.
 func Stalled(conds *[]metav1.Condition, generation int64, reason, message string) {
 	Set(conds, generation, v1alpha1.ConditionReady, metav1.ConditionFalse, reason, message)
 	Set(conds, generation, v1alpha1.ConditionStalled, metav1.ConditionTrue, reason, message)

@@ -87,10 +87,10 @@ const (
 	afterRefused     = 5 * time.Minute
 )
 
-// Classify returns the class of err, or nil if err is nil.
+// Classify returns err with a class and a reason, or nil if err is nil. If err wraps an Error, its class is unchanged.
 //
-// Foreign objects, and invalid or forbidden requests, are Terminal. An object that is being deleted
-// is Waiting. All other errors are Transient, including conflicts.
+// An apply.ForeignError is Terminal, and so is the error for an invalid or forbidden request. The error for an object or a
+// namespace that is being deleted is Waiting. All other errors are Transient, including conflicts.
 func Classify(err error) *Error {
 	if err == nil {
 		return nil

@@ -14,12 +14,13 @@ import (
 const maxNote = 1023
 
 // Recorder records events on transitions only. The zero Recorder records nothing. To record an event only once, a controller
-// calls it after Patch with AtResourceVersion has written the transition: the loser of a conflict records nothing.
+// calls a Recorder after Patch with AtResourceVersion has written the transition: if Patch returns a conflict, the controller
+// records nothing.
 //
 // Recorders of events.k8s.io combine an event with an earlier event into a series if both have the same type, action, reason
-// and related object, and are about the same version of the same object. In that case, the note of the event is lost, and the
-// series is written again minutes later. To record several events for one version of an object, use different values of
-// Related or action.
+// and related object, and are about the same resourceVersion of the same object. In that case, the note of the later event is
+// lost, and the series is written again minutes later. To record several events for one resourceVersion of an object, use
+// different values of Related or action.
 type Recorder struct {
 	// Events is a manager's recorder.
 	Events events.EventRecorder
@@ -43,7 +44,7 @@ func (r Recorder) Warning(obj runtime.Object, reason, action, note string) {
 	r.emit(obj, corev1.EventTypeWarning, reason, action, note)
 }
 
-// TransitionRule is a condition whose transitions are recorded as events.
+// TransitionRule defines which transitions of a condition are recorded as events.
 type TransitionRule struct {
 	// Kind is the type of the condition.
 	Kind string
@@ -78,8 +79,8 @@ func (t TransitionRule) isReported(earlier, present *metav1.Condition) bool {
 }
 
 // Transitions records an event with the current reason and message for each condition whose status or reason
-// differs between before and now. A condition that is absent or was removed causes no event. If several
-// changes have the same reason, only the first change is recorded.
+// differs between before and now, unless its rule in reported omits the event. A condition that is absent or was
+// removed causes no event. If several events have the same type and reason, only the first event is recorded.
 func (r Recorder) Transitions(obj runtime.Object, before, now []metav1.Condition, action string, reported ...TransitionRule) {
 	type key struct{ kind, reason string }
 	emitted := map[key]bool{}

@@ -62,7 +62,7 @@ func (j *Journal) Wrote(before, after client.Object, now time.Time) {
 		j.swept = now
 	}
 	e := entry{at: now}
-	// A write that changed nothing on the API server causes no watch event.
+	// A write that changed nothing on the API server causes no watch event, so Behind must not wait for one.
 	if before.GetResourceVersion() != after.GetResourceVersion() {
 		e.from = before.GetResourceVersion()
 	}

@@ -19,8 +19,8 @@
 //	MinAge     the caller first found the tag too recently        (Refusal)
 //	Exists     the caller proved that there is no such image      (Refusal)
 //	Platform   the image does not exist for the required platforms (Refusal)
-//	Labels     the image lacks a label of match.labels            (Refusal)
-//	Verify     no key of verify has signed the image              (Refusal)
+//	Labels     the labels of the image do not match match.labels  (Refusal)
+//	Verify     the image is not signed with a key from verify     (Refusal)
 //	Duplicate  another tag has the same version
 //	Limits     the version is beyond limits.groups or limits.releasesPerGroup
 //
@@ -32,11 +32,11 @@
 //
 //	rules.go       Rules, which contain the settings of an ImagePolicy
 //	scheme.go      how a version is read from a string
-//	semver.go      parses and compares semantic versions
+//	semver.go      how semantic versions are parsed and compared
 //	constraint.go  ranges
 //	group.go       which versions replace each other
 //	filter.go      the filters, and the decision on a tag
 //	select.go      which tags are offered
-//	push_times.go  versions that are push times
+//	push_times.go  versions that are the times of images
 //	withdraw.go    which versions are no longer offered, and why
 package version

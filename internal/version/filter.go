@@ -44,8 +44,8 @@ type filter struct {
 	refuses func(*Selector, *candidate) string
 }
 
-// filters are applied without the registry. tagFilters apply to the tag, and parseFilter
-// parses the version. versionFilters and all later filters apply only to the version.
+// filters are the filters up to Parse, except Match: tagFilters apply to the tag, and parseFilter parses the
+// version. versionFilters apply to the parsed version. None of them requires the registry.
 var filters = append(slices.Clip(tagFilters), parseFilter)
 
 var tagFilters = []filter{
@@ -120,7 +120,7 @@ var versionFilters = []filter{
 	}},
 }
 
-// run returns the first refusal by a filter, and its reason, or two empty strings.
+// run returns the verdict of the first filter that refuses the candidate, and the reason, or two empty strings.
 func (s *Selector) run(filters []filter, c *candidate) (Verdict, string) {
 	for _, f := range filters {
 		if reason := f.refuses(s, c); reason != "" {

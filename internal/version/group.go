@@ -30,7 +30,7 @@ const (
 	LevelCandidate Level = "Candidate"
 )
 
-// groupKey orders groups. It contains the numbers that the group fixes, and zero for all others.
+// groupKey orders groups. It contains the numbers that all versions of the group share, and zero for all others.
 type groupKey struct{ major, minor, patch uint64 }
 
 // keyOf returns the key of a version's group. A pre-release is in the group of the version that it

@@ -23,7 +23,7 @@ func (t Timed) read() (*Version, error) {
 	return nil, errNoTime
 }
 
-// RankTimed is like Rank, for SchemePushTime. times maps each tag to its version. A tag without a time is not a
+// RankTimed is like Rank, but for SchemePushTime. times maps each tag to its version. A tag without a time is not a
 // version.
 func (s *Selector) RankTimed(tags []string, times map[string]Timed) *Ranking {
 	return s.rank(tags, nil, times, nil)

@@ -63,9 +63,9 @@ type NameMatch struct {
 // Limits limit the number of offered versions. Held versions are offered in addition to these
 // versions.
 type Limits struct {
-	// Groups is the number of offered groups. It defaults to DefaultGroups.
+	// Groups is the maximum number of offered groups. It defaults to DefaultGroups.
 	Groups int
-	// ReleasesPerGroup is the number of offered releases in each group. It defaults to DefaultReleasesPerGroup.
+	// ReleasesPerGroup is the maximum number of offered releases in each group. It defaults to DefaultReleasesPerGroup.
 	ReleasesPerGroup int
 }
 
@@ -73,7 +73,7 @@ type Limits struct {
 const (
 	DefaultGroups           = 3
 	DefaultReleasesPerGroup = 10
-	MaxReleases             = 512 // the limit of Groups * ReleasesPerGroup
+	MaxReleases             = 512 // the limit for Groups * ReleasesPerGroup
 )
 
 // FieldError describes an invalid field of an ImagePolicy's spec, the problem with the field, and
@@ -85,7 +85,7 @@ type FieldError struct {
 	Problem, Remedy string
 }
 
-// Error returns the field, the problem and the remedy in one line.
+// Error returns the field, the problem and the remedy as one line.
 func (e FieldError) Error() string {
 	return "spec." + e.Field + ": " + e.Problem + ": " + e.Remedy
 }
@@ -228,7 +228,7 @@ func badPattern(field, text string, err error) FieldError {
 	return FieldError{field, fmt.Sprintf("%q is not a valid regular expression (%s)", text, reason), "use RE2 syntax, which has no lookaround and no backreferences"}
 }
 
-// templateGroup matches the name of a group as regexp.Expand parses it.
+// templateGroup matches a reference to a group, such as $1 or ${version}, and the escape $$, in the same way as regexp.Expand.
 var templateGroup = regexp.MustCompile(`\$\$|\$([0-9A-Za-z_]+)|\$\{([0-9A-Za-z_]+)\}`)
 
 func templateGroups(template string) (names []string) {
@@ -264,7 +264,7 @@ func (s *Selector) compileDeny(entries []string) (errs []FieldError) {
 	for i, text := range entries {
 		field := fmt.Sprintf("deny[%d]", i)
 		d := denial{reason: fmt.Sprintf("denied by %s %q", field, text)}
-		// "1.2" is the range 1.2.x. It is a version only if such versions are admitted.
+		// "1.2" is a version if versions with two parts are admitted. Otherwise, it is the range 1.2.x.
 		v, err := s.parseText(text)
 		if err != nil {
 			c, problem, remedy := parseConstraint(text)

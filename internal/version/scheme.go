@@ -70,8 +70,8 @@ func (v *Version) names(o *Version) bool {
 	return v.Equal(&o.Version) && (v.Metadata() == "" || v.Metadata() == o.Metadata()) && len(v.more) <= len(o.more) && slices.Equal(v.more, o.more[:len(v.more)])
 }
 
-// compare orders versions by their numbers, then by pre-release, and then by build metadata. If the numbers that both
-// versions have are equal, the version with more numbers is higher, regardless of pre-releases.
+// compare orders versions by their numbers, then by pre-release, and then by build metadata. If the numbers of one version
+// begin with all numbers of the other, the version with more numbers is higher, regardless of pre-releases.
 func compare(a, b *Version) int {
 	if len(a.more) > 0 || len(b.more) > 0 {
 		if c := cmp.Or(
@@ -108,7 +108,7 @@ func read(text string) (*Version, error) {
 }
 
 var (
-	errNumbers = errors.New("not a version: it does not consist of numbers only")
+	errNumbers = errors.New("not a version: it does not consist only of numbers")
 	errRange   = errors.New("not a version: a number is too large")
 )
 
@@ -174,7 +174,7 @@ func (s *Selector) parseText(text string) (*Version, error) {
 		return ofNumbers(numbers, ""), nil
 	case SchemeRegexp:
 		if strings.Count(text, ".") < 2 && !strings.ContainsAny(text, "-_+") {
-			return nil, errNotThree // "1.2" is a range, because the versions that a pattern parses can have more numbers.
+			return nil, errNotThree // "1.2" is a range, because all versions of this scheme have at least three numbers.
 		}
 		return read(text)
 	case SchemePushTime:
@@ -235,7 +235,7 @@ func (s *Selector) compileScheme(r Rules) (errs []FieldError) {
 			errs = append(errs, FieldError{"versioning.parts", fmt.Sprintf("%d is not between 1 and %d", r.Parts, MaxParts), "set it to the number of numeric parts of a version"})
 		}
 		if need := map[GroupBy]int{GroupByMajor: 2, GroupByMinor: 3, GroupByPatch: 3}[r.GroupBy]; r.Parts < need {
-			errs = append(errs, FieldError{"versioning.groupBy", fmt.Sprintf("%s requires versions with %d numbers, but versions have %d", r.GroupBy, need, r.Parts), "write All, or raise versioning.parts"})
+			errs = append(errs, FieldError{"versioning.groupBy", fmt.Sprintf("%s requires versions with at least %d numbers, but versions have %d", r.GroupBy, need, r.Parts), "write All, or raise versioning.parts"})
 		}
 	}
 	if r.Scheme == SchemeRegexp {
@@ -263,7 +263,7 @@ func (s *Selector) compileGroups(r Rules) (errs []FieldError) {
 		s.groups[i] = re.SubexpIndex(name)
 	}
 	if s.groups[0] < 0 {
-		errs = append(errs, FieldError{field, fmt.Sprintf("%q has no group major, which versioning.scheme Regexp requires", r.TagFilter.Pattern), `name its groups, as in "^v(?P<major>[0-9]+)-(?P<minor>[0-9]+)$"`})
+		errs = append(errs, FieldError{field, fmt.Sprintf("%q has no group named major, which versioning.scheme Regexp requires", r.TagFilter.Pattern), `name its groups, as in "^v(?P<major>[0-9]+)-(?P<minor>[0-9]+)$"`})
 	}
 	seen := map[string]bool{}
 	for _, name := range re.SubexpNames() {

@@ -131,9 +131,9 @@ func TestSchemeErrors(t *testing.T) {
 	}{
 		"unknown":                  {Rules{Scheme: "CalVer"}, `spec.versioning.scheme: "CalVer" is not known: write one of SemVer, Tuple, Regexp`},
 		"too many parts":           {Rules{Scheme: SchemeTuple, Parts: 7}, "spec.versioning.parts: 7 is not between 1 and 6"},
-		"groups by too many parts": {Rules{Scheme: SchemeTuple, Parts: 2, GroupBy: GroupByMinor}, "spec.versioning.groupBy: Minor requires versions with 3 numbers, but versions have 2"},
-		"no pattern":               {Rules{Scheme: SchemeRegexp}, "spec.tagFilter.pattern: \"\" has no group major"},
-		"no major":                 {Rules{Scheme: SchemeRegexp, TagFilter: TagFilter{Pattern: `(?P<minor>1)`}}, "has no group major"},
+		"groups by too many parts": {Rules{Scheme: SchemeTuple, Parts: 2, GroupBy: GroupByMinor}, "spec.versioning.groupBy: Minor requires versions with at least 3 numbers, but versions have 2"},
+		"no pattern":               {Rules{Scheme: SchemeRegexp}, "spec.tagFilter.pattern: \"\" has no group named major"},
+		"no major":                 {Rules{Scheme: SchemeRegexp, TagFilter: TagFilter{Pattern: `(?P<minor>1)`}}, "has no group named major"},
 		"another group":            {Rules{Scheme: SchemeRegexp, TagFilter: TagFilter{Pattern: `(?P<major>1)(?P<year>2)`}}, `the group "year" is unknown`},
 		"a group twice":            {Rules{Scheme: SchemeRegexp, TagFilter: TagFilter{Pattern: `(?P<major>1)|(?P<major>2)`}}, "spec.tagFilter.pattern: "},
 		"extract":                  {Rules{Scheme: SchemeRegexp, TagFilter: TagFilter{Pattern: `(?P<major>1)`, Extract: "$major"}}, "spec.tagFilter.extract: is not used"},

@@ -14,7 +14,7 @@ type Name struct {
 	Text string
 	// Tag is the tag of the image if it is known. If Tag is empty, Rules.Match determines the tag.
 	Tag string
-	// Prerelease reports whether the source marks the version as a pre-release, regardless of the version.
+	// Prerelease reports whether the source marks the version as a pre-release, even if the version has no pre-release part.
 	Prerelease bool
 }
 
@@ -22,7 +22,7 @@ type Name struct {
 type Release struct {
 	// Tag is the tag of the image.
 	Tag string
-	// Name is the name at the source. It is empty if the source is a registry.
+	// Name is the name of the version at the source. It is empty if the source is a registry.
 	Name string
 	// Version is the version in normal form, without "v": "1.2.3-rc.1+build".
 	Version string
@@ -39,7 +39,7 @@ type Release struct {
 type Held struct {
 	// Group is the slug of the group. It is empty for a pin that does not select a group.
 	Group string
-	// Version is the version in any form that Parse accepts.
+	// Version is the version in normal form, or in any other form that Parse accepts.
 	Version string
 	// Tag is the tag from which the version was parsed, or empty if the tag is not known. The filters for
 	// tags apply only if Tag is known. Among several tags with the same version, this tag is
@@ -56,18 +56,18 @@ type Refusal struct {
 
 // Rejection is a tag that is not offered.
 type Rejection struct {
-	// Tag is the tag, or the name of an entry without a tag. Version is its version, or empty
-	// if it has none.
+	// Tag is the tag, or the name at the source if the name does not match Rules.Match. Version is the
+	// version of the tag, or empty if the tag has none.
 	Tag, Version string
-	// Verdict identifies the filter. Reason describes the cause in one line. The same facts always
-	// result in the same line.
+	// Verdict identifies the filter that rejected the tag. Reason describes the cause in one line. The same
+	// input always results in the same line.
 	Verdict Verdict
 	Reason  string
 
 	parsed *Version
 }
 
-// Count is the number of tags that a filter refused.
+// Count is the number of tags that a filter rejected.
 type Count struct {
 	Verdict Verdict
 	Tags    int
@@ -107,7 +107,8 @@ type Ranking struct {
 // Tags returns the sorted tags of the names, without duplicates. It returns nil if the source is a registry.
 func (r *Ranking) Tags() []string { return slices.Sorted(maps.Keys(r.names)) }
 
-// ranked is kept small, because there are many ranked tags, and only a few of them are offered.
+// ranked is a tag that passed the filters. It has few fields, because there are many such tags, and only a few of
+// them are offered.
 type ranked struct {
 	tag     string
 	version *Version
@@ -115,12 +116,12 @@ type ranked struct {
 
 // Rank applies all filters that do not need access to a registry. It ignores duplicate tags.
 //
-// If a list may be incomplete because of an error, or because it was truncated or has shrunk, the caller
-// must add the previously offered tags, so that no offered tag is lost.
+// If the list of tags may be incomplete because an error occurred, because it was truncated, or because it is
+// shorter than before, the caller must add the previously offered tags, so that no offered tag is lost.
 func (s *Selector) Rank(tags []string) *Ranking { return s.rank(tags, nil, nil, nil) }
 
 // RankNames maps names to tags and applies the filters to the tags. If several names map to the same tag, only one
-// name is used. Names that the source does not mark as a pre-release are preferred. Among several such names, the
+// name is used. Names that the source does not mark as pre-releases are preferred. Among several such names, the
 // name that comes first in byte order is used. An entry that contains only a tag, for example a previously offered
 // tag, is used if no name maps to that tag.
 func (s *Selector) RankNames(names []Name) *Ranking {

@@ -32,8 +32,8 @@ const maxLength = 128
 
 // Parse parses a version. It removes one leading "v", and leading zeros from the three numbers. For example,
 // 2024.01.05 becomes 2024.1.5. "_" stands for the "+" of build metadata, because tags cannot contain "+".
-// Numbers must be below 2^64. The Original of the version is its normal form, which String also returns. The
-// error describes why the text is not a version. The same text always results in the same error.
+// Numbers must be below 2^64. Original and String return the normal form of the version. The error describes
+// why the text is not a version. The same text always results in the same error.
 func Parse(text string, parts TwoParts) (*Version, error) {
 	if len(text) > maxLength {
 		return nil, errTooLong
@@ -71,7 +71,7 @@ func Parse(text string, parts TwoParts) (*Version, error) {
 }
 
 // Meant returns the offered version to which a user's text refers. For example, the tags "v1.2.3"
-// and "2024.01.05_4" refer to 1.2.3 and 2024.1.5+4. Text that is not a version of three or more
+// and "2024.01.05_4" refer to 1.2.3 and 2024.1.5+4. Text that is not a version with three or more
 // numbers, such as a commit, is returned unchanged.
 func Meant(text string) string {
 	bare := strings.TrimPrefix(text, "v")
@@ -90,8 +90,8 @@ func Meant(text string) string {
 // Names reports whether a user's text refers to an offered version.
 func Names(text, offered string) bool { return text == offered || Meant(text) == offered }
 
-// Matches reports whether a string that a user enters in a command refers to an offered version, either as in [Names] or as the beginning
-// of a commit.
+// Matches reports whether a string that a user enters in a command refers to an offered version, either as in [Names] or as the first
+// seven or more digits of the SHA-1 of a commit.
 func Matches(text, offered string) bool {
 	return Names(text, offered) || len(text) >= 7 && isCommit(offered) && strings.HasPrefix(offered, text)
 }

@@ -84,7 +84,7 @@ type withdrawing struct {
 	offered, gone map[[2]string]bool
 }
 
-// judge returns the reason to withdraw a held version, or an empty string.
+// judge returns the reason why a held version is withdrawn, or an empty string if it is not withdrawn.
 func (w withdrawing) judge(h Held, group, text, own string) Reason {
 	key := [2]string{group, text}
 	if w.offered[key] {
@@ -121,8 +121,8 @@ func (s *Selector) refusesTag(tag, version string) bool {
 }
 
 // normal returns the group that contains a version, the version in normal form, and the group into
-// which the current grouping puts the version. The last result is empty if the
-// version cannot be parsed.
+// which the current grouping puts the version. If the version cannot be parsed, text is the
+// unchanged version, and own is empty.
 func (s *Selector) normal(h Held) (group, text, own string) {
 	v, err := read(h.Version)
 	if err != nil {

@@ -138,7 +138,7 @@ func TestPauseThatEndedLongAgo(t *testing.T) {
 	}
 	for after, want := range map[time.Duration]bool{30 * time.Second: false, 3 * time.Minute: true} {
 		state := view.New(s.Input, now.Until.Add(after)).Services[0].State
-		if got := strings.Contains(state.Sentence, "its pause ended 3m ago; if this lasts, check the manager with hlnr doctor"); got != want {
+		if got := strings.Contains(state.Sentence, "its pause ended 3m ago; if this persists, check the manager with hlnr doctor"); got != want {
 			t.Errorf("%s: %s after its pause: %s", ms.Name, after, state.Sentence)
 		}
 	}
@@ -458,7 +458,7 @@ func TestJobsOfAPreviewThatEnds(t *testing.T) {
 		o.Spec.Replicas, o.Status.Replicas, o.Status.Available, o.Status.ActiveJobs = 0, 0, 0, 1
 		svc, _ := view.NewService(s.Input, ms.Namespace, ms.Name, s.Now.Add(time.Hour))
 		at := slices.IndexFunc(svc.Previews, func(p view.Group) bool { return p.PullRequest.Number == 17 })
-		want := "it waits until the Jobs of its other hooks have ended"
+		want := "it waits until the Jobs of its hooks other than PostPreview have ended"
 		if p := svc.Previews[at]; !strings.Contains(p.State.Sentence, want) || !strings.Contains(p.Releases[0].State.Sentence, want) {
 			t.Errorf("%s: group: %q, release: %q, want %q", phase, p.State.Sentence, p.Releases[0].State.Sentence, want)
 		}
@@ -570,7 +570,7 @@ func TestAdoptedRelease(t *testing.T) {
 // a window ends, after the previous pods have ended.
 func TestExchangeInAFreeze(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"exclusive freeze mid", "exclusive freeze mid steps", "exclusive pause mid", "exclusive window mid", "exclusive return freeze mid"} {
+	for _, name := range []string{"exclusive freeze during rollout", "exclusive freeze during rollout with steps", "exclusive pause during rollout", "exclusive window closes during rollout", "exclusive freeze during return"} {
 		s, _ := viewtest.Play(name, "shop")
 		if h, err := view.WhyHost(s.Input, "shop.example.com", "/", s.Now); err != nil || h.Result != view.Serving {
 			t.Errorf("%s: %s, %v", name, h.Summary, err)

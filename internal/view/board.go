@@ -51,7 +51,7 @@ func (c Class) rank() int {
 	return 4
 }
 
-// Only returns the board of the services with these names, or of all services if there are no names.
+// Only returns the board of the services with the given names, or of all services if names is empty.
 func (b Board) Only(names []string) Board {
 	if len(names) == 0 {
 		return b

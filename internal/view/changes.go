@@ -19,8 +19,8 @@ type Change struct {
 }
 
 // Changes returns the changes from one view of a service to the next, in the order of the groups and
-// releases. A difference in the age of a state is not a change. If before is empty, each release
-// counts as a change.
+// releases. Removed releases come last. A difference in the age of a state is not a change. If before is
+// empty, all releases count as changed.
 func Changes(before, after Service) (out []Change) {
 	known := map[string]string{}
 	for _, g := range slices.Concat(before.Groups, before.Previews) {
@@ -46,7 +46,7 @@ func Changes(before, after Service) (out []Change) {
 	return out
 }
 
-// fingerprint identifies the parts of a release whose changes are reported.
+// fingerprint returns a string with the values of a release whose changes are reported.
 func (r Release) fingerprint() string {
 	s := r.State
 	weight := func(w *int32) string {

@@ -32,7 +32,7 @@ type ReleaseDetail struct {
 	More    int           `json:"more,omitempty"`
 	// URL is the address of the GitHub release, tag or pull request from which the release comes.
 	URL string `json:"url,omitempty"`
-	// Hooks are the hooks that were called or ran as Jobs for the release, the oldest first.
+	// Hooks are the hooks that were called or ran as Jobs for the release, sorted by the last change of their phase or message, the oldest first.
 	Hooks []HookRun `json:"hooks,omitempty"`
 }
 

@@ -2,8 +2,8 @@
 // explanations of routing. From objects and a time, it computes a value with a stable JSON form (view.hlnr.io/v1),
 // without side effects. It never guesses: a field whose value does not follow from the objects is empty.
 //
-// Only the State.sentence function formats the sentences that describe states. The command, its
-// JSON form, and all other output use these sentences.
+// Only the State.sentence function formats the sentences that describe states. The text and JSON output of the
+// command, and all other output, use these sentences.
 //
 //	types.go        the types of the JSON form
 //	states.go       states and their sentences
@@ -18,12 +18,12 @@
 //	analysis.go     measurements with their bounds
 //	shares.go       traffic shares of hosts and releases
 //	previews.go     pull requests
-//	groups.go       only the states of all groups or releases, for metrics and notifications
+//	groups.go       the states of all groups or releases without other details, for metrics and notifications
 //
 //	why.go          explanations of hosts, versions, pods and pull requests
-//	routes.go       the status of routes and Gateways behind a host
+//	routes.go       the status of the routes and Gateways of a host
 //	changes.go      differences between two views of a service
-//	history.go      past rollouts, events, lists of previews
+//	history.go      past rollouts, events, and lists of previews
 //	detail.go       one release compared with the previous one
 //	versions.go     offered and rejected versions, and versions to which a service can be rolled back
 package view

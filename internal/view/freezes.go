@@ -260,8 +260,8 @@ func (s *service) freezesOf() (out []Freeze) {
 	return out
 }
 
-// freezesDecisions reports whether a freeze applies. A freeze rejects all decisions about releases that were never active, except
-// Deprecate (protocol rule 45).
+// freezesDecisions reports whether a freeze applies. During a freeze, all decisions except Deprecate are rejected if they are about
+// releases that were never active (protocol rule 45).
 func (s *service) freezesDecisions() bool {
 	return len(s.frozen.of(s.ms)) > 0 || frozenOf(s.ms) != nil
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// groupState returns the state of a group. If none of the active release's pods is ready, this is the state of the active release. Otherwise
-// it is the state of the rollout in progress, of the failed release, or of the active release, in this order.
+// groupState returns the state of a group. If none of the active release's pods is ready, this is the state of the active release. Otherwise,
+// it is the state of the rollout in progress or, if there is none, of the failed release. If there is no failed release either, it is the state of
+// the active release.
 func (s *service) groupState(g *v1alpha1.ReleaseGroup, r *rollout) State {
 	active := activeOf(g)
 	switch {
@@ -299,8 +300,8 @@ func retained(r *v1alpha1.Release) bool {
 	return r.Status == v1alpha1.ReleaseDeprecated && r.Promoted > 0
 }
 
-// complete reports whether all pods of a release are available according to its pods and its object, which are more recent than the availability
-// in the rollout state. Shortly after a promotion, or after the last pod became ready, the rollout state lags behind by a few seconds.
+// complete reports whether all pods of a release are available. It uses the pods and the object of the release, which are more recent than the
+// availability in the rollout state. Shortly after a promotion, or after the last pod became ready, the rollout state lags behind by a few seconds.
 func (s *service) complete(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservice) bool {
 	if o == nil || o.Status.Failure != "" || o.Spec.Replicas == 0 {
 		return false
@@ -321,8 +322,8 @@ func (s *service) unserved(slug string) (out *report) {
 	return out
 }
 
-// logs returns the command that shows the logs of a release. It returns nil if the release cannot have pods, because its Deployment is
-// rejected.
+// logs returns the command that shows the logs of a release. It returns nil if the release has no pods because its Deployment
+// was rejected or has a name conflict.
 func (s *service) logs(row *v1alpha1.Release, o *v1alpha1.VersionedMicroservice) []Action {
 	switch o.Status.Failure {
 	case v1alpha1.FailureInvalidTemplate, v1alpha1.FailureForbidden, v1alpha1.FailureNameConflict:
@@ -390,8 +391,8 @@ func Retryable(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, g *v1alp
 	return !passedOver(ms, policy, g, row)
 }
 
-// passedOver reports whether a group that is not pinned would not select a failed release as its target after a retry, because another release takes
-// precedence, or because the group does not move to the version of the failed release.
+// passedOver reports whether a retry of a failed release would not make it the target of its group, because another release takes precedence, or
+// because its version is below the active version or, in an exclusive group, below another failed version. The group must not be pinned.
 func passedOver(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) bool {
 	active := activeOf(g)
 	if finishesFirst(ms, policy, g) {
@@ -444,8 +445,8 @@ func finishesFirst(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, g *v
 // the same as in internal/release.
 const maxSuperseded = 3
 
-// pinnedFailure returns the name of the failed release that a pin selects. The from parameter describes the pin, as in the status: a
-// release, or a version and the current configuration.
+// pinnedFailure returns the name of the failed release that a pin selects. The from parameter describes the pin in
+// the format of ResolvedFrom in the status: a release, or a version and the current configuration.
 func pinnedFailure(g *v1alpha1.ReleaseGroup, from string) string {
 	if name, is := strings.CutPrefix(from, "release/"); is {
 		return name

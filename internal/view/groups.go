@@ -17,7 +17,7 @@ type GroupState struct {
 	State State
 	// Rollout is the release whose rollout is in progress, or nil.
 	Rollout *v1alpha1.Release
-	// Step is the step of that rollout, counted from 1, and Steps is the number of steps. Step is 0 before the first step.
+	// Step is the current step of that rollout, counted from 1, and Steps is the number of steps. Step is 0 before the first step.
 	Step, Steps int32
 }
 
@@ -54,13 +54,13 @@ type ReleaseState struct {
 	// Rollout reports whether a rollout of the release is in progress. Sequence is its sequence number.
 	Rollout  bool
 	Sequence int64
-	// Step is the step of that rollout, counted from 1, and Steps is the number of steps. Step is 0 before the first step.
+	// Step is the current step of that rollout, counted from 1, and Steps is the number of steps. Step is 0 before the first step.
 	Step, Steps int32
 	// State is the state of the release. The commands in Next include the namespace.
 	State State
 }
 
-// ReleaseStates returns the states of all releases of the selected Microservices, in the order of the input.
+// ReleaseStates returns the states of all releases of the Microservices for which chosen returns true, in the order of the input.
 func ReleaseStates(in Input, now time.Time, chosen func(*v1alpha1.Microservice) bool) (out []ReleaseState) {
 	x := newIndex(in, now)
 	for i := range in.Microservices {

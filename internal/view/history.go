@@ -30,7 +30,7 @@ type Past struct {
 	Status  string `json:"status"`
 	// Result is the state of the release.
 	Result State `json:"result"`
-	// Started is when the object was created, and Changed is when its status changed.
+	// Started is when the object of the release was created, and Changed is when the status of the release last changed.
 	Started *metav1.Time `json:"started,omitempty"`
 	Changed *metav1.Time `json:"changed,omitempty"`
 	// Duration is the time from the start until the release became active for the first time, or until the first attempt failed, in
@@ -85,7 +85,7 @@ func pastOf(g Group, r Release) Past {
 	return out
 }
 
-// Events are the events about the objects of a service.
+// Events are the events about the objects of one service or of all services.
 type Events struct {
 	metav1.TypeMeta `json:",inline"`
 	Time            metav1.Time `json:"time"`
@@ -100,16 +100,16 @@ type Event struct {
 	Type      string `json:"type"`
 	Reason    string `json:"reason"`
 	Namespace string `json:"namespace"`
-	// Object is the object as kind/name, and Related is another object that the event concerns.
+	// Object is the object that the event is about, and Related is another object that it concerns. Both have the form kind/name.
 	Object  string `json:"object"`
 	Related string `json:"related,omitempty"`
 	Note    string `json:"note"`
-	// Count is the number of events in a series.
+	// Count is the number of occurrences, or 0 if the event is not part of a series.
 	Count int32 `json:"count,omitempty"`
 }
 
-// NewEvents returns the events about hlnr.io objects, the newest last. If a name is given, these are the events of the service,
-// its releases, its ImagePolicy and its NetworkPolicies. Otherwise, these are the events of all objects.
+// NewEvents returns the events about hlnr.io objects, the newest last. If a name is given, these are the events about the service,
+// its releases, its ImagePolicy and its NetworkPolicies. Otherwise, these are the events about all objects.
 func NewEvents(in Input, events []eventsv1.Event, namespace, name string, now time.Time) Events {
 	out := Events{TypeMeta: metav1.TypeMeta{APIVersion: APIVersion, Kind: KindEvents}, Time: metav1.Time{Time: now.UTC()}, Events: []Event{}}
 	about := objectsOf(in, namespace, name)

@@ -14,8 +14,8 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// Input contains the objects of a view, in any order. A nil list means that the objects were not read, and the view omits
-// everything that depends on them. An empty list means that they were read, and that there are none.
+// Input contains the objects of a view, in any order. If a list is nil, the objects were not read, and the view omits
+// everything that depends on them. If a list is empty, the objects were read, but there are none.
 type Input struct {
 	// Microservices are the services. Their statuses must already be converted
 	// (MicroserviceStatus.Convert).
@@ -25,11 +25,11 @@ type Input struct {
 	NetworkPolicies []v1alpha1.NetworkPolicy
 	ImagePolicies   []v1alpha1.ImagePolicy
 	Repositories    []v1alpha1.GitHubRepository
-	// Freezes and ClusterFreezes apply to the services. Namespaces provide the labels that ClusterFreezes may select.
+	// Freezes and ClusterFreezes apply to the services. Namespaces provide the labels by which ClusterFreezes select namespaces.
 	Freezes        []v1alpha1.Freeze
 	ClusterFreezes []v1alpha1.ClusterFreeze
 	Namespaces     []corev1.Namespace
-	// Templates and ClusterTemplates are shared analyses. They provide the bounds of metrics.
+	// Templates and ClusterTemplates are shared analyses. They provide the bounds of metrics and the number and interval of rounds.
 	Templates        []v1alpha1.AnalysisTemplate
 	ClusterTemplates []v1alpha1.ClusterAnalysisTemplate
 	// Notifications are the NotificationPolicies.
@@ -39,8 +39,8 @@ type Input struct {
 	// Pods are the pods of releases. All other pods are ignored. PodNamespaces are the namespaces in which pods were read, or nil for all namespaces.
 	Pods          []corev1.Pod
 	PodNamespaces map[string]bool
-	// Routes and Gateways are used to explain a host. Routes and Gateways that do not belong to the host are
-	// ignored.
+	// Routes and Gateways are used by [WhyHost] and [WhyURL]. Routes and Gateways that do not belong to the given host
+	// are ignored.
 	Routes   []gatewayv1.HTTPRoute
 	Gateways []gatewayv1.Gateway
 	// Observed maps releases to their measured traffic shares.
@@ -48,7 +48,7 @@ type Input struct {
 	// Namespace is the namespace in which commands run by default. Commands for services in other namespaces include the
 	// namespace. If Namespace is empty, all commands include it.
 	Namespace string
-	// Program is the beginning of commands: the name of the program, with the flags that select the cluster. Defaults to hlnr.
+	// Program is the beginning of every command: the name of the program, with the flags that select the cluster. Defaults to hlnr.
 	Program string
 }
 

@@ -203,7 +203,7 @@ func TestVersionThatDoesNotStartAfterAPause(t *testing.T) {
 		story, offered, cause, do string
 		edit                      func(o *v1alpha1.OfferedRelease)
 	}{
-		"older than the active version": {"promoted", "1.0.5", "it is older than the active 1.1.0", "", nil},
+		"older than the active version": {"promoted", "1.0.5", "it is older than the active version 1.1.0", "", nil},
 		"pinned":                        {"pinned", "1.2.0", "group 1.x is pinned to 1.0.0", "to start it: hlnr unpin shop", nil},
 		"exclusive":                     {"exclusive older", "1.1.0", "1.2.0 failed, and an exclusive group does not try older versions", "to start it: hlnr pin shop 1.1.0", nil},
 		"beyond the limits": {"promoted", "0.9.0", "it is beyond spec.limits of the ImagePolicy, and no group of this service retains it", "", func(o *v1alpha1.OfferedRelease) {
@@ -236,8 +236,8 @@ func TestOfferedVersionThatDoesNotStart(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ sentence, next string }{
 		"first paused":                 {"paused: 1.0.0 waits to start", "hlnr resume shop"},
-		"only one group ended":         {"1.0.0 waits: spec.endedGroups names its group 1.x", "hlnr end-group shop 1.x --undo"},
-		"only one group ended by slug": {"1.0.0 waits: spec.endedGroups names its group 1.x", "hlnr end-group shop 1-x --undo"},
+		"the only group ended":         {"1.0.0 waits: spec.endedGroups names its group 1.x", "hlnr end-group shop 1.x --undo"},
+		"the only group ended by slug": {"1.0.0 waits: spec.endedGroups names its group 1.x", "hlnr end-group shop 1-x --undo"},
 	} {
 		s, _ := viewtest.Play(name, "shop")
 		svc, _ := view.NewService(s.Input, "shop", "shop", s.Now)

@@ -25,8 +25,8 @@ func (s *service) repository() (*v1alpha1.ImagePolicy, *v1alpha1.GitHubRepositor
 	return p, s.repos[k]
 }
 
-// endState returns the state of a closing group, or of the release in the group for which the PostPreview hooks
-// are called.
+// endState returns the state of a closing group, or of an expired preview that is still waiting for hooks. This is also the
+// state of the release for which the PostPreview hooks of the group are called.
 func (s *service) endState(g *v1alpha1.ReleaseGroup) State {
 	x := State{Word: WordDraining, Class: Moving, Detail: s.endHooks(g)}
 	if g.End != nil {
@@ -57,8 +57,8 @@ func (s *service) endHooks(g *v1alpha1.ReleaseGroup) string {
 	return text
 }
 
-// activeJobs describes the wait of a draining release for Jobs of its hooks. It returns "" if there are no such
-// Jobs.
+// activeJobs describes why a draining release is waiting if Jobs of its hooks have not ended. It returns "" if there are
+// no such Jobs.
 func (s *service) activeJobs(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) string {
 	o := s.release(row.VersionedMicroservice)
 	switch {
@@ -67,7 +67,7 @@ func (s *service) activeJobs(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) st
 	case g.Phase == v1alpha1.GroupLive:
 		return "it waits until the Jobs of its hooks have ended"
 	}
-	return "it waits until the Jobs of its other hooks have ended" // These are hook Jobs that run before the hooks of type PostPreview.
+	return "it waits until the Jobs of its hooks other than PostPreview have ended" // These are hook Jobs that run before the hooks of type PostPreview.
 }
 
 // pullRequest returns the known fields of a preview's pull request.
@@ -107,7 +107,7 @@ func (p *PullRequest) fill(pr *v1alpha1.PullRequest) {
 	}
 }
 
-// limit sets the latest time at which a preview ends.
+// limit sets the time by which a preview ends at the latest.
 func (s *service) limit(p *PullRequest) {
 	spec := s.ms.Spec.Previews
 	if spec == nil {
@@ -131,16 +131,16 @@ func (s *service) expired(g *v1alpha1.ReleaseGroup) State {
 		return x
 	}
 	if g.Target.Reason != "" && g.Target.Reason != "NoSlot" {
-		detail := "no version may start: its head commit is denied or gone"
+		detail := "no version can start: the preview's head commit is denied or gone"
 		if strings.HasPrefix(g.Target.Reason, "Pin") {
-			detail = "its pin prevents the start"
+			detail = "its pin prevents a release from starting"
 		}
 		return State{Word: WordEmpty, Class: Failed, Reason: g.Target.Reason, Detail: detail}
 	}
 	return State{Word: WordNoSlot, Class: Moving, Reason: cmp.Or(g.Target.Reason, "NoSlot")}
 }
 
-// unapproved returns open pull requests from forks that are waiting for approval and have no group.
+// unapproved returns the open pull requests that come from forks, are waiting for approval and have no group.
 func (s *service) unapproved(known []Group) (out []Group) {
 	policy, repo := s.repository()
 	if policy == nil || repo == nil {

@@ -57,8 +57,8 @@ func (r *rollout) adopted() bool { return Adopted(r.row) }
 // Adopted reports whether a user requested to skip the steps of a release.
 func Adopted(row *v1alpha1.Release) bool { return row.Internal != nil && row.Internal.Adopted }
 
-// takesSteps reports whether the planner gives traffic to the release in steps. The exceptions are previously active releases, adopted releases and,
-// unless domains move to it from an older group, the first release of a group.
+// takesSteps reports whether the planner gives traffic to the release in steps. The exceptions are previously active releases, adopted releases and the
+// first release of a group, unless domains move to that group from an older group.
 func (r *rollout) takesSteps() bool {
 	return (activeOf(r.group) != nil || r.from != "") && r.row.Promoted == 0 && !r.adopted()
 }
@@ -79,8 +79,8 @@ func (r *rollout) state() State {
 	return s
 }
 
-// beforeTraffic reports whether the release has not reached its first step yet. It returns false for a canary with traffic that is before the first
-// step because the steps were edited.
+// beforeTraffic reports whether the release has not reached its first step yet. It returns false for a canary that has traffic but has returned to
+// the state before its first step because the steps were edited.
 func (r *rollout) beforeTraffic() bool { return r.step == 0 && r.row.Status != v1alpha1.ReleaseCanary }
 
 func (r *rollout) find() State {
@@ -100,8 +100,8 @@ func (r *rollout) find() State {
 	return s
 }
 
-// overdue is the longest time that the manager may take to continue after a pause has ended or a measurement has
-// become due.
+// overdue is the longest time that the manager may take to continue after a pause has ended or a measurement has become due. After
+// this time, the state shows the delay.
 const overdue = time.Minute
 
 // overdueSince describes an event that was due at a given time. It returns "" if the event is not overdue.
@@ -109,7 +109,7 @@ func (s *service) overdueSince(at time.Time, what string) string {
 	if at.IsZero() || s.now.Sub(at) <= overdue {
 		return ""
 	}
-	return what + " " + Age(s.now.Sub(at)) + " ago; if this lasts, check the manager with " + cmp.Or(s.Program, "hlnr") + " doctor"
+	return what + " " + Age(s.now.Sub(at)) + " ago; if this persists, check the manager with " + cmp.Or(s.Program, "hlnr") + " doctor"
 }
 
 // signed reports whether the current step or a later step needs approvals that a single user cannot skip.
@@ -250,7 +250,7 @@ func (r *rollout) available() bool {
 	return o != nil && o.Spec.Replicas > 0 && o.Status.ObservedGeneration == o.Generation && o.Status.Available >= o.Spec.Replicas
 }
 
-// deadline returns the deadline of the current unhealthy state.
+// deadline returns the time until which the current step can remain unhealthy or unprogrammed.
 func (r *rollout) deadline() *metav1.Time {
 	seconds := cmp.Or(r.ms.Spec.UpdateStrategy.ProgressDeadlineSeconds, 600)
 	end := r.started.Add(r.waited).Add(time.Duration(seconds) * time.Second)
@@ -433,7 +433,7 @@ func (r *rollout) verdict() *v1alpha1.ReleaseAnalysis {
 // result of the previous rounds, or nil before the first round, and since is the beginning of the wait.
 func (r *rollout) nextRound(v *v1alpha1.ReleaseAnalysis, since time.Time) time.Time {
 	if r.roundHook() != nil || r.unusable() != "" {
-		return time.Time{} // The round waits for the hook, or until the shared analysis can be used.
+		return time.Time{} // The round waits until the hook has responded, or until the shared analysis can be used.
 	}
 	if v != nil {
 		return micro(v.NextTime)
@@ -526,8 +526,8 @@ func (r *rollout) gated() *State {
 	return s
 }
 
-// otherJobs returns the version of another release of the group whose hook Jobs must end before the ConfirmRollout hooks are
-// called. It returns "" if there is none. The release may no longer be in the rollout state.
+// otherJobs returns the version of another release in the group if hook Jobs of that release must end before the ConfirmRollout
+// hooks are called. It returns "" if there is no such release. That release might no longer be in the rollout state.
 func (r *rollout) otherJobs() (version string) {
 	if r.gate != v1alpha1.GateConfirmRollout || !r.gateTime.IsZero() {
 		return ""

@@ -38,7 +38,7 @@ func HostNamespaces(policies []v1alpha1.NetworkPolicy, host, path string) (names
 	return slices.Compact(namespaces), hosts
 }
 
-// gatewayLines adds the status of the routes and Gateways of a domain, if they were read.
+// gatewayLines adds the status of the routes and Gateways of a domain to an answer, if they were read.
 func (p policyDomain) gatewayLines(a *Answer) {
 	for i := range p.service.Routes {
 		r := &p.service.Routes[i]
@@ -58,7 +58,7 @@ func (p policyDomain) gatewayLines(a *Answer) {
 // routeText describes which parents accept a route, and why the other parents do not accept it.
 func routeText(r *gatewayv1.HTTPRoute) string {
 	if len(r.Status.Parents) == 0 {
-		return "no gateway reports the status of the route: check the parents of the route, and check that a controller of their class is running"
+		return "no gateway reports the status of the route: check the parents of the route, and check that a controller for their GatewayClass is running"
 	}
 	var texts []string
 	for _, p := range r.Status.Parents {
@@ -109,8 +109,8 @@ func gatewayText(g *gatewayv1.Gateway) string {
 	return text
 }
 
-// faultOf returns the first of the given conditions that is False, with its reason. Otherwise, it returns
-// "".
+// faultOf returns the reason and message of the first of the given conditions that is False. It returns "" if none
+// is False.
 func faultOf(conditions []metav1.Condition, kinds ...string) string {
 	for _, kind := range kinds {
 		if c := meta.FindStatusCondition(conditions, kind); c != nil && c.Status == metav1.ConditionFalse {

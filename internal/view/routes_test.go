@@ -48,7 +48,7 @@ func TestGatewayLines(t *testing.T) {
 			[]gatewayv1.RouteParentStatus{parent(condition("Accepted", yes, "Accepted", ""))}, 3, nil, []metav1.Condition{condition("ResolvedRefs", no, "InvalidCertificateRef", "Secret tls is not there")},
 			"infra/public has not observed the latest change to the route", "does not report whether it is programmed, listeners http not programmed: InvalidCertificateRef: Secret tls is not there",
 		},
-		"no controller": {nil, 2, nil, nil, "no gateway reports the status of the route: check the parents of the route, and check that a controller of their class is running", "does not report whether it is programmed, listeners http (3 routes)"},
+		"no controller": {nil, 2, nil, nil, "no gateway reports the status of the route: check the parents of the route, and check that a controller for their GatewayClass is running", "does not report whether it is programmed, listeners http (3 routes)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

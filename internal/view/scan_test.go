@@ -49,7 +49,7 @@ func TestScanOfAList(t *testing.T) {
 	}
 	p.Status.Releases, p.Status.Latest, ms.Status.ReleaseGroups = nil, "", nil
 	a, err = view.WhyVersion(s.Input, ms.Namespace, ms.Name, "", s.Now)
-	if err != nil || len(a.Lines) == 0 || !strings.Contains(a.Lines[0].Text, "1.4.0 of spec.source.pinned.versions: the registry has no image with this tag") {
+	if err != nil || len(a.Lines) == 0 || !strings.Contains(a.Lines[0].Text, "1.4.0 in spec.source.pinned.versions: the registry has no image with this tag") {
 		t.Errorf("%v, %+v", err, a)
 	}
 }

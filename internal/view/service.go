@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/internal/version"
 )
 
-// NewService returns one service as a separate object. It returns false if the input does not contain the service.
+// NewService returns the view of one service, with its own API version, kind and time. It returns false if the input does not contain the service.
 func NewService(in Input, namespace, name string, now time.Time) (Service, bool) {
 	x := newIndex(in, now)
 	for i := range in.Microservices {

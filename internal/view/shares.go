@@ -114,8 +114,8 @@ func programmed(targets []target, release string) (out *int32) {
 	return out
 }
 
-// confirmed reports whether all policies have confirmed the weight of a release in a group that no host, listener or user-managed route splits.
-// If a policy does not split traffic, its Service routes all traffic to a single release.
+// confirmed reports whether all policies have confirmed the weight of a release in a group whose traffic no host, listener or user-managed route
+// splits. If a policy does not split traffic, its Service routes all traffic to a single release.
 func confirmed(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release, reports []report) bool {
 	for _, rep := range reports {
 		whole := int32(0)

@@ -51,9 +51,9 @@ const (
 	WordFailed     Word = "Failed"
 	WordAborted    Word = "Aborted"
 
-	// WordProblem means that a condition of the service shows what to change.
+	// WordProblem means that a condition of the service shows a problem of the service itself.
 	WordProblem Word = "Problem"
-	// WordEmpty means that there is no release and no rollout in progress.
+	// WordEmpty means that there is no active release and no rollout in progress.
 	WordEmpty Word = "Empty"
 
 	// States of previews.
@@ -87,7 +87,7 @@ type State struct {
 	Until *metav1.Time `json:"until,omitempty"`
 	// Outage reports whether an exclusive group has no serving pod because the pods of its active release were stopped for another release.
 	Outage bool `json:"outage,omitempty"`
-	// By is the user who made the decision, and Note is the reason that the user gave.
+	// By is the user who set the pin or aborted the rollout, and Note is the reason that the user gave.
 	By   string `json:"by,omitempty"`
 	Note string `json:"note,omitempty"`
 	// Sentence describes the state for users, at the time of the view.
@@ -130,8 +130,8 @@ func (s State) sentence(now time.Time) string {
 	return text
 }
 
-// includesDetail reports whether the result of the what method includes the detail. If it does not, sentence adds the
-// detail at the end.
+// includesDetail reports whether sentence must not add the detail directly after the user: the result of the what method
+// already includes the detail, the detail follows the note (WordPinned), or users do not see it (WordForkApproval).
 func (s State) includesDetail() bool {
 	switch s.Word {
 	case WordPinned, WordProgramming, WordTogether, WordProblem, WordEmpty, WordForkApproval, WordWindow, WordGate, WordExpired, WordBlocked, WordFrozen:
@@ -140,7 +140,8 @@ func (s State) includesDetail() bool {
 	return false
 }
 
-// what returns the sentence without the user and the cause.
+// what returns the sentence without the parts that the sentence method adds: the user, the note, the outage and, for some
+// states, the detail.
 func (s State) what(now time.Time) string {
 	switch s.Word {
 	case WordActive:

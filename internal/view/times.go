@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/internal/window"
 )
 
-// Age formats a duration in one unit: 12s, 6m, 3h, 17d. Negative durations, which occur because clocks
+// Age formats a duration in one unit: 12s, 6m, 3h, 17d. Negative durations, which occur if clocks
 // differ, become 0s.
 func Age(d time.Duration) string {
 	switch {

@@ -23,7 +23,7 @@ type Board struct {
 	metav1.TypeMeta `json:",inline"`
 	// Time is the time to which ages and sentences refer.
 	Time metav1.Time `json:"time"`
-	// Counts is the number of services in each class.
+	// Counts contains the number of services in each class.
 	Counts Counts `json:"counts"`
 	// Freezes are the freezes that apply now, followed by future freezes.
 	Freezes []Freeze `json:"freezes,omitempty"`
@@ -86,7 +86,7 @@ type Service struct {
 	Pins   []Pin `json:"pins,omitempty"`
 	// Freezes are the freezes that apply to the service now. The freeze that ends last comes first.
 	Freezes []Freeze `json:"freezes,omitempty"`
-	// Groups are the groups that do not belong to pull requests, the newest first.
+	// Groups are the groups that do not belong to pull requests, newest first.
 	Groups []Group `json:"groups,omitempty"`
 	// Previews are the groups that belong to pull requests, and the pull requests that are waiting for approval, sorted
 	// by number in descending order.
@@ -97,8 +97,8 @@ type Service struct {
 	Problems []Problem `json:"problems,omitempty"`
 	// Discovery is the result of version discovery. It is nil if the ImagePolicy is not known.
 	Discovery *Discovery `json:"discovery,omitempty"`
-	// Weights are the weights over time. They are set only on pages of the board. The board records the weights from
-	// the time at which it starts.
+	// Weights are the weights over time. They are set only on pages of the board, as HTML or JSON. The board records
+	// the weights from the time at which it starts.
 	Weights []GroupWeights `json:"weights,omitempty"`
 }
 
@@ -140,8 +140,8 @@ type WeightShare struct {
 
 // Pin pins a group to a version or a release.
 type Pin struct {
-	// Group is the name of the group. It is empty if the pin applies to the group that has the
-	// version or the release.
+	// Group is the name of the group. It is empty if the pin applies to the group that contains
+	// the version or the release.
 	Group   string       `json:"group,omitempty"`
 	Version string       `json:"version,omitempty"`
 	Release string       `json:"release,omitempty"`
@@ -175,7 +175,7 @@ type Group struct {
 	State        State  `json:"state"`
 	// Hosts are the hosts that route to the group, or nil if they are not known. Programmed hosts come first.
 	Hosts []Host `json:"hosts,omitempty"`
-	// Releases are the releases of the group, the newest first.
+	// Releases are the releases of the group, newest first.
 	Releases []Release `json:"releases,omitempty"`
 	// PullRequest is the pull request of the preview.
 	PullRequest *PullRequest `json:"pullRequest,omitempty"`
@@ -256,19 +256,21 @@ type Release struct {
 type Share struct {
 	// Asked is the required weight.
 	Asked *int32 `json:"asked,omitempty"`
-	// Programmed is the weight that is programmed for all hosts that split the traffic of the group or, without such hosts, for all such listeners
-	// and user-managed routes. It is nil if the weights differ, if not all of them are programmed, or if there are none.
+	// Programmed is the weight that is programmed for all hosts that split the traffic of the group or, if there are no such hosts, for all
+	// listeners and user-managed routes that split it. It is nil if their weights differ, if they are not all programmed, or if there are none.
 	Programmed *int32 `json:"programmed,omitempty"`
 	// Observed is the measured share in Window.
 	Observed *float64 `json:"observed,omitempty"`
 	Window   string   `json:"window,omitempty"`
-	// Since is when the weight became required, if the weight is not programmed yet or, without hosts, listeners and routes, not confirmed yet.
+	// Since is when the weight became required. It is set only if the weight is not programmed yet or, if no host, listener or route splits
+	// the traffic of the group, not confirmed yet.
 	Since *metav1.Time `json:"since,omitempty"`
 	// Match reports whether the release also gets the requests that canaryMatches select. Mirror is the percentage of requests that are
 	// also copied to the release.
 	Match  bool  `json:"match,omitempty"`
 	Mirror int32 `json:"mirror,omitempty"`
-	// Withheld reports whether the release has a weight but gets no traffic, because it had no ready endpoint.
+	// Withheld reports whether the release has a weight but gets no traffic, because it has no ready endpoint, or had
+	// none and is not available again yet.
 	Withheld bool `json:"withheld,omitempty"`
 }
 
@@ -345,7 +347,7 @@ type Analysis struct {
 	Step   int32  `json:"step"`
 	Phase  string `json:"phase"`
 	Rounds int32  `json:"rounds"`
-	// Count is the number of rounds that must pass in a step. 0 means unknown.
+	// Count is the number of passed rounds that a step requires. 0 means unknown.
 	Count    int32        `json:"count,omitempty"`
 	Failures int32        `json:"failures,omitempty"`
 	Message  string       `json:"message,omitempty"`
@@ -362,12 +364,12 @@ type Metric struct {
 	// if the metric is not in the specification.
 	Kind   string `json:"kind,omitempty"`
 	Result string `json:"result"`
-	// Value is the value that was compared. It is empty if there was no value.
+	// Value is the value that was compared with the bounds. It is empty if there was no value.
 	Value  string   `json:"value,omitempty"`
 	Min    *float64 `json:"min,omitempty"`
 	Max    *float64 `json:"max,omitempty"`
 	DryRun bool     `json:"dryRun,omitempty"`
-	// Values contains the values of the last rounds of the rollout, at most 10, oldest first. It is empty if there are fewer than
+	// Values contains the values of the latest rounds of the rollout, at most 10, oldest first. It is empty if there are fewer than
 	// two values.
 	Values []float64 `json:"values,omitempty"`
 	// Query is the query of the metric, if a user defined it.
@@ -381,7 +383,7 @@ type Discovery struct {
 	Policy string `json:"policy"`
 	Image  string `json:"image,omitempty"`
 	Latest string `json:"latest,omitempty"`
-	// Tags is the number of tags that were found by the last scan that detected a change. Changed is the
+	// Tags is the number of tags that were found by the latest scan that detected a change. Changed is the
 	// time of that scan.
 	Tags    int32        `json:"tags,omitempty"`
 	Changed *metav1.Time `json:"changed,omitempty"`

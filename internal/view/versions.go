@@ -45,7 +45,7 @@ type Offered struct {
 	Status string `json:"status,omitempty"`
 }
 
-// VerdictCount is the number of tags that a filter rejected.
+// VerdictCount is the number of rejected tags that have the same verdict.
 type VerdictCount struct {
 	Verdict string `json:"verdict"`
 	Count   int32  `json:"count"`
@@ -163,7 +163,7 @@ func OldestAbove(ms *v1alpha1.Microservice, p *v1alpha1.ImagePolicy, o *v1alpha1
 	return oldest
 }
 
-// newestOffered returns the highest version that an ImagePolicy, which may be nil, offers to a group, or "".
+// newestOffered returns the highest version that an ImagePolicy, which may be nil, offers in a group, or "".
 func newestOffered(p *v1alpha1.ImagePolicy, slug string) (out string) {
 	if p == nil {
 		return ""
@@ -194,7 +194,7 @@ type RollbackTarget struct {
 	Active bool
 }
 
-// RollbackTargets returns the retained releases of a service, and the active releases of groups with a rollout. It omits the releases of
+// RollbackTargets returns the retained releases of a service, and the active releases of groups with a rollout in progress. It omits the releases of
 // previews and of denied versions. In each group, the most recently promoted retained release comes first.
 func RollbackTargets(in Input, namespace, name string) (out []RollbackTarget) {
 	for i := range in.Microservices {

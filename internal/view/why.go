@@ -108,8 +108,7 @@ type policyDomain struct {
 	domain  *v1alpha1.DomainStatus
 }
 
-// WhyHost explains a host and a path based on the policy that contains the host with the longest matching
-// path. Any error is of type *Unknown or *Ambiguous.
+// WhyHost explains whether a host and a path are served, based on the domain that best matches them. Any error is of type *Unknown or *Ambiguous.
 func WhyHost(in Input, host, path string, now time.Time) (Answer, error) {
 	return WhyURL(in, "", host, path, now)
 }
@@ -201,7 +200,7 @@ func (x *index) serviceNamed(namespace, name string) *service {
 	return x.service(ms)
 }
 
-// covers reports whether a domain matches a host, either literally or by a wildcard, and a path.
+// covers reports whether a domain matches a host and a path. The domain matches the host either literally or by a wildcard.
 func covers(d *v1alpha1.DomainStatus, host, path string) bool {
 	rest, wild := strings.CutPrefix(d.Domain, "*")
 	if d.Domain != host && !(wild && strings.HasSuffix(host, rest) && len(host) > len(rest)) {
@@ -276,7 +275,8 @@ func (s *service) withoutPods(backends []Backend) bool {
 	return len(backends) > 0
 }
 
-// withoutPod reports whether a release is known to have no ready pod, or should have none during an exchange of pods.
+// withoutPod reports whether a release is known to have no ready pod, or is unavailable and has been scaled to 0, for example while its
+// exclusive group starts another release.
 func (s *service) withoutPod(release string) bool {
 	row := s.rowOf(release)
 	if row == nil {
@@ -415,7 +415,7 @@ func (s *service) newer(a *Answer, g *v1alpha1.ReleaseGroup) {
 	}
 }
 
-// WhyVersion explains a version of a service, or a release by its name. The error is *Unknown if
+// WhyVersion explains a version of a service, or the release with the given name. The error is *Unknown if
 // the service is not in the input.
 func WhyVersion(in Input, namespace, name, wanted string, now time.Time) (Answer, error) {
 	x := newIndex(in, now)
@@ -440,8 +440,8 @@ func Services(in Input, wanted string) (out []string) {
 	return out
 }
 
-// find finds the release with the given version or name. It prefers a release that serves traffic, and then the newest
-// release.
+// find finds the release with the given version or name. If several releases match, it prefers
+// them by status: active, canary, pending, error, deprecated. Among releases with the same status, it returns the newest.
 func (s *service) find(wanted string) (group *v1alpha1.ReleaseGroup, row *v1alpha1.Release) {
 	order := []v1alpha1.ReleaseStatus{v1alpha1.ReleaseActive, v1alpha1.ReleaseCanary, v1alpha1.ReleasePending, v1alpha1.ReleaseError, v1alpha1.ReleaseDeprecated}
 	for i := range s.ms.Status.ReleaseGroups {
@@ -640,7 +640,7 @@ func (s *service) freezeLines(a *Answer) {
 	}
 }
 
-// foundLine adds a line with the origin of a version.
+// foundLine adds a line with the image and the publication time of an offered version.
 func (s *service) foundLine(a *Answer, v string) {
 	o := s.offers(v)
 	if o == nil {
@@ -743,14 +743,14 @@ func (s *service) notFound(p *v1alpha1.ImagePolicy, wanted string) string {
 		return text + fmt.Sprintf("; the status lists %d of %d rejected tags; %q shows the others", len(p.Status.Candidates), total, s.act("explain").Command+" --scan --all")
 	case listed && wanted == "" && len(p.Status.Candidates) > 0:
 		for _, c := range p.Status.Candidates {
-			text += fmt.Sprintf("; %s of spec.source.pinned.versions: %s", c.Version, cmp.Or(c.Reason, c.Verdict))
+			text += fmt.Sprintf("; %s in spec.source.pinned.versions: %s", c.Version, cmp.Or(c.Reason, c.Verdict))
 		}
 	case p.Status.Scan != nil:
 		switch n := p.Status.Scan.Tags; n {
 		case 0:
 			text += "; the source has no tags or releases"
 		case 1:
-			text += "; its only tag does not match"
+			text += "; the only tag does not match"
 		default:
 			text += fmt.Sprintf("; none of the %d tags matches", n)
 		}
@@ -801,7 +801,7 @@ func (s *service) whyNotStarted(a *Answer, o *v1alpha1.OfferedRelease) {
 		cause = "group " + g.Name + " is pinned to " + targetOf(g)
 		a.Next = []Action{s.unpin(g)}
 	case g != nil && g.Active != "" && !isPreview(g) && version.Compare(o.SemVer.Version, g.Active) < 0:
-		cause = "it is older than the active " + g.Active
+		cause = "it is older than the active version " + g.Active
 	case g != nil && HeldBy(s.ms, g, o.SemVer.Version) != nil:
 		cause = status.Short(HeldBy(s.ms, g, o.SemVer.Version).SemVer.Version) + " failed, and an exclusive group does not try older versions"
 		a.Next = []Action{s.act("pin", o.SemVer.Version)}

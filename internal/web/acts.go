@@ -22,7 +22,7 @@ type Acts interface {
 	Preview(ctx context.Context, a Act) (Outcome, error)
 	// Do performs an action. If the action is refused, the error is a [Problem].
 	Do(ctx context.Context, a Act) (Outcome, error)
-	// MayFreeze reports whether the reader may create and end freezes of a namespace. An empty namespace means the cluster.
+	// MayFreeze reports whether the reader may begin freezes in a namespace, and whether they may end them. An empty namespace means the cluster.
 	MayFreeze(ctx context.Context, namespace string) (freeze, thaw bool)
 	// PreviewFreeze returns the effects of beginning or ending a freeze, without beginning or ending it. If the
 	// request is refused, the error is a [Problem].
@@ -38,8 +38,8 @@ type Act struct {
 	Namespace, Service string
 	// Target is a version or the name of a release; empty if there is only one possible target.
 	Target string
-	// Group is the name of a group; empty for all possible groups. Until has the format that "hlnr pin" accepts; empty
-	// for no end.
+	// Group is the name of a group; empty for all possible groups. Until is the end of a pin, in the format that
+	// "hlnr pin" accepts; if it is empty, the pin has no end.
 	Group, Until string
 	Reason       string
 	// ID identifies the action. Decisions with the same ID are applied only once.
@@ -61,7 +61,7 @@ type Outcome struct {
 	Frozen string `json:"frozen,omitempty"`
 	// By is the user name that identifies the reader to the API server.
 	By string `json:"by,omitempty"`
-	// Command is the equivalent command.
+	// Command is the hlnr command that is equivalent to the action.
 	Command string `json:"command,omitempty"`
 	// UID and Generation identify the freeze that the action deletes. They are empty for other actions.
 	UID        string `json:"uid,omitempty"`
@@ -74,7 +74,7 @@ var actVerbs = map[string]string{
 	"pin": "Pin", "unpin": "Unpin", "rollback": "Roll back", "pause": "Pause", "resume": "Resume",
 }
 
-// decides contains the actions on releases, each of which has its own RBAC verb. changes contains the
+// decides contains the actions on releases. Each of these actions has its own RBAC verb. changes contains the
 // actions that patch the service.
 var decides, changes = []string{"continue", "adopt", "deprecate", "retry"}, []string{"pin", "unpin", "rollback", "pause", "resume"}
 
@@ -143,7 +143,7 @@ func (s *Server) actOf(r *http.Request, values url.Values) (*request, error) {
 	}
 	e := m.services[keyOf(a.Namespace, a.Service)]
 	if e == nil {
-		return nil, &Problem{Status: http.StatusNotFound, Title: "There is no service " + a.Service + " in namespace " + a.Namespace, Text: "It was deleted in the meantime. Nothing was changed."}
+		return nil, &Problem{Status: http.StatusNotFound, Title: "There is no service " + a.Service + " in namespace " + a.Namespace, Text: "It may have been deleted in the meantime. Nothing was changed."}
 	}
 	if !slices.Contains(s.Acts.May(r.Context(), a.Namespace), a.Verb) {
 		return nil, &Problem{Status: http.StatusForbidden, Title: "You are not allowed to " + strings.ToLower(actVerbs[a.Verb]) + " in namespace " + a.Namespace, Text: "Ask an administrator of the namespace for the permission, or ask them to perform the action. Nothing was changed."}
@@ -197,7 +197,7 @@ func (s *Server) writeAct(w http.ResponseWriter, r *http.Request, q *request, re
 // writeForm writes a page with a form. The page is not updated live.
 func (s *Server) writeForm(w http.ResponseWriter, r *http.Request, status int, title, name string, data map[string]any) {
 	l := s.layout(r, "")
-	l.Title, l.Live, l.Refresh = title, false, false
+	l.Title, l.Live = title, false
 	var parts [][]byte
 	for _, x := range []struct {
 		template string
@@ -251,7 +251,7 @@ func (s *Server) doAct(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, servicePath(q.Namespace, q.Act.Service)+"?done="+id, http.StatusSeeOther)
 }
 
-// once checks and performs an action through submissions.once.
+// once checks and performs an action only once, even if its form is submitted twice. See submissions.once.
 func (s *Server) once(ctx context.Context, q *request, id string) (done, error) {
 	key := fmt.Sprintf("%q", []any{ReaderOf(ctx).User, q.Act, q.shown, q.previewed})
 	result, err := s.submitted.once(ctx, id, key, s.Clock.Now, func(ctx context.Context) (done, error) {

@@ -320,7 +320,7 @@ func TestNotApplicable(t *testing.T) {
 		t.Error(got)
 	}
 	w := b.request("POST", path, url.Values{"target": {"1.1.0"}})
-	if w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), "This would not be applied") || len(b.acts.done) > 0 {
+	if w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), "The manager would not apply this action") || len(b.acts.done) > 0 {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }

@@ -63,7 +63,7 @@ func (q query) matches(s *view.Service) bool {
 	return true
 }
 
-// has reports whether a service contains a word in a name, version, host, image, commit or pull request.
+// has reports whether a word occurs in the names, state, versions, hosts, images, commits or pull requests of a service.
 func has(s *view.Service, word string) bool {
 	in := func(texts ...string) bool {
 		return slices.ContainsFunc(texts, func(t string) bool { return strings.Contains(strings.ToLower(t), word) })
@@ -140,7 +140,7 @@ func since(s view.Service) int64 {
 	return s.State.Since.UnixNano()
 }
 
-// boardPage returns the table of all services.
+// boardPage returns the page with the table of the selected services.
 func (s *Server) boardPage(ctx context.Context, m *moments, u *url.URL) (*page, error) {
 	q := queryOf(u.Query())
 	inNamespace := m.board

@@ -42,7 +42,7 @@ func (q eventQuery) matches(e view.Event) bool {
 	return true
 }
 
-// events returns the matching events, newest first and at most limit, and the total number of matching events.
+// events returns up to limit of the newest matching events, newest first, and the total number of matching events.
 func (q eventQuery) events(m *moments, limit int) (view.Events, int) {
 	all := view.NewEvents(m.data.Input, m.data.Events, "", "", m.now)
 	all.Events = slices.DeleteFunc(all.Events, func(e view.Event) bool { return !q.matches(e) })

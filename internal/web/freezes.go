@@ -25,13 +25,13 @@ type Freeze struct {
 	Thaw bool
 	// Namespace is the namespace of the freeze; empty for a freeze of the cluster.
 	Namespace string
-	// Name is the name of the Freeze or ClusterFreeze; empty for the default name of the command.
+	// Name is the name of the Freeze or ClusterFreeze. If it is empty, the default of "hlnr freeze" or "hlnr thaw" applies.
 	Name string
-	// Until is the end, in the format that "hlnr freeze" accepts. Indefinite is true for a freeze
+	// Until is the end of the freeze, in the format that "hlnr freeze" accepts. Indefinite is true for a freeze
 	// without an end.
 	Until, Reason string
 	Indefinite    bool
-	// Selector selects services by labels, and Namespaces selects namespaces of the cluster, both in the format of kubectl; empty for all.
+	// Selector selects services, and Namespaces selects namespaces of the cluster. Both are label selectors in kubectl syntax; empty for all.
 	Selector, Namespaces string
 	// UID and Generation identify the freeze to end, as in the [Outcome] of the preview. If they are set, no other freeze is deleted.
 	UID        string
@@ -55,8 +55,8 @@ func freezePath(verb, namespace, name string) string {
 // maxShown is the maximum number of freezes in the banner of a page. The freezes page lists all of them.
 const maxShown = 3
 
-// activeFreezes returns the freezes that apply to services of a namespace, or of all namespaces if namespace is empty. more is the number of omitted
-// freezes.
+// activeFreezes returns the active freezes of a namespace and of the cluster, or of all namespaces if namespace is empty. It ignores freezes that
+// apply to no service. more is the number of omitted freezes.
 func activeFreezes(m *moments, namespace string) (shown []view.Freeze, more int) {
 	for _, f := range m.board.Freezes {
 		if f.Active && f.Effect.Services > 0 && (namespace == "" || f.Namespace == "" || f.Namespace == namespace) {
@@ -138,7 +138,7 @@ func (s *Server) freezesPage(ctx context.Context, m *moments, u *url.URL) (*page
 // freezeOf parses a freeze from the values of a form.
 func freezeOf(r *http.Request, values url.Values) Freeze {
 	text := func(name string) string { return strings.TrimSpace(values.Get(name)) }
-	generation, _ := strconv.ParseInt(text("generation"), 10, 64) // An invalid value does not match the preview.
+	generation, _ := strconv.ParseInt(text("generation"), 10, 64) // An invalid generation does not match the generation in the preview.
 	return Freeze{
 		Thaw: r.PathValue("verb") == "thaw", Namespace: text("namespace"), Name: text("name"), Until: text("until"), Reason: text("reason"),
 		Indefinite: text("indefinite") != "", Selector: text("selector"), Namespaces: text("namespaces"),
@@ -183,7 +183,7 @@ func (s *Server) checkFreeze(r *http.Request, f Freeze) (*moments, error) {
 // showFreeze shows the form for a freeze, or the effects of beginning or ending a freeze.
 func (s *Server) showFreeze(w http.ResponseWriter, r *http.Request) {
 	f := freezeOf(r, r.URL.Query())
-	if !f.Thaw && f.Namespace == "" && !r.URL.Query().Has("namespace") { // The reader has not chosen yet: use a namespace that they may freeze.
+	if !f.Thaw && f.Namespace == "" && !r.URL.Query().Has("namespace") { // The reader has not chosen a namespace yet: use one that they may freeze.
 		if err := s.choose(r, &f); err != nil {
 			s.failed(w, r, err)
 			return

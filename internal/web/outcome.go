@@ -83,14 +83,14 @@ func (d done) notice() notice {
 	case !slices.Contains(decides, d.act.Verb):
 		return notice{view.Stable, d.Text}
 	case outcome == "":
-		return notice{view.Moving, d.Text + ": not handled yet; it is handled when the manager is running"}
+		return notice{view.Moving, d.Text + ": not handled yet; the manager handles it as soon as it can, unless another decision replaces it"}
 	case outcome != release.DecisionApplied:
 		return notice{view.Failed, d.Text + ": not applied: " + cause(outcome)}
 	}
 	return notice{view.Stable, d.Text + ": applied"}
 }
 
-// doneActs contains the results of the newest actions, keyed by a random id.
+// doneActs contains the results of the most recent actions, keyed by a random ID.
 type doneActs struct {
 	mu   sync.Mutex
 	ids  []string

@@ -58,8 +58,6 @@ type layout struct {
 	// Stream is the path and query of the page, and State is the fingerprint of the page. The stream of changes uses both.
 	Stream, State string
 	Live, Wide    bool
-	// Refresh reloads the page for readers without JavaScript.
-	Refresh bool
 	// User is the reader, if the board has many readers. Logout reports whether they can log out.
 	User   string
 	Logout bool
@@ -95,12 +93,13 @@ func (s *Server) layout(r *http.Request, section string) layout {
 	user := ReaderOf(r.Context()).User
 	return layout{
 		Name: s.Title, Version: s.Version, Section: section, CSS: n["board.css"], Script: n["board.mjs"], Icon: n["icon.svg"],
-		Stream: streamOf(r.URL), Live: true, Refresh: true,
+		Stream: streamOf(r.URL), Live: true,
 		User: user, Logout: user != "" && s.Identity != nil && s.Identity.Login() != "",
 	}
 }
 
-// streamOf returns the path and query at which the changes to a page are streamed.
+// streamOf returns the path and query of a page for the stream of its changes. It omits the parameter "done", because the notice that this
+// parameter selects is not updated live.
 func streamOf(u *url.URL) string {
 	q := u.Query()
 	q.Del("done")
@@ -117,7 +116,7 @@ func (s *Server) banner(data cluster.Data, now time.Time) (chunk, error) {
 	return chunk{id: "banner", html: html}, err
 }
 
-// state returns a fingerprint of the changing parts of a page.
+// state returns a fingerprint of the parts of a page that can change.
 func (p *page) state() string {
 	h := fnv.New64a()
 	for _, c := range p.chunks {
@@ -135,7 +134,7 @@ func (p *page) state() string {
 // write writes a page as HTML.
 func (s *Server) write(w http.ResponseWriter, r *http.Request, section string, p *page) error {
 	l := s.layout(r, section)
-	l.Title, l.Live, l.Wide, l.Refresh, l.State = p.title, p.live, p.wide, p.live, p.state()
+	l.Title, l.Live, l.Wide, l.State = p.title, p.live, p.wide, p.state()
 	head, err := s.templates.execute("head", l)
 	if err != nil {
 		return err
@@ -225,7 +224,7 @@ var functions = template.FuncMap{
 	"result": result,
 }
 
-// marks are the symbols of classes and statuses. A word always follows a mark.
+// marks are the symbols for classes, statuses and types of events. A word always follows a mark.
 var marks = map[string]string{
 	"waiting": "!", "failed": "✖", "moving": "…", "stable": "✔",
 	"active": "✔", "canary": "◐", "deprecated": "○", "error": "✖", "pending": "…", "passed": "✔",
@@ -235,7 +234,7 @@ var marks = map[string]string{
 // others returns the actions that are possible for a release in addition to those that its state lists.
 func others(r view.Release) (out []view.Action) {
 	verbs := map[string][]string{"canary": {"adopt", "deprecate"}, "pending": {"adopt", "deprecate"}, "active": {"pin"}, "deprecated": {"rollback"}}[r.Status]
-	// The group is already returning to the release, or the version is denied.
+	// A rollback is impossible if the release is not retained, if the group is already returning to it, or if its version is denied.
 	if r.Status == "deprecated" && (!r.Retained || r.Rollout != nil || len(r.State.Next) == 0) {
 		verbs = nil
 	}

@@ -28,7 +28,7 @@ func (s *Server) preview(ctx context.Context, q *request) (Outcome, string, erro
 	if q.Until == "" {
 		return outcome, q.fingerprint(raw), nil
 	}
-	// The reader may change the end of a pin in the form, without another preview.
+	// The reader can change the end of a pin in the form without another preview, so the fingerprint does not depend on it.
 	endless := q.Act
 	endless.Until = ""
 	if without, err := s.Acts.Preview(ctx, endless); err == nil { // An error means that the action changes only the end of the pin.
@@ -56,7 +56,7 @@ func (s *Server) check(ctx context.Context, q *request) error {
 	case q.shown != "" && q.shown != shown:
 		return &Problem{Status: http.StatusConflict, Title: "The preview was out of date", Text: "The service has changed since the preview was created. Nothing was changed. Below is what will happen now: check it, and confirm."}
 	case outcome.Refused != "":
-		return &Problem{Status: http.StatusConflict, Title: "This would not be applied", Text: outcome.Refused + ". Nothing was changed."}
+		return &Problem{Status: http.StatusConflict, Title: "The manager would not apply this action", Text: outcome.Refused + ". Nothing was changed."}
 	}
 	return nil
 }
@@ -74,8 +74,8 @@ func (q *request) fingerprint(o Outcome) string {
 	return hex.EncodeToString(h.Sum(nil)[:12])
 }
 
-// These expressions match the lines of a forecast that are reworded for readers: decisions, and waits for approvals. Each line begins
-// with an optional delay and group.
+// These expressions match the lines of a forecast that are reworded for readers: decisions, and waits for approvals. Each line can begin
+// with a delay and a group.
 var (
 	delay    = regexp.MustCompile(`^after \S+: `)
 	decision = regexp.MustCompile(`^((?:after \S+: )?(?:\S+: )?)decision (\w+) by (an unnamed user|"(?:[^"\\]|\\.)*") on (\S+): (.*)$`)
@@ -100,7 +100,7 @@ func readable(o Outcome, verb string) Outcome {
 		}
 		if w := waits.FindStringSubmatch(line); w != nil {
 			if approver.MatchString(w[4]) {
-				continue // This is the same wait after an assumed approval.
+				continue // This line repeats the wait after an assumed approval.
 			}
 			line = w[1] + "then " + w[2] + " waits for " + article(w[4]) + " in step " + w[3]
 		}
@@ -118,7 +118,7 @@ var decided = map[string]string{
 	"continue": "is continued by this decision", "adopt": "skips its remaining steps", "deprecate": "is aborted; the active release gets all traffic", "retry": "starts again",
 }
 
-// article adds an article to the condition of a step, as in "an approval". "2 approvals" remains unchanged.
+// article adds an article to the description of what a step waits for, as in "an approval". "2 approvals" remains unchanged.
 func article(what string) string {
 	if strings.HasPrefix(what, "approval") {
 		return "an " + what
@@ -126,7 +126,7 @@ func article(what string) string {
 	return what
 }
 
-// cause returns the part of a decision's outcome that describes why the decision is not applied.
+// cause returns the part of a decision's outcome that explains why the decision is not applied.
 func cause(outcome string) string {
 	return strings.TrimPrefix(outcome, release.DecisionNotApplicable+": ")
 }

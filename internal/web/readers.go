@@ -26,16 +26,16 @@ type Identity interface {
 	// Reader returns the reader of a request. Any error is a [Problem]. Its status is 401 if the reader must log
 	// in.
 	Reader(r *http.Request) (Reader, error)
-	// Login returns the path at which readers log in, or an empty string if there is none. The parameter "return" of that path is the page to which
-	// readers return.
+	// Login returns the path at which readers log in, or an empty string if there is none. The query parameter "return" of that path contains the
+	// page to which readers return after the login.
 	Login() string
-	// Serve responds to requests for /logout, /login and paths below it. Any error is a [Problem].
+	// Serve responds to requests for /logout, for /login, and for paths below /login. Any error is a [Problem].
 	Serve(w http.ResponseWriter, r *http.Request) error
 }
 
 // Access limits what readers see.
 type Access interface {
-	// Scope returns the scope of a reader. namespaces are the namespaces that have services. Scope fails if the scope cannot be determined.
+	// Scope returns the scope of a reader. namespaces are the namespaces that contain services. Scope fails if the scope cannot be determined.
 	Scope(ctx context.Context, reader Reader, namespaces []string) (Scope, error)
 }
 
@@ -58,7 +58,7 @@ func ReaderOf(ctx context.Context) Reader {
 	return r
 }
 
-// WithReader returns a context with a reader for [ReaderOf].
+// WithReader returns a context that contains a reader. [ReaderOf] returns this reader.
 func WithReader(ctx context.Context, r Reader) context.Context {
 	return context.WithValue(ctx, readerKey{}, r)
 }

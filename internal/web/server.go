@@ -4,8 +4,8 @@
 // server.go    options, routes, and headers of all responses
 // session.go   authentication of the single reader: the token, the session, and the Host header
 // readers.go   authentication and permissions of many readers
-// respond.go   responses with pages as HTML or JSON, and with errors; compression
-// page.go      pages as chunks, templates and their functions
+// respond.go   responses: pages as HTML or JSON, and errors; compression
+// page.go      pages and their chunks, and templates and their functions
 // shared.go    boards that readers share
 // board.go     filter, search and order of the board
 // pages.go     pages of services, releases, previews and versions

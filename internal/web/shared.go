@@ -56,7 +56,7 @@ func (b *boards) of(key string) *shared {
 	return b.byKey[key]
 }
 
-// row returns the row of an equal service from any board, or nil if no board has such a row.
+// row returns the stored row of a service with the given key, or nil if there is none or if the stored service differs from x.
 func (b *boards) row(key string, x view.Service) *entry {
 	b.mu.Lock()
 	e := b.rows[key]
@@ -77,7 +77,7 @@ func (b *boards) keep(rows map[string]*entry, services int) {
 	maps.Copy(b.rows, rows)
 }
 
-// namespaces contains the namespaces of the services in the newest objects.
+// namespaces contains the namespaces of the services in the latest data.
 type namespaces struct {
 	mu       sync.Mutex
 	revision uint64
@@ -128,7 +128,7 @@ type rendered struct {
 
 func keyOf(namespace, name string) string { return namespace + "/" + name }
 
-// get returns the newest board.
+// get returns the current board. If the stored board is out of date, get computes it again.
 func (b *shared) get(s *Server, data cluster.Data, scope Scope) (*moments, error) {
 	now := s.Clock.Now()
 	missing := slices.Concat(data.Missing, scope.Missing)

@@ -96,7 +96,7 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 	defer s.follows(reader.User, -1)
 	u, err := url.ParseRequestURI(r.URL.Query().Get("page"))
 	if err != nil || u.Host != "" || u.Path == "/live" {
-		s.fail(w, r, &Problem{Status: http.StatusBadRequest, Title: "The stream has no page", Text: "Reload the page."})
+		s.fail(w, r, &Problem{Status: http.StatusBadRequest, Title: "The request does not contain a valid page", Text: "Reload the page."})
 		return
 	}
 	seen := r.Header.Get("Last-Event-ID")
@@ -108,10 +108,10 @@ func (s *Server) live(w http.ResponseWriter, r *http.Request) {
 	h.Set("X-Accel-Buffering", "no")
 	w.WriteHeader(http.StatusOK)
 	stream := &stream{Server: s, w: w, control: http.NewResponseController(w), url: u}
-	// Otherwise, the read deadline of the request would also end the stream.
+	// Remove the read deadline of the request. Otherwise, it would also end the stream.
 	_ = stream.control.SetReadDeadline(time.Time{})
 	if err := stream.begin(r, seen); err != nil {
-		return // The reader disconnected or loads the page again.
+		return // The reader has disconnected, or must load the page again.
 	}
 	_ = stream.run(r)
 }
@@ -126,7 +126,7 @@ type stream struct {
 	changed <-chan struct{}
 }
 
-// errEnded ends a stream. The reader must load the page again.
+// errEnded is returned when the server ends a stream. The client then reconnects or reloads the page.
 var errEnded = errors.New("the stream ended")
 
 // begin sends only a keep-alive if the page shows the current state. Otherwise, it requests that the client load the page again.

@@ -14,8 +14,8 @@ type choice struct {
 	Selected     bool
 }
 
-// errNoTarget is the error for an action without a target if the target is ambiguous.
-var errNoTarget = &Problem{Status: http.StatusBadRequest, Title: "A choice is required", Text: "Choose one. Nothing was changed."}
+// errNoTarget is the error for an action without a target if the reader must choose one.
+var errNoTarget = &Problem{Status: http.StatusBadRequest, Title: "A choice is required", Text: "Choose a version or a group. Nothing was changed."}
 
 // aim sets the choices that are offered to the reader. If the action has no target, and only one target is possible, aim sets that target. The
 // form submits the target that the preview shows.
@@ -55,7 +55,7 @@ func (q *request) aimPin() {
 	q.choices = append(q.choices, choice{Value: q.Target, Label: label})
 }
 
-// aimUnpin sets the choices for an unpin if several groups are pinned.
+// aimUnpin sets the choices for the unpin action if several groups are pinned.
 func (q *request) aimUnpin() {
 	for i := range q.moments.data.Microservices {
 		ms := &q.moments.data.Microservices[i]
@@ -82,8 +82,8 @@ func (q *request) chosen() string {
 	return q.Target
 }
 
-// aimBack sets the target of a rollback. During a rollout, the target is the active release. Otherwise, it is the previously active release, or
-// the release of the selected version.
+// aimBack sets the choices and the target of a rollback. If a version is selected, the target is the release of that version. Otherwise, it is the
+// active release during a rollout, and the previously active release at other times.
 func (q *request) aimBack() {
 	var last, active, named []string
 	targets := view.RollbackTargets(q.moments.data.Input, q.Namespace, q.Act.Service)

@@ -23,7 +23,7 @@ var abouts = map[string]string{
 	"thaw":      "Ends the freeze. Everything that is waiting for it to end continues.",
 }
 
-// pin is a pin of a service, with the version.
+// pin is a pin of a service, with the pinned version.
 type pin struct {
 	view.Pin
 	Version string

@@ -32,11 +32,11 @@ func Resolve(w *v1alpha1.DeployWindow, now time.Time) (*release.Window, error) {
 	return &release.Window{Open: open}, nil
 }
 
-// horizon is how far ahead Resolve searches for the next change. It is longer than two weeks, because a weekly window may coincide with the hour that
-// daylight saving time skips, or with a day that a zone skips.
+// horizon is how far ahead Resolve searches for the next change. It is longer than two weeks, because a weekly window does not open in a
+// week in which it coincides with the hour that daylight saving time skips, or with a day that a zone skips.
 const horizon = 16 * 24 * time.Hour
 
-// span is a window in minutes of the day.
+// span is a window with its times in minutes since midnight.
 type span struct {
 	days     []v1alpha1.Weekday
 	from, to int
@@ -55,7 +55,7 @@ func newSpan(w *v1alpha1.DeployWindow) span {
 	return s
 }
 
-// minutes converts HH:MM to minutes of the day. The schema enforces the format.
+// minutes converts HH:MM to minutes since midnight. The schema enforces the format.
 func minutes(t v1alpha1.ClockTime) int {
 	var h, m int
 	if _, err := fmt.Sscanf(string(t), "%d:%d", &h, &m); err != nil {

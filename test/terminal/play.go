@@ -110,7 +110,7 @@ func (s *Stage) canary() {
 	}
 	s.decide(v1alpha1.DecisionContinue, "continue", s.Name, "--reason", "looked at the logs")
 	s.wait(cli.ExitYes, "1.1.0", nil, "--for", "step=half")
-	s.want(cli.ExitTimeout, []string{"it is canary, step half, 50% (2 of 2)"}, "wait", s.Name, "1.1.0", "--timeout", "1s")
+	s.want(cli.ExitTimeout, []string{"its status is canary, step half, 50% (2 of 2)"}, "wait", s.Name, "1.1.0", "--timeout", "1s")
 
 	s.want(cli.ExitYes, []string{"paused"}, "pause", s.Name)
 	s.wait(cli.ExitWaits, "1.1.0", []string{s.Name + " is paused: hlnr resume -n " + s.Namespace + " " + s.Name})
@@ -224,7 +224,7 @@ func (s *Stage) endGroup() {
 	s.wait(cli.ExitYes, "2.0.0", []string{"active"})
 	s.status()
 	s.want(cli.ExitYes, []string{"Nothing was written: dry run."}, "end-group", s.Name, "1.x", "--dry-run")
-	s.want(cli.ExitYes, []string{"ends; the group loses its traffic"}, "end-group", s.Name, "1.x")
+	s.want(cli.ExitYes, []string{": the group loses its traffic"}, "end-group", s.Name, "1.x")
 	s.until("group 1.x to end", func() string {
 		ms := s.microservice()
 		if slices.ContainsFunc(ms.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool { return g.Name == "1.x" && g.Phase == v1alpha1.GroupLive }) {
@@ -232,7 +232,7 @@ func (s *Stage) endGroup() {
 		}
 		return ""
 	})
-	s.want(cli.ExitNo, []string{"is already ended"}, "end-group", s.Name, "1.x")
+	s.want(cli.ExitNo, []string{"is already in spec.endedGroups"}, "end-group", s.Name, "1.x")
 	s.status()
 	s.tree()
 }

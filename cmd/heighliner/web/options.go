@@ -32,7 +32,7 @@ const providerTimeout = 10 * time.Second
 // maxProvider is the maximum size of a response from the identity provider, in bytes.
 const maxProvider = 1 << 20
 
-// Options are the values of the server's flags, and the values that the process provides.
+// Options are the values of the server's flags, and the values that the caller provides.
 type Options struct {
 	// Config is used to connect to the cluster, with the permissions of the server.
 	Config  *rest.Config
@@ -74,14 +74,14 @@ func (o *Options) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&o.caFile, "oidc-ca-file", "", "file with the CA certificate of the identity provider; defaults to the public CAs")
 	f.StringSliceVar(&o.scopes, "oidc-scopes", []string{"profile", "email"}, "scopes to request in addition to openid")
 	f.StringVar(&o.userClaim, "oidc-username-claim", "sub", "claim with the user name")
-	f.StringVar(&o.userPrefix, "oidc-username-prefix", "oidc:", "prefix of user names; - means no prefix. Use the prefix that the API server uses, so that users have the same permissions here")
+	f.StringVar(&o.userPrefix, "oidc-username-prefix", "oidc:", "prefix of user names; - means no prefix. Use the prefix that the API server uses, so that users have the same permissions on the board")
 	f.StringVar(&o.groupsClaim, "oidc-groups-claim", "groups", "claim with the groups, as a list of strings; empty means no groups")
 	f.StringVar(&o.gPrefix, "oidc-groups-prefix", "oidc:", "prefix of group names; - means no prefix")
 	f.DurationVar(&o.session, "session-duration", time.Hour, "maximum duration of a session; a session also ends when the identity provider's token expires")
 	f.StringVar(&o.sessionKeyFile, "session-key-file", "", "file with the session key, 32 bytes, base64-encoded; defaults to a random key, and sessions then end when the server stops")
 
 	f.StringVar(&o.proxyCAFile, "requestheader-client-ca-file", "", "file with the certificate of the CA that signs the client certificate of an authenticating proxy; requires --tls-cert-file")
-	f.StringSliceVar(&o.proxyNames, "requestheader-allowed-names", nil, "common names of the allowed client certificates; defaults to all certificates that the CA signed")
+	f.StringSliceVar(&o.proxyNames, "requestheader-allowed-names", nil, "common names of the allowed client certificates; if empty, all certificates that the CA signed are allowed")
 	f.StringSliceVar(&o.proxyUsers, "requestheader-username-headers", []string{"X-Forwarded-User"}, "headers with the user name; the first header with a value is used")
 	f.StringSliceVar(&o.proxyGroups, "requestheader-group-headers", []string{"X-Forwarded-Groups"}, "headers with groups")
 	f.StringVar(&o.proxySeparator, "requestheader-group-separator", ",", "separator of groups within a header; empty if each header contains one group")

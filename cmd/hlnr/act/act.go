@@ -6,12 +6,12 @@
 //	decide.go     continue, adopt, deprecate, retry and promote
 //	target.go     finds the release of a decision
 //	pin.go        pin, unpin and rollback
-//	pins.go       changes to the pins of a Microservice, as pure functions
+//	pins.go       changes to the pins of a Microservice, without access to the cluster
 //	switches.go   pause, resume and end-group
 //	change.go     writes a change to the specification of a Microservice, shows it, or prints it for Git
 //	git.go        finds the fields that a GitOps tool owns
 //	freeze.go     freeze and thaw
-//	until.go      times in the future
+//	until.go      parses times in the future
 //	reason.go     the flag --reason
 //	scan.go       scan
 //	request.go    the same actions for other callers, such as the board
@@ -61,11 +61,12 @@ type Done struct {
 	// By is the user name that the API server reports.
 	By     string `json:"by,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	// Until is the end of a pin or a freeze, in RFC 3339.
+	// Until is the end of a pin or a freeze, in RFC 3339 format.
 	Until string `json:"until,omitempty"`
 	// DryRun is true if nothing was written.
 	DryRun bool `json:"dryRun,omitempty"`
-	// Next is the command that waits until the change has taken effect. It is empty if nothing changes.
+	// Next is the command that waits until a change to a pin has taken effect. It is empty for all other actions, in a dry run, with --wait,
+	// and if the active release does not change or the next version is not known.
 	Next string `json:"next,omitempty"`
 	// Frozen describes the freeze that prevents the start of the selected release, with its end and reason. It is empty if there is no
 	// such freeze.
@@ -73,7 +74,7 @@ type Done struct {
 	// Outcome is the outcome of a decision or a scan. It is empty until the manager has recorded an outcome. In a dry run, it is
 	// the predicted outcome of a decision.
 	Outcome string `json:"outcome,omitempty"`
-	// Effects are the effects that a dry run predicts, in order.
+	// Effects are the effects that a dry run predicts, in chronological order or, for a freeze, sorted by the name of the Microservice.
 	Effects []string `json:"effects,omitempty"`
 	// Unplayed is the reason why Effects are not known: the user is allowed to perform the action, but not to read all of the objects
 	// that the planner needs.
@@ -180,7 +181,7 @@ func (s *scope) names(ctx context.Context, list client.ObjectList) ([]string, er
 	return names, err
 }
 
-// isMissing reports whether an error means that an object with the name does not exist, although its kind exists.
+// isMissing reports whether an error means that an object with the given name does not exist, although its kind exists.
 func isMissing(err error, name string) bool {
 	var s apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || !errors.As(err, &s) {

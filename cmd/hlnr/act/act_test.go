@@ -258,7 +258,7 @@ func TestPins(t *testing.T) {
 	}
 	for want, args := range map[string][]string{
 		"--wait: nothing is written with --dry-run":            {"--wait", "--dry-run"},
-		"--timeout is how long --wait waits: set --wait too":   {"--timeout", "5m"},
+		"--timeout requires --wait":                            {"--timeout", "5m"},
 		"--timeout: invalid value -1s: must be greater than 0": {"--wait", "--timeout", "-1s"},
 	} {
 		p.want(cli.ExitUsage, want, append([]string{"rollback", "shop"}, args...)...)
@@ -311,12 +311,12 @@ func TestSwitches(t *testing.T) {
 	p.await("2.0.0", v1alpha1.ReleaseActive)
 	p.want(cli.ExitUsage, `there is no release group of shop with the name "3.x"; did you mean`, "end-group", "shop", "3.x")
 	p.want(cli.ExitYes, "Nothing was written", "end-group", "shop", "1-x", "--dry-run")
-	p.want(cli.ExitYes, "shop 1.x: ends; the group loses its traffic, is drained, and is removed (1.0.0 is active there)", "end-group", "shop", "1-x")
-	p.want(cli.ExitNo, "group 1.x of shop is already ended", "end-group", "shop", "1.x")
+	p.want(cli.ExitYes, "shop 1.x: the group loses its traffic, is drained, and is removed (its active version is 1.0.0)", "end-group", "shop", "1-x")
+	p.want(cli.ExitNo, "group 1.x of shop is already in spec.endedGroups", "end-group", "shop", "1.x")
 	if got := p.spec().EndedGroups; !slices.Equal(got, []string{"1.x"}) {
 		t.Errorf("ended groups %q", got)
 	}
-	p.want(cli.ExitYes, "shop 1.x: may start again", "end-group", "shop", "1.x", "--undo")
+	p.want(cli.ExitYes, "shop 1.x: the group can start again", "end-group", "shop", "1.x", "--undo")
 	if got := p.spec().EndedGroups; len(got) != 0 {
 		t.Errorf("ended groups %q", got)
 	}
@@ -369,7 +369,7 @@ func TestScan(t *testing.T) {
 		}
 	}()
 	defer func() { cancel(); <-ended }()
-	p.want(cli.ExitYes, "shop: scanned, 1 offered, latest 1.0.0", "scan", "shop", "--timeout", await.Limit.String())
+	p.want(cli.ExitYes, "shop: scanned; 1 offered, latest 1.0.0", "scan", "shop", "--timeout", await.Limit.String())
 }
 
 // TestScanOfASuspendedRepository checks that the command does not wait for a poll of a suspended GitHubRepository.

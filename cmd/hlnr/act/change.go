@@ -39,8 +39,8 @@ func (c *change) addFlags(cmd *cobra.Command) {
 type edit struct {
 	// field is the path of the field in the specification.
 	field []string
-	// apply makes the change. by is the name of the user who makes it. It is empty in a patch for Git, because the history in Git shows
-	// the author, and for a field that a GitOps tool owns.
+	// apply makes the change. by is the name of the user who makes it. It is empty for a field that a GitOps tool owns, and in a
+	// patch for Git, because the history in Git shows the author.
 	apply func(spec *v1alpha1.MicroserviceSpec, by string)
 	// done is the result to report.
 	done Done
@@ -103,8 +103,8 @@ func (e edit) ownedBy(owner gitOwner, ms *v1alpha1.Microservice) *gitOwned {
 	return &gitOwned{owner, "spec." + strings.Join(e.field, "."), ms.Namespace + "/" + ms.Name}
 }
 
-// do makes the change or simulates it. It returns a [gitOwned] error for a field that a GitOps tool owns. A dry run returns no such error,
-// so that its effects can be shown.
+// do makes the change or simulates it. Without --force, it returns a [gitOwned] error for a field that a GitOps tool owns. A dry run does not
+// return this error, so that its effects can be shown.
 func (c *change) do(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e edit) (*Done, gitOwner, error) {
 	done := e.done
 	done.Object, done.Namespace, done.Microservice = "microservice.hlnr.io/"+ms.Name, s.namespace, ms.Name
@@ -119,7 +119,7 @@ func (c *change) do(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e 
 	}
 	done.By = by
 	if owner.Owns {
-		by = "" // The GitOps tool overwrites the field, but does not remove an author that is not in Git.
+		by = "" // The GitOps tool would overwrite the field, but would not remove an author that is not in Git.
 	}
 	if e.starts {
 		done.Frozen = s.frozenBy(ctx, ms)
@@ -128,7 +128,7 @@ func (c *change) do(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e 
 	if c.dryRun {
 		options = append(options, client.DryRunAll)
 	}
-	// The write precedes the forecast, so that a user without permissions first gets the error from the write.
+	// The write precedes the forecast, so that a user without permissions gets the error from the write, and not the one from the forecast.
 	if err := s.write(ctx, ms, func(spec *v1alpha1.MicroserviceSpec) { e.apply(spec, by) }, options...); err != nil || !c.dryRun {
 		return &done, owner, err
 	}
@@ -141,8 +141,8 @@ func (c *change) do(ctx context.Context, s *scope, ms *v1alpha1.Microservice, e 
 	return &done, owner, nil
 }
 
-// unplayed returns the reason why the effects of a dry run are not known. It returns an error unless the command is lenient and a
-// permission is missing.
+// unplayed returns the reason why the effects of a dry run are not known, if the command is lenient and the error means that
+// a permission is missing. Otherwise, it returns the error.
 func unplayed(ctx context.Context, s *scope, err error, lenient bool) (string, error) {
 	if err == nil || !lenient || !apierrors.IsForbidden(err) {
 		return "", err
@@ -150,8 +150,7 @@ func unplayed(ctx context.Context, s *scope, err error, lenient bool) (string, e
 	return s.Explain(ctx, err).Error(), nil
 }
 
-// maxWrites is the maximum number of attempts to write a change while other clients write the same
-// object.
+// maxWrites is the maximum number of attempts to write a change while other clients write the same object.
 const maxWrites = 10
 
 // write applies the change to the object as it was read. The manager often writes the status of the object, so write tries again after a

@@ -24,7 +24,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// verbs contains the verb that is used in messages for each action.
+// verbs contains, for each action, the verb that messages use.
 var verbs = map[v1alpha1.DecisionAction]string{
 	v1alpha1.DecisionContinue: "continue", v1alpha1.DecisionAdopt: "adopt", v1alpha1.DecisionDeprecate: "deprecate", v1alpha1.DecisionRetry: "retry",
 }
@@ -53,7 +53,7 @@ and the step is complete when it has all of them. The command sets spec.decision
 	cmd.Example = `  # The only canary of shop
   hlnr continue shop --reason "checked the logs"
 
-  # Continue a specific version, and only if it is in the step "half"
+  # Continue a specific version, but only if it is in the step "half"
   hlnr continue shop 1.2.0 --step half`
 	return cmd
 }
@@ -81,7 +81,7 @@ an active release, use rollback.`)
 func newRetryCommand(f *cli.Factory) *cobra.Command {
 	d := &decision{action: v1alpha1.DecisionRetry}
 	cmd := d.command(f, "retry", "Start a failed release again",
-		`retry starts a release with the status error again, from the beginning. It sets
+		`retry starts a failed release (status error) again from the beginning. It sets
 spec.decision.action to Retry.`)
 	cmd.Example = `  hlnr retry shop 1.1.1 --reason "database is back"`
 	return cmd
@@ -123,9 +123,9 @@ uses the only release for which the decision is possible. The API server records
 	}
 	flags := cmd.Flags()
 	addReason(flags, &d.reason, 256, "reason for the decision, shown to other users")
-	flags.StringVar(&d.id, "id", "", "ID of the decision; a release handles each ID only once, so that a pipeline can be run again; defaults to a new ID")
+	flags.StringVar(&d.id, "id", "", "ID of the decision; the manager handles each ID only once for a release, so that a pipeline can be run again safely; defaults to a new ID")
 	flags.BoolVar(&d.dryRun, "dry-run", false, "show what would happen, without deciding anything")
-	flags.DurationVar(&d.timeout, "timeout", 10*time.Second, "how long to wait for the manager to handle an earlier decision, and then this decision; 0 means no wait")
+	flags.DurationVar(&d.timeout, "timeout", 10*time.Second, "how long to wait for the manager to handle an earlier decision, and then again for this decision; 0 means no wait")
 	d.output = cli.AddOutput(cmd, formats...)
 	return cmd
 }
@@ -329,7 +329,7 @@ func (d *decision) write(ctx context.Context, s *scope, t target, by string, opt
 }
 
 // free returns the release as soon as the manager has handled its current decision, because the manager reads only the latest decision: an earlier
-// one would be lost. Deprecate replaces any decision immediately, because an abort must not wait, and makes the replaced decision irrelevant. A dry run
+// one would be lost. Deprecate replaces any decision immediately, because an abort must not wait and makes the replaced decision irrelevant. A dry run
 // does not wait either, because it replaces nothing.
 func (d *decision) free(ctx context.Context, s *scope, t target, end time.Time) (*v1alpha1.VersionedMicroservice, error) {
 	for {
@@ -354,7 +354,7 @@ func (d *decision) free(ctx context.Context, s *scope, t target, end time.Time) 
 
 // decisionOf describes the decision that a release contains, and who made it.
 func decisionOf(vsvc *v1alpha1.VersionedMicroservice) string {
-	return fmt.Sprintf("the decision %s of %s", vsvc.Spec.Decision.Action, cmp.Or(vsvc.Annotations[v1alpha1.AnnotationDecidedBy], "another user"))
+	return fmt.Sprintf("the decision %s by %s", vsvc.Spec.Decision.Action, cmp.Or(vsvc.Annotations[v1alpha1.AnnotationDecidedBy], "another user"))
 }
 
 // patch writes the decision and the name of the user in one request, if the release has not changed since it was read.
@@ -414,8 +414,8 @@ const maxDecisionGroups = 8
 // pollInterval is the time between two reads while a command waits for the manager.
 const pollInterval = 100 * time.Millisecond
 
-// handled waits until the manager has handled the decision, and returns nil if the timeout expires. It returns an error if the decision was
-// removed from the release, or replaced by another decision, before its outcome could be read.
+// handled waits until the manager has handled the decision, and returns the handled decision, or nil if the timeout expires. It returns an
+// error if the decision was removed from the release, or replaced by another decision, before its outcome could be read.
 func (d *decision) handled(ctx context.Context, s *scope, t target) (*v1alpha1.HandledDecision, error) {
 	end := s.Now().Add(d.timeout)
 	for s.Now().Before(end) {
@@ -467,8 +467,7 @@ func withID(known []*v1alpha1.HandledDecision, id string) *v1alpha1.HandledDecis
 	return nil
 }
 
-// recorded returns the latest handled decision about a release, according to the status of the Microservice, or
-// nil.
+// recorded returns the latest handled decision about a release, according to the status of the Microservice, or nil.
 func recorded(ms *v1alpha1.Microservice, release string) *v1alpha1.HandledDecision {
 	for i := range ms.Status.ReleaseGroups {
 		for j := range ms.Status.ReleaseGroups[i].Releases {

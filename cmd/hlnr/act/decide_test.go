@@ -77,7 +77,7 @@ func TestUnhandledDecision(t *testing.T) {
 	decision130 := func(action v1alpha1.DecisionAction, id string) *v1alpha1.Decision {
 		return &v1alpha1.Decision{Action: action, ID: id}
 	}
-	waits := "Continue is not possible: the manager has not handled the decision Deprecate of ana yet"
+	waits := "Continue is not possible: the manager has not handled the decision Deprecate by ana yet"
 	for name, c := range map[string]struct {
 		anas    *v1alpha1.Decision
 		handled func(*v1alpha1.Microservice, *v1alpha1.VersionedMicroservice)
@@ -88,7 +88,7 @@ func TestUnhandledDecision(t *testing.T) {
 		"no decision":        {nil, nil, v1alpha1.DecisionContinue, nil, ""},
 		"an unhandled abort": {decision130(v1alpha1.DecisionDeprecate, "1"), nil, v1alpha1.DecisionContinue, nil, waits},
 		"an unhandled approval": {decision130(v1alpha1.DecisionContinue, "1"), nil, v1alpha1.DecisionContinue, nil,
-			"Continue is not possible: the manager has not handled the decision Continue of ana yet"},
+			"Continue is not possible: the manager has not handled the decision Continue by ana yet"},
 		"an abort of an unhandled approval": {decision130(v1alpha1.DecisionContinue, "1"), nil, v1alpha1.DecisionDeprecate, nil, ""},
 		"the same decision":                 {decision130(v1alpha1.DecisionContinue, "bens"), nil, v1alpha1.DecisionContinue, nil, ""},
 		"recorded in the release": {decision130(v1alpha1.DecisionContinue, "1"), func(_ *v1alpha1.Microservice, r *v1alpha1.VersionedMicroservice) {
@@ -162,10 +162,10 @@ func TestReplacedDecision(t *testing.T) {
 		handled, want string
 		code          cli.Code
 	}{
-		"replaced":              {&v1alpha1.Decision{Action: v1alpha1.DecisionDeprecate, ID: "1"}, "", "replaced by the decision Deprecate of ana", cli.ExitNo},
+		"replaced":              {&v1alpha1.Decision{Action: v1alpha1.DecisionDeprecate, ID: "1"}, "", "replaced by the decision Deprecate by ana", cli.ExitNo},
 		"removed":               {nil, "", "removed", cli.ExitNo},
 		"handled":               {&v1alpha1.Decision{Action: v1alpha1.DecisionDeprecate, ID: "1"}, "bens", "", cli.ExitYes},
-		"both might be handled": {&v1alpha1.Decision{Action: v1alpha1.DecisionDeprecate, ID: "1"}, "1", "followed by the decision Deprecate of ana", cli.ExitFailed},
+		"both might be handled": {&v1alpha1.Decision{Action: v1alpha1.DecisionDeprecate, ID: "1"}, "1", "followed by the decision Deprecate by ana", cli.ExitFailed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -269,10 +269,10 @@ func (o *freezeOptions) replace(ctx context.Context, s *scope, obj client.Object
 	}
 	f := freezeOf(old)
 	if state := f.State(s.Now()); !state.Over {
-		return cli.No(fmt.Errorf("%s exists (%q): end it with %q, or choose another --name", f, state.Reason, o.thawCommand(s)))
+		return cli.No(fmt.Errorf("%s already exists (%q): end it with %q, or choose another --name", f, state.Reason, o.thawCommand(s)))
 	}
 	if owner := ownerOf(old.GetManagedFields(), "reason"); owner.Owns {
-		return cli.No(fmt.Errorf("%s has ended, but is set by %s (field manager %s), which would create it again: choose another --name, or change it in Git", f, owner.Tool, owner.Manager))
+		return cli.No(fmt.Errorf("%s has ended, but is managed by %s (field manager %s), which would restore it: choose another --name, or change it in Git", f, owner.Tool, owner.Manager))
 	}
 	uid, version := old.GetUID(), old.GetResourceVersion()
 	options := []client.DeleteOption{client.Preconditions{UID: &uid, ResourceVersion: &version}}
@@ -318,7 +318,7 @@ func (s *scope) frozen(ctx context.Context, f freeze.Freeze) ([]string, error) {
 func (s *scope) frozenBy(ctx context.Context, ms *v1alpha1.Microservice) string {
 	var freezes v1alpha1.FreezeList
 	var clusterFreezes v1alpha1.ClusterFreezeList
-	// A list that cannot be read remains empty, because the action does not depend on it.
+	// Errors are ignored, because the action does not depend on these lists: a list that cannot be read remains empty.
 	_ = s.client.List(ctx, &freezes, client.InNamespace(ms.Namespace))
 	_ = s.client.List(ctx, &clusterFreezes)
 	all := freeze.All(freezes.Items, clusterFreezes.Items)
@@ -363,7 +363,7 @@ func (o *freezeOptions) thaw(ctx context.Context, s *scope) (*Done, error) {
 		return nil, err
 	}
 	if owner := ownerOf(obj.GetManagedFields(), "reason"); owner.Owns && !o.force {
-		return nil, cli.No(fmt.Errorf("%s is set by %s (field manager %s), which would create it again: remove it in Git, or use --force", freezeOf(obj), owner.Tool, owner.Manager))
+		return nil, cli.No(fmt.Errorf("%s is managed by %s (field manager %s), which would create it again: remove it in Git, or use --force", freezeOf(obj), owner.Tool, owner.Manager))
 	}
 	by, err := s.me(ctx)
 	if err != nil {
@@ -432,10 +432,10 @@ func (o *freezeOptions) find(ctx context.Context, s *scope) (client.Object, erro
 		for _, obj := range active {
 			names = append(names, obj.GetName())
 		}
-		return nil, cli.Usage(fmt.Errorf("several freezes of %s apply: choose one with --name: %s", o.where(s), strings.Join(names, ", ")))
+		return nil, cli.Usage(fmt.Errorf("%s: several freezes apply; choose one with --name: %s", o.where(s), strings.Join(names, ", ")))
 	}
 	if f := freezeOf(active[0]); len(f.Rules.Periods) > 0 {
-		return nil, cli.No(fmt.Errorf("%s has spec.periods: remove the current period from them, or delete the whole freeze with --name %s", f, f.Name))
+		return nil, cli.No(fmt.Errorf("%s has spec.periods: remove the current period from the list, or delete the whole freeze with --name %s", f, f.Name))
 	}
 	return active[0], nil
 }

@@ -50,7 +50,7 @@ func TestFreezeAndThaw(t *testing.T) {
 	if f.Annotations[v1alpha1.AnnotationDecidedBy] != "ana" || f.Spec.Reason != "trade fair" || f.Spec.Until == nil || time.Until(f.Spec.Until.Time) > 4*time.Hour {
 		t.Errorf("the freeze is %+v", f)
 	}
-	p.want(cli.ExitNo, `Freeze "freeze" exists ("trade fair"): end it with "`+p.hlnr()+` thaw `+p.namespace+`", or choose another --name`, "freeze", "--indefinite", "--reason", "other")
+	p.want(cli.ExitNo, `Freeze "freeze" already exists ("trade fair"): end it with "`+p.hlnr()+` thaw `+p.namespace+`", or choose another --name`, "freeze", "--indefinite", "--reason", "other")
 	p.want(cli.ExitNo, "frozen until ", "continue", "shop")
 	p.want(cli.ExitYes, "Deprecate by ana: applied", "deprecate", "shop")
 	p.await("1.1.0", v1alpha1.ReleaseError)
@@ -129,7 +129,7 @@ func TestThawChooses(t *testing.T) {
 	create("freeze", v1alpha1.FreezeRules{Until: &past}, "kubectl")
 	create("old-git", v1alpha1.FreezeRules{Until: &past}, "kustomize-controller")
 	for _, args := range [][]string{nil, {"--dry-run"}} {
-		p.want(cli.ExitNo, `Freeze "old-git" has ended, but is set by Flux (field manager kustomize-controller), which would create it again: choose another --name`,
+		p.want(cli.ExitNo, `Freeze "old-git" has ended, but is managed by Flux (field manager kustomize-controller), which would restore it: choose another --name`,
 			append([]string{"freeze", "--indefinite", "--reason", "incident", "--name", "old-git"}, args...)...)
 	}
 	p.want(cli.ExitNo, "is not frozen", "thaw")
@@ -146,7 +146,7 @@ func TestThawChooses(t *testing.T) {
 	p.want(cli.ExitNo, `Freeze "year-end" has spec.periods`, "thaw")
 	create("git", v1alpha1.FreezeRules{Indefinite: true}, "kustomize-controller")
 	p.want(cli.ExitUsage, "choose one with --name: git, year-end", "thaw")
-	p.want(cli.ExitNo, `Freeze "git" is set by Flux`, "thaw", "--name", "git")
+	p.want(cli.ExitNo, `Freeze "git" is managed by Flux`, "thaw", "--name", "git")
 	p.want(cli.ExitYes, "is deleted", "thaw", "--name", "git", "--force")
 	p.want(cli.ExitYes, "is deleted", "thaw", "--name", "year-end")
 }

@@ -50,7 +50,7 @@ func (o *pinOptions) valid(cmd *cobra.Command) error {
 	case o.wait && (o.dryRun || o.printPatch):
 		return cli.Usage(errors.New("--wait: nothing is written with --dry-run or --print-patch, so there is nothing to wait for"))
 	case !o.wait && cmd.Flags().Changed("timeout"):
-		return cli.Usage(errors.New("--timeout is how long --wait waits: set --wait too"))
+		return cli.Usage(errors.New("--timeout requires --wait"))
 	case o.timeout <= 0:
 		return cli.Usage(fmt.Errorf("--timeout: invalid value %s: must be greater than 0", o.timeout))
 	}
@@ -243,12 +243,12 @@ func (o *pinOptions) before(ctx context.Context, s *scope, ms *v1alpha1.Microser
 		}
 		return "", cli.No(fmt.Errorf("%s has no earlier release to return to (%s): name a version with --to", where, states(all)))
 	}
-	return "", cli.Usage(fmt.Errorf("several groups of %s have a release that was active before: choose one with --group: %s", ms.Name, cli.ThereAre(groups)))
+	return "", cli.Usage(fmt.Errorf("several groups of %s have a previous release: choose one with --group: %s", ms.Name, cli.ThereAre(groups)))
 }
 
 // previous returns the most recently active of the retained releases that have a lower version than the active release, or the same
-// version with another configuration. A release with a higher version might be the release from which a user rolled back. Denied
-// versions are omitted. The result is nil if no release remains.
+// version with another configuration. Releases with higher versions are excluded, because a user might have rolled back from them. Denied
+// versions are excluded too. The result is nil if no release remains.
 func previous(g *v1alpha1.ReleaseGroup, policy *v1alpha1.ImagePolicy) *v1alpha1.Release {
 	var last *v1alpha1.Release
 	active := slices.IndexFunc(g.Releases, func(r v1alpha1.Release) bool { return r.Status == v1alpha1.ReleaseActive })
@@ -261,8 +261,8 @@ func previous(g *v1alpha1.ReleaseGroup, policy *v1alpha1.ImagePolicy) *v1alpha1.
 	return last
 }
 
-// abortInstead returns the error for a rollback of a group whose rollout has not replaced the active release yet: to keep the active release, a
-// user aborts the rollout.
+// abortInstead returns the error for a rollback of a group whose rollout has not replaced the active release yet. The
+// error suggests the command that aborts the rollout and keeps the active release.
 func (s *scope) abortInstead(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, rolled *v1alpha1.Release) error {
 	what, active := rolled.SemVer.Version, g.Active
 	if what == active { // Only the configurations differ.
@@ -282,9 +282,9 @@ func activeOf(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	return &g.Releases[i]
 }
 
-// rollingOut returns the release that a group is rolling out in place of its active release, or nil. It omits a release that was previously
-// active. Except in previews, whose versions are commits without an order, it also omits a release with a lower version than the active
-// release. A user stops the rollout of the returned release with deprecate instead of rollback.
+// rollingOut returns the release that a group is rolling out in place of its active release, or nil. The result is also nil if the
+// release was previously active. Except in previews, whose versions are commits without an order, it is also nil if the release has a lower
+// version than the active release. A user stops the rollout of the returned release with deprecate instead of rollback.
 func rollingOut(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
 	active := activeOf(g)
 	if active == nil || g.Rollout == nil {
@@ -443,7 +443,7 @@ func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microser
 		return edit{}, err
 	}
 	if view.Denied(policy, w.group, w.version) {
-		return edit{}, cli.No(fmt.Errorf("%s %s is denied by ImagePolicy %s, and a pin does not override this: it gets no traffic while another release can serve traffic", ms.Name, w.version, policy.Name))
+		return edit{}, cli.No(fmt.Errorf("%s %s is denied by ImagePolicy %s, and a pin does not override this: the version gets no traffic while another release can serve traffic", ms.Name, w.version, policy.Name))
 	}
 	if err := o.sensible(s, ms, policy, w); err != nil {
 		return edit{}, err
@@ -478,14 +478,14 @@ func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microser
 }
 
 // upcoming returns the name of the release that runs a version with the Microservice's current configuration. The name
-// is empty if it is not known, or if nothing would start.
+// is empty if it is not known, or if the version is not a candidate.
 func (o *pinOptions) upcoming(ctx context.Context, s *scope, ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, version string) (string, error) {
 	names, err := o.candidates(ctx, s, ms, g)
 	return names[version], err
 }
 
 // candidates returns the names of the releases that run the offered versions of a group with the Microservice's current configuration. The
-// keys of the result are the versions. The result is empty if the names are not known, or if nothing would start.
+// keys of the result are the versions. The result is empty if the names are not known, or if the group has no candidates.
 func (o *pinOptions) candidates(ctx context.Context, s *scope, ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup) (map[string]string, error) {
 	facts, err := forecast.Read(ctx, s.client, ms, s.Now())
 	if err != nil && (o.wait || !apierrors.IsForbidden(err)) {
@@ -527,7 +527,7 @@ func (o *pinOptions) sensible(s *scope, ms *v1alpha1.Microservice, policy *v1alp
 		return cli.No(fmt.Errorf("group %s of %s is being removed", w.group.Name, ms.Name))
 	}
 	if r := w.row; r != nil && r.Status == v1alpha1.ReleaseError && !view.Retryable(ms, policy, w.group, r) {
-		return cli.No(fmt.Errorf("%s %s failed (%s), and a pin does not start it: offer the fix as a new version", ms.Name, w.version, r.Reason))
+		return cli.No(fmt.Errorf("%s %s failed (%s), and a pin does not start it again: publish the fix as a new version", ms.Name, w.version, r.Reason))
 	} else if r != nil && r.Status == v1alpha1.ReleaseError {
 		return cli.No(fmt.Errorf("%s %s failed (%s), and a pin does not start it again: run %q", ms.Name, w.version, r.Reason, s.Command(ms.Namespace, "retry", ms.Name, w.version)))
 	}
@@ -550,7 +550,8 @@ func (o *pinOptions) unpin(ctx context.Context, s *scope, ms *v1alpha1.Microserv
 	return o.follow(ctx, s, ms, e)
 }
 
-// unpinned returns the change that removes the pin of a group, with the version to which the group then moves.
+// unpinned returns the change that removes the pin of a group. If the ImagePolicy exists and the user is allowed to read it, the change also
+// predicts the version to which the group then moves.
 func (o *pinOptions) unpinned(ctx context.Context, s *scope, ms *v1alpha1.Microservice) (edit, error) {
 	e, err := o.removal(s, ms)
 	if err != nil {
@@ -583,8 +584,9 @@ func (o *pinOptions) unpinned(ctx context.Context, s *scope, ms *v1alpha1.Micros
 }
 
 // follows returns the version to which a group moves without a pin, and the name of its release if it is known. This is the newest version that
-// is offered, has not failed with the current configuration, and is not below the active version. If there is none, the group keeps its
-// active release. If there is no active release either, the version is empty.
+// is offered and has not failed with the current configuration. Except in previews, it is also not below the active version, unless the active
+// version was withdrawn. If there is no such version, the group keeps its active release. If there is no active release either, the version
+// is empty.
 func follows(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup, candidates map[string]string) (v, release string) {
 	active := activeOf(g)
 	protected := active != nil && !view.Withdrawn(policy, g, active.SemVer.Version)
@@ -607,7 +609,7 @@ func follows(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, g *v1alpha
 }
 
 // failure returns the release of a version that failed with the current configuration, or nil. name is the name of the release with this
-// configuration. If name is empty, it is not known: failure then returns any failed release of the version, unless the version is active.
+// configuration. If the name is not known, name is empty, and failure returns any failed release of the version, unless the version is active.
 func failure(g *v1alpha1.ReleaseGroup, v, name string) *v1alpha1.Release {
 	for i := range g.Releases {
 		r := &g.Releases[i]
@@ -660,7 +662,7 @@ func (o *pinOptions) removal(s *scope, ms *v1alpha1.Microservice) (edit, error) 
 	case len(found) > 1:
 		return edit{}, cli.Usage(fmt.Errorf("several groups of %s are pinned: choose one with --group: %s", ms.Name, cli.ThereAre(list)))
 	case len(found) == 0 && o.group == "" && ms.Spec.UpdateStrategy.Manual != nil:
-		return edit{}, cli.No(fmt.Errorf("no group of %s is pinned; spec.updateStrategy.manual has pins that ended or match no group: remove them with kubectl edit", ms.Name))
+		return edit{}, cli.No(fmt.Errorf("no group of %s is pinned; spec.updateStrategy.manual has pins that have ended or that match no group: remove them with kubectl edit", ms.Name))
 	case len(found) == 0:
 		return edit{}, cli.No(fmt.Errorf("%s is not pinned", ms.Name+spaced(o.group)))
 	}

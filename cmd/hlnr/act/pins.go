@@ -14,7 +14,7 @@ func names(name string, g *v1alpha1.ReleaseGroup) bool {
 	return name == g.Name || name == g.Slug || g.PullRequest > 0 && name == strconv.FormatInt(g.PullRequest, 10)
 }
 
-// global returns the version or release of a group that spec.updateStrategy.manual pins directly, and not in its list of groups. It returns
+// global returns the version or release of a group that spec.updateStrategy.manual pins directly, not in its list of groups. It returns
 // an empty string if no release of the group is pinned in this way.
 func global(m *v1alpha1.ManualUpdateStrategy, g *v1alpha1.ReleaseGroup) string {
 	for _, r := range g.Releases {
@@ -44,8 +44,8 @@ func setPin(spec *v1alpha1.MicroserviceSpec, g *v1alpha1.ReleaseGroup, pin v1alp
 	m.Groups = slices.Insert(m.Groups, at, pin)
 }
 
-// removePin removes the pins of a group: the pins in the list of groups that name this group, and the pin to a version or a release of
-// this group. If no pins remain, removePin removes the whole field.
+// removePin removes the pins of a group: the entries for this group in the list spec.updateStrategy.manual.groups, and a pin outside
+// this list to a version or a release of this group. If no pins remain, removePin removes spec.updateStrategy.manual.
 func removePin(spec *v1alpha1.MicroserviceSpec, g *v1alpha1.ReleaseGroup) {
 	m := spec.UpdateStrategy.Manual
 	if m == nil {

@@ -122,7 +122,7 @@ func TestEndGroupThatIsGone(t *testing.T) {
 	ms := &v1alpha1.Microservice{}
 	ms.Name, ms.Spec.EndedGroups = "shop", []string{"1.x"}
 	ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{{Name: "2.x"}}
-	if _, err := endGroup(ms, "1.x", false); err == nil || err.Error() != "group 1.x of shop is already ended" {
+	if _, err := endGroup(ms, "1.x", false); err == nil || err.Error() != "group 1.x of shop is already in spec.endedGroups" {
 		t.Errorf("end it again: %v", err)
 	}
 	e, err := endGroup(ms, "1.x", true)

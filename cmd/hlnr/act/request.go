@@ -19,10 +19,10 @@ type Request struct {
 	Verb string
 	// Namespace and Microservice are the namespace and the name of the Microservice.
 	Namespace, Microservice string
-	// Target is a version or the name of a release. If it is empty, the target is the only possible release or, for a rollback, the
-	// previous release.
+	// Target is a version or the name of a release. If it is empty, the target is the only release for which the action is possible or, for a
+	// rollback, the previous release.
 	Target string
-	// Group is the name of the group for pin, unpin and rollback. If it is empty, the only possible group is used.
+	// Group is the name of the group for pin, unpin and rollback. If it is empty, the only group for which the action is possible is used.
 	Group string
 	// Until is the end of a pin, in the format of --until. It is empty for a pin without an end.
 	Until string

@@ -33,7 +33,7 @@ func newScanCommand(f *cli.Factory) *cobra.Command {
 		Long: `scan sets the hlnr.io/requestedAt annotation on the ImagePolicy of a Microservice, or on the object
 that you name, and waits until the manager has scanned the registry or GitHub.
 
-Exit codes: 0 the scan succeeded; 3 the scan failed, or spec.suspend is set; 4 the timeout expired.`,
+Exit codes: 0: the scan succeeded; 3: the scan failed, or spec.suspend is set; 4: the timeout expired.`,
 		Example: `  hlnr scan shop
   hlnr scan githubrepository/shop`,
 		Args:              cobra.ExactArgs(1),
@@ -89,7 +89,7 @@ func (o *scan) run(ctx context.Context, f *cli.Factory, arg string) error {
 	request := s.Now().UTC().Format(time.RFC3339Nano)
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{v1alpha1.AnnotationRequestedAt: request}}})
 	if err != nil {
-		return fmt.Errorf("write the request: %w", err)
+		return fmt.Errorf("encode the request: %w", err)
 	}
 	write, cancel := whole(ctx)
 	defer cancel()
@@ -120,10 +120,10 @@ func (o *scan) run(ctx context.Context, f *cli.Factory, arg string) error {
 	if err := done.print(s.Out, o.output); err != nil {
 		return err
 	}
-	return cli.TimedOut(fmt.Errorf("the manager did not scan within %s; %q checks that it is running and watches the namespace", o.timeout, s.Command(s.namespace, "doctor")))
+	return cli.TimedOut(fmt.Errorf("the manager did not scan within %s; %q checks whether the manager is running and watches the namespace", o.timeout, s.Command(s.namespace, "doctor")))
 }
 
-// scannable returns the resource of an object, or an error if spec.suspend of the object is set.
+// scannable returns the name of the resource of an object, such as imagepolicy, or an error if spec.suspend of the object is set.
 func scannable(obj client.Object) (string, error) {
 	kind, resource, suspended := "ImagePolicy", "imagepolicy", false
 	switch o := obj.(type) {
@@ -141,7 +141,7 @@ func scannable(obj client.Object) (string, error) {
 // reasonNoVersions is the condition reason for an ImagePolicy that offers no version after a successful scan.
 const reasonNoVersions = "NoVersions"
 
-// failureOf returns the reason why the last scan of an object failed, or an empty string if the scan succeeded.
+// failureOf returns the reason why the latest scan of an object failed, or an empty string if the scan succeeded.
 func failureOf(obj client.Object) string {
 	var conditions []metav1.Condition
 	switch o := obj.(type) {
@@ -172,9 +172,9 @@ func scanned(obj client.Object, request string) (bool, string) {
 		case why != "":
 			return true, "the scan failed: " + why
 		case o.Status.Latest == "":
-			return true, "scanned, no version is offered"
+			return true, "scanned; no version is offered"
 		}
-		return true, fmt.Sprintf("scanned, %s offered, latest %s", o.Status.Offered, o.Status.Latest)
+		return true, fmt.Sprintf("scanned; %s offered, latest %s", o.Status.Offered, o.Status.Latest)
 	case *v1alpha1.GitHubRepository:
 		if why := failureOf(o); why != "" {
 			return handled(o.Status.LastHandledRequest), "the poll failed: " + why

@@ -75,7 +75,7 @@ func newEndGroupCommand(f *cli.Factory) *cobra.Command {
 		GroupID: cli.GroupAct,
 		Long: `end-group adds a group to spec.endedGroups. The group loses its traffic and its domains, is drained,
 and is removed with its releases. GROUP is the name or slug of the group, or the number of its pull request.
-With --undo, the group may start again; if it is still being drained, it gets its traffic back.`,
+With --undo, the group can start again; if it is still being drained, it gets its traffic back.`,
 		Example: `  # Show what would happen
   hlnr end-group shop 1.x --dry-run
 
@@ -122,17 +122,17 @@ func endGroup(ms *v1alpha1.Microservice, name string, undo bool) (edit, error) {
 				spec.EndedGroups = nil
 			}
 		}
-		e.done = Done{Action: "EndGroup", Group: name, text: fmt.Sprintf("%s %s: may start again", ms.Name, name)}
+		e.done = Done{Action: "EndGroup", Group: name, text: fmt.Sprintf("%s %s: the group can start again", ms.Name, name)}
 		return e, nil
 	case ended: // This case precedes the check of err, because groupOf returns an error if the status no longer lists the group.
-		return e, cli.No(fmt.Errorf("group %s of %s is already ended", name, ms.Name))
+		return e, cli.No(fmt.Errorf("group %s of %s is already in spec.endedGroups", name, ms.Name))
 	case err != nil:
 		return e, err
 	}
 	e.apply = func(spec *v1alpha1.MicroserviceSpec, _ string) { spec.EndedGroups = append(spec.EndedGroups, name) }
-	text := fmt.Sprintf("%s %s: ends; the group loses its traffic, is drained, and is removed", ms.Name, name)
+	text := fmt.Sprintf("%s %s: the group loses its traffic, is drained, and is removed", ms.Name, name)
 	if g.Active != "" {
-		text += fmt.Sprintf(" (%s is active there)", g.Active)
+		text += fmt.Sprintf(" (its active version is %s)", g.Active)
 	}
 	e.done = Done{Action: "EndGroup", Group: name, text: text}
 	return e, nil

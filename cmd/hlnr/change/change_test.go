@@ -88,7 +88,7 @@ func TestLint(t *testing.T) {
 		"name":           {strings.Replace(policy, "{name: shop}", "{name: Shop_1}", 1), cli.ExitNo, `Invalid value: "Shop_1"`},
 		"namespace":      {strings.Replace(microservice, "{name: shop}\nspec", "{name: shop, namespace: a.b}\nspec", 1), cli.ExitNo, `metadata.namespace: Invalid value: "a.b"`},
 		"generated name": {strings.Replace(policy, "{name: shop}", "{generateName: shop-}", 1), cli.ExitYes, "1 object: valid"},
-		"other kinds":    {"kind: ConfigMap\napiVersion: v1\n", cli.ExitUsage, "no object of hlnr.io found"},
+		"other kinds":    {"kind: ConfigMap\napiVersion: v1\n", cli.ExitUsage, "no hlnr.io object found"},
 		"not YAML":       {"a: b: c", cli.ExitUsage, "standard input: read YAML"},
 	} {
 		code, stdout, stderr := call(t, c.stdin, "lint", "-f", "-")
@@ -308,9 +308,9 @@ func TestPlan(t *testing.T) {
 	policy := "apiVersion: hlnr.io/v1alpha1\nkind: ImagePolicy\nmetadata: {name: shop}\nspec: {image: r.example/shop"
 	cluster.Offer(t, namespace, "shop", "2.0.0", "1.0.0")
 	expect(cli.ExitYes, "plan", policy+"}\n", "ImagePolicy shop: nothing changes\n")
-	expect(cli.ExitYes, "plan", policy+", versioning: {range: \"<2.0.0\"}}\n", "no longer offered: 2.0.0 (Range: ", "the newest is 1.0.0 instead of 2.0.0", "this applies to the 2 tags that the last scan recorded")
+	expect(cli.ExitYes, "plan", policy+", versioning: {range: \"<2.0.0\"}}\n", "no longer offered: 2.0.0 (Range: ", "the newest version is 1.0.0 instead of 2.0.0", "this applies to the 2 tags that the last scan recorded")
 	expect(cli.ExitYes, "plan", policy+", versioning: {range: \">=1.0.0\"}}\n", "the same versions are offered")
-	expect(cli.ExitUsage, "plan", "kind: ConfigMap\napiVersion: v1\n", "no object of hlnr.io found")
+	expect(cli.ExitUsage, "plan", "kind: ConfigMap\napiVersion: v1\n", "no hlnr.io object found")
 
 	release := cluster.Await(t, namespace, "shop", "1.0.0", v1alpha1.ReleaseActive)
 	if len(release.Spec.Template.Spec.Containers[0].Env) > 0 {

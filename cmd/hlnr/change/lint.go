@@ -66,7 +66,7 @@ ranges, regular expressions and time zones, which only the manager reads. The co
 It checks a reference to an AnalysisTemplate or ClusterAnalysisTemplate if the files contain the template.
 Checks of immutable fields, and of names that are already in use, require a cluster: see hlnr plan.
 
-Exit codes: 0 all manifests are valid, 2 a file cannot be read, 3 there are findings.`,
+Exit codes: 0: all manifests are valid; 2: a file cannot be read; 3: there are findings.`,
 		Example: `  hlnr lint -f shop.yaml
   kustomize build overlays/production | hlnr lint -f -`,
 		Args: byFlag,
@@ -118,7 +118,7 @@ func lint(ctx context.Context, in files, stdin io.Reader) (*lintReport, error) {
 		}
 	}
 	if report.Objects == 0 {
-		return nil, cli.Usage(fmt.Errorf("--filename: no object of %s found: set kind and apiVersion", v1alpha1.GroupVersion.Group))
+		return nil, cli.Usage(fmt.Errorf("--filename: no %s object found: set kind and apiVersion", v1alpha1.GroupVersion.Group))
 	}
 	return report, nil
 }
@@ -202,7 +202,7 @@ func sharedAnalysis(ms *v1alpha1.Microservice, objects []runtime.Object) string 
 				t = analysistemplate.Cluster(o)
 			}
 		}
-		if t == nil || analysistemplate.Check(t) != nil { // A fault in the template is reported for the template.
+		if t == nil || analysistemplate.Check(t) != nil { // A fault in the template is reported for the template, not for the Microservice.
 			continue
 		}
 		if _, err := analysistemplate.Resolve(ms.Spec.UpdateStrategy.Canary.AnalysisTemplateRef, ms.Namespace, t); err != nil {

@@ -67,7 +67,7 @@ func (o Object) name() string {
 func newPlanCommand(f *cli.Factory) *cobra.Command {
 	return command(f, &cobra.Command{
 		Use:   "plan -f FILE",
-		Short: "Show what would start if you applied the manifests: releases, steps, times, pods and hosts",
+		Short: "Show the effects of applying the manifests: releases, steps, times, pods and hosts",
 		Long: `plan compares manifests with the stored objects, and simulates the change with the manager's planner.
 It shows which releases would start, their steps with the shortest possible times, the number of additional pods,
 the hosts that would move, and the recorded versions that an ImagePolicy would start or stop
@@ -76,7 +76,7 @@ pass. A field that a manifest does not set counts as removed. The exceptions are
 that were set with hlnr, kubectl edit or kubectl patch, and labels and annotations that were not set by the last
 "kubectl apply". The command writes nothing to the cluster.
 
-Exit codes: 0 the manifests can be applied, 2 a file cannot be read, 3 a change is not allowed.`,
+Exit codes: 0: the manifests can be applied; 2: a file cannot be read; 3: a change is not allowed.`,
 		Example: `  hlnr plan -f shop.yaml
   kustomize build overlays/production | hlnr plan -f - -o json`,
 	}, func(r *Report) func(io.Writer) error { return r.writePlan })
@@ -89,7 +89,7 @@ func newDiffCommand(f *cli.Factory) *cobra.Command {
 		Long: `diff lists the fields of manifests that differ from the stored objects, and reports whether the change would
 start new releases or take effect in place. Values of fields whose names suggest a secret are not shown.
 
-Exit codes: 0 the manifests can be applied, 2 a file cannot be read, 3 a change is not allowed.`,
+Exit codes: 0: the manifests can be applied; 2: a file cannot be read; 3: a change is not allowed.`,
 		Example: `  hlnr diff -f shop.yaml`,
 	}, func(r *Report) func(io.Writer) error { return r.writeDiff })
 }
@@ -125,7 +125,7 @@ func command(f *cli.Factory, cmd *cobra.Command, text func(*Report) func(io.Writ
 			report.Objects = append(report.Objects, o)
 		}
 		if len(report.Objects) == 0 {
-			return cli.Usage(fmt.Errorf("--filename: no object of %s found: set kind and apiVersion", v1alpha1.GroupVersion.Group))
+			return cli.Usage(fmt.Errorf("--filename: no %s object found: set kind and apiVersion", v1alpha1.GroupVersion.Group))
 		}
 		if err := output.Print(f.Out, report, text(report), nil); err != nil {
 			return err
@@ -417,7 +417,7 @@ func (p *planner) microservice(ctx context.Context, out *Object, before, after *
 }
 
 // hosts describes the hosts that a NetworkPolicy gains, loses or routes differently. It considers the domain entries of the
-// specification, and the hosts that these entries have for the existing groups.
+// specification, and the hosts that result from these entries for the existing groups.
 func (p *planner) hosts(ctx context.Context, before, after *v1alpha1.NetworkPolicy) ([]string, error) {
 	ms := &v1alpha1.Microservice{}
 	err := p.client.Get(ctx, client.ObjectKey{Namespace: after.Namespace, Name: after.MicroserviceName()}, ms)

@@ -12,8 +12,8 @@ import (
 // maxVersions is the maximum number of versions in each list of versions in a plan.
 const maxVersions = 5
 
-// versions describes how a change to an ImagePolicy affects the versions that the last scan recorded. Tags that the scan
-// rejected and did not record are not considered.
+// versions describes how a change to an ImagePolicy affects which versions are offered. It considers only the tags that the
+// last scan recorded, which might not include all rejected tags.
 func versions(before, after *v1alpha1.ImagePolicy) []string {
 	const other = "to see which versions the policy would offer, run hlnr explain -f FILE (only for images in a registry)"
 	if before == nil || before.Spec.Image != after.Spec.Image {
@@ -59,9 +59,9 @@ func versions(before, after *v1alpha1.ImagePolicy) []string {
 		lines = append(lines, "the same versions are offered")
 	}
 	if newest, last := first(now), first(old); newest != last {
-		lines = append(lines, fmt.Sprintf("the newest is %s instead of %s", orNone(newest), orNone(last)))
+		lines = append(lines, fmt.Sprintf("the newest version is %s instead of %s", orNone(newest), orNone(last)))
 	}
-	return append(lines, fmt.Sprintf("this applies to the %d tags that the last scan recorded; for all tags, run hlnr explain -f", len(tags)))
+	return append(lines, fmt.Sprintf("this applies to the %d tags that the last scan recorded; to check all tags, run hlnr explain -f FILE", len(tags)))
 }
 
 // knownTags returns the offered tags and the recorded rejected tags of a policy.
@@ -86,7 +86,7 @@ func knownTags(p *v1alpha1.ImagePolicy) (tags []string) {
 	return tags
 }
 
-// listed returns a line with the first names, or no line if there are no names.
+// listed returns a line with at most maxVersions names and the number of the remaining names, or no line if there are no names.
 func listed(before string, names []string) []string {
 	if len(names) == 0 {
 		return nil

@@ -35,7 +35,7 @@ func argsError(cmd *cobra.Command, args []string, check cobra.PositionalArgs) er
 			text = names[len(args)] + " is missing"
 		}
 	}
-	text += ": the command is " + strings.TrimSuffix(cmd.UseLine(), " [flags]")
+	text += ": the syntax is " + strings.TrimSuffix(cmd.UseLine(), " [flags]")
 	if e := example(cmd); e != "" {
 		text += ", for example: " + e
 	}
@@ -59,7 +59,7 @@ func argNames(cmd *cobra.Command) []string {
 	return words
 }
 
-// example returns the first example of a command that contains arguments, or an empty string.
+// example returns a command's first example with arguments or flags, or an empty string if there is none.
 func example(cmd *cobra.Command) string {
 	for line := range strings.Lines(cmd.Example) {
 		if e := strings.TrimSpace(line); strings.HasPrefix(e, cmd.CommandPath()+" ") {

@@ -179,12 +179,12 @@ func TestArguments(t *testing.T) {
 		argv []string
 		want string
 	}{
-		"both":         {[]string{"hlnr", "pin"}, "hlnr: MICROSERVICE is missing: the command is hlnr pin MICROSERVICE VERSION, for example: hlnr pin shop 1.0.0 --reason \"sessions lost\"\n"},
-		"one":          {[]string{"hlnr", "pin", "shop"}, "hlnr: VERSION is missing: the command is"},
-		"plugin":       {[]string{"kubectl-hlnr", "pin", "shop"}, "VERSION is missing: the command is kubectl hlnr pin MICROSERVICE VERSION, for example: kubectl hlnr pin shop 1.0.0"},
-		"too many":     {[]string{"hlnr", "pin", "a", "b", "c"}, "hlnr: unexpected argument \"c\": the command is hlnr pin MICROSERVICE VERSION"},
-		"alternatives": {[]string{"hlnr", "continue"}, "hlnr: an argument is missing: the command is hlnr continue RELEASE | MICROSERVICE [VERSION], for example: hlnr continue shop\n"},
-		"none":         {[]string{"hlnr", "doctor", "shop"}, "hlnr: unexpected argument \"shop\": the command is hlnr doctor\n"},
+		"both":         {[]string{"hlnr", "pin"}, "hlnr: MICROSERVICE is missing: the syntax is hlnr pin MICROSERVICE VERSION, for example: hlnr pin shop 1.0.0 --reason \"sessions lost\"\n"},
+		"one":          {[]string{"hlnr", "pin", "shop"}, "hlnr: VERSION is missing: the syntax is"},
+		"plugin":       {[]string{"kubectl-hlnr", "pin", "shop"}, "VERSION is missing: the syntax is kubectl hlnr pin MICROSERVICE VERSION, for example: kubectl hlnr pin shop 1.0.0"},
+		"too many":     {[]string{"hlnr", "pin", "a", "b", "c"}, "hlnr: unexpected argument \"c\": the syntax is hlnr pin MICROSERVICE VERSION"},
+		"alternatives": {[]string{"hlnr", "continue"}, "hlnr: an argument is missing: the syntax is hlnr continue RELEASE | MICROSERVICE [VERSION], for example: hlnr continue shop\n"},
+		"none":         {[]string{"hlnr", "doctor", "shop"}, "hlnr: unexpected argument \"shop\": the syntax is hlnr doctor\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -294,8 +294,8 @@ func TestErrorsOfTheCluster(t *testing.T) {
 		"yes":                    {answer(t, 200, `{"kind":"MicroserviceList","apiVersion":"hlnr.io/v1alpha1","metadata":{},"items":[]}`), nil, ExitYes, ""},
 		"no server":              {"http://127.0.0.1:1", nil, ExitFailed, "the cluster cannot be reached: dial tcp 127.0.0.1"},
 		"no address":             {"http://cluster.invalid", nil, ExitFailed, "the host cluster.invalid cannot be resolved"},
-		"no CRDs":                {answer(t, 404, "404 page not found\n"), nil, ExitFailed, "the cluster has no hlnr.io/v1alpha1: the CRDs of Heighliner are not installed, or have a different version: install Heighliner with"},
-		"no permission":          {answer(t, 403, forbidden(`in the namespace "shop"`)), nil, ExitFailed, `you (ana) cannot list microservices.hlnr.io in namespace shop: users with the role view, edit or admin in the namespace have this permission; an admin of the namespace can grant it to you with "kubectl -n shop create rolebinding NAME --clusterrole=heighliner-view --user=USER"; if users with such a role do not have it, Heighliner was uninstalled with its roles`},
+		"no CRDs":                {answer(t, 404, "404 page not found\n"), nil, ExitFailed, "the cluster has no hlnr.io/v1alpha1: the CRDs of Heighliner are not installed, or do not match the version of this command: install Heighliner with"},
+		"no permission":          {answer(t, 403, forbidden(`in the namespace "shop"`)), nil, ExitFailed, `you (ana) cannot list microservices.hlnr.io in namespace shop: users with the role view, edit or admin in the namespace have this permission; an admin of the namespace can grant it to you with "kubectl -n shop create rolebinding NAME --clusterrole=heighliner-view --user=USER"; if these users lack the permission, the ClusterRoles of Heighliner are not installed`},
 		"no permission anywhere": {answer(t, 403, forbidden("at the cluster scope")), []string{"-A"}, ExitFailed, "you (ana) cannot list microservices.hlnr.io in all namespaces: ask an administrator for the ClusterRole heighliner-view, or specify a namespace with --namespace"},
 		"no user":                {answer(t, 401, status(401, "Unauthorized", "Unauthorized", "{}")), nil, ExitFailed, "rejected your credentials (401): log in again"},
 		"busy":                   {answer(t, 503, status(503, "ServiceUnavailable", "etcd", "{}")), nil, ExitFailed, "the API server is busy: try again"},

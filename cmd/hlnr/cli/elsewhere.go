@@ -32,7 +32,7 @@ func KnownNamespace(ctx context.Context, c client.Reader, name string) error {
 }
 
 // UnknownMicroservice returns the error for the name of a Microservice that does not exist in a namespace. An empty namespace
-// means all namespaces. The what parameter is the kind of the object, such as "Microservice", and names are the existing
+// means all namespaces. The what parameter describes the kind of object, such as "Microservice", and names are the existing
 // names in the namespace. If the user may read other namespaces, the error lists the namespaces that have a Microservice with
 // this name.
 func UnknownMicroservice(ctx context.Context, c client.Reader, what, namespace, name string, names []string) error {

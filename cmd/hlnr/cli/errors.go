@@ -67,7 +67,7 @@ func (f *Factory) explainKubeconfig(err error) error {
 	case strings.Contains(text, "Invalid timeout value"):
 		return Usage(fmt.Errorf("--request-timeout: %q is not a duration: use a number of seconds, or a duration such as 30s or 2m", *f.flags.Timeout))
 	case clientcmd.IsConfigurationInvalid(err):
-		return Usage(fmt.Errorf("the kubeconfig is invalid: %w: set --kubeconfig and --context", err))
+		return Usage(fmt.Errorf("the kubeconfig is invalid: %w: correct the file, or set --kubeconfig or --context", err))
 	case errors.Is(err, fs.ErrNotExist) && *f.flags.KubeConfig != "" && strings.Contains(text, *f.flags.KubeConfig):
 		return Usage(fmt.Errorf("--kubeconfig: %w", err))
 	case unloaded.MatchString(text):
@@ -81,8 +81,8 @@ func (f *Factory) explainKubeconfig(err error) error {
 	return nil
 }
 
-// unloaded matches the message about a file that cannot be loaded as a kubeconfig. The second group can be an error from a JSON
-// parser.
+// unloaded matches the message about a file that cannot be loaded as a kubeconfig. The second group is the
+// cause, for example an error from a JSON parser.
 var unloaded = regexp.MustCompile(`(?s)error loading config file "([^"]*)": (.*)`)
 
 // explainConnection converts errors from requests that received no response.
@@ -101,7 +101,7 @@ func explainConnection(err error) error {
 	case errors.As(err, &unknown), errors.As(err, &name), errors.As(err, &invalid):
 		return Failed(fmt.Errorf("the certificate of the API server is not trusted: %w: check certificate-authority in the kubeconfig", err))
 	case errors.As(err, &plugin):
-		return Failed(fmt.Errorf("the credential plugin of the kubeconfig failed: %w: log in again", err))
+		return Failed(fmt.Errorf("the credential plugin in the kubeconfig failed: %w: log in again", err))
 	case errors.Is(err, context.DeadlineExceeded), isTimeout(err):
 		return Failed(fmt.Errorf("the API server did not respond in time: %w: try again, or increase --request-timeout", err))
 	case errors.As(err, &address):
@@ -126,7 +126,7 @@ func explainKind(err error) error {
 	}
 	// The error for a missing object contains a name. The error for a missing resource contains no name.
 	if d := status.Status().Details; d == nil || d.Name == "" {
-		return Failed(fmt.Errorf("the cluster has no %s: the CRDs of Heighliner are not installed, or have a different version: %s", v1alpha1.GroupVersion, installHint))
+		return Failed(fmt.Errorf("the cluster has no %s: the CRDs of Heighliner are not installed, or do not match the version of this command: %s", v1alpha1.GroupVersion, installHint))
 	}
 	return nil
 }
@@ -166,7 +166,7 @@ func (f *Factory) explainStatus(err error) error {
 		return Failed(errors.New(Forbidden(*missing)))
 	case strings.Contains(message, strictPrefix):
 		_, fields, _ := strings.Cut(message, strictPrefix)
-		return Failed(fmt.Errorf("the CRDs in the cluster have a different version from this command, and lack a field that it writes: %s; nothing was written: %s", fields, installHint))
+		return Failed(fmt.Errorf("the CRDs in the cluster do not match the version of this command, and lack a field that the command writes: %s; nothing was written: %s", fields, installHint))
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err):
 		return Usage(err)
 	case apierrors.IsConflict(err):
@@ -195,7 +195,7 @@ type Permission struct {
 	Verb string
 	// Resource is the resource with its group, such as microservices.hlnr.io, or with its subresource, such as pods/log.
 	Resource string
-	// Namespace is the namespace of the request, empty for all namespaces.
+	// Namespace is the namespace of the request, or empty for all namespaces.
 	Namespace string
 }
 
@@ -233,5 +233,5 @@ func (r Permission) remedy() string {
 	if r.Namespace == "" {
 		return fmt.Sprintf(": ask an administrator for the ClusterRole %s, or specify a namespace with --namespace", role)
 	}
-	return fmt.Sprintf(": %s have this permission; an admin of the namespace can grant it to you with \"kubectl -n %s create rolebinding NAME --clusterrole=%s --user=USER\"; if users with such a role do not have it, Heighliner was uninstalled with its roles", who, r.Namespace, role)
+	return fmt.Sprintf(": %s have this permission; an admin of the namespace can grant it to you with \"kubectl -n %s create rolebinding NAME --clusterrole=%s --user=USER\"; if these users lack the permission, the ClusterRoles of Heighliner are not installed", who, r.Namespace, role)
 }

@@ -26,7 +26,7 @@ const (
 	ExitInterrupted Code = 130
 )
 
-// Codes lists the exit codes with their meaning, for help text and the reference.
+// Codes lists the exit codes with their meanings, for help text and the reference.
 var Codes = []struct {
 	Code    Code
 	Meaning string

@@ -31,13 +31,13 @@ import (
 // FieldManager is the field manager for all writes by the command.
 const FieldManager = "hlnr"
 
-// The rate limits of requests, which are the same as in kubectl.
+// The rate limits for requests, which are the same as in kubectl.
 const (
 	qps   = 50
 	burst = 300
 )
 
-// Factory provides the streams, the clock and the cluster of a command. It reads the kubeconfig and connects to the cluster only
+// Factory provides a command with streams, a clock and access to the cluster. It reads the kubeconfig and connects to the cluster only
 // when a method needs them, so that showing help does not require a kubeconfig.
 type Factory struct {
 	genericiooptions.IOStreams
@@ -62,8 +62,8 @@ func New(program, version string, streams genericiooptions.IOStreams) *Factory {
 // Name returns the name with which the user called the command: "hlnr", or "kubectl hlnr".
 func (f *Factory) Name() string { return f.program }
 
-// Program returns the beginning of commands for users to copy: the name of the command, and the flags with which the user selected the
-// cluster and the user of the kubeconfig. It does not include credentials or impersonation flags.
+// Program returns the first words of the commands that hlnr suggests: the name of the program, and the flags that the user set to select
+// the cluster and the kubeconfig user. It does not include credentials or impersonation flags.
 func (f *Factory) Program() string {
 	if f.flags == nil {
 		return f.program
@@ -121,8 +121,8 @@ func (f *Factory) Config() (*rest.Config, error) {
 // Kubeconfig returns the kubeconfig that results from files and flags.
 func (f *Factory) Kubeconfig() clientcmd.ClientConfig { return f.flags.ToRawKubeConfigLoader() }
 
-// Client returns a client that supports watches and has no cache. For the kinds of [Scheme], the client needs no discovery, which would
-// delay the first response. The client discovers other kinds.
+// Client returns a client that supports watches and has no cache. The client needs no discovery, which would delay the
+// first response, for the kinds of [Scheme] in the API groups that hlnr uses. It discovers other kinds.
 func (f *Factory) Client() (client.WithWatch, error) {
 	f.once.Do(func() { f.client, f.err = f.newClient() })
 	return f.client, f.err
@@ -147,7 +147,7 @@ func NewClient(config *rest.Config) (client.WithWatch, error) {
 	})
 }
 
-// newClient returns a client that calls discover only for kinds that are not in [Scheme].
+// newClient returns a client that calls discover only for kinds that [knownKinds] does not map.
 func newClient(config *rest.Config, discover func() (meta.RESTMapper, error)) (client.WithWatch, error) {
 	scheme, err := Scheme()
 	if err != nil {
@@ -162,7 +162,7 @@ func newClient(config *rest.Config, discover func() (meta.RESTMapper, error)) (c
 }
 
 // strictClient makes the API server reject fields that its schemas do not contain. Otherwise, the API server would silently
-// drop these fields if its CRDs had a different version, and an action would have only some of its effects.
+// drop these fields, for example if its CRDs are older than the command, and an action would have only some of its effects.
 type strictClient struct{ client.WithWatch }
 
 const strict = client.FieldValidation(metav1.FieldValidationStrict)
@@ -222,7 +222,7 @@ type Scope struct {
 // AddScope adds the --all-namespaces and --selector flags.
 func AddScope(cmd *cobra.Command) *Scope {
 	s := AddAllNamespaces(cmd)
-	cmd.Flags().StringVarP(&s.selector, "selector", "l", "", "read only the Microservices with these labels, such as team=web,tier!=test")
+	cmd.Flags().StringVarP(&s.selector, "selector", "l", "", "read only the Microservices that match this label selector, such as team=web,tier!=test")
 	return s
 }
 
@@ -256,8 +256,8 @@ func (s *Scope) Selector() (labels.Selector, error) {
 // completeTimeout is the maximum time for which a completion waits for the cluster.
 const completeTimeout = 2 * time.Second
 
-// CompleteNames completes the first n arguments with the names of the objects in a list. If the cluster does not
-// respond within two seconds, there are no suggestions.
+// CompleteNames completes the first n arguments with the names of objects in the command's namespace. newList returns
+// an empty list for their kind. If the cluster does not respond within two seconds, there are no suggestions.
 func (f *Factory) CompleteNames(n int, newList func() client.ObjectList) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) >= n {

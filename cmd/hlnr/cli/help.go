@@ -61,8 +61,8 @@ func setHelp(root *cobra.Command, f *Factory) {
 	}
 }
 
-// called replaces the program name in examples and descriptions with the name with which the user called the
-// program.
+// called makes the examples and descriptions of a command and its subcommands contain the name with which the user
+// called the program.
 func called(cmd *cobra.Command, program string) {
 	replacer := strings.NewReplacer("  "+name+" ", "  "+program+" ", "| "+name+" ", "| "+program+" ", "\""+name+" ", "\""+program+" ", "& "+name+" ", "& "+program+" ")
 	cmd.Example, cmd.Long = replacer.Replace(cmd.Example), replacer.Replace(cmd.Long)

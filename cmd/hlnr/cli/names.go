@@ -14,9 +14,9 @@ const maxNamed = 8
 // maxNear is the maximum number of suggested names.
 const maxNear = 3
 
-// Unknown returns the error for a name that does not exist, with the nearest existing names. The
-// what parameter is a singular description of the object and its location, such as "Microservice in
-// namespace shop". The exit code is [ExitUsage].
+// Unknown returns the error for a name that does not exist, with the nearest existing names, or with a
+// list of existing names if none is near. The what parameter is a singular description of the kind of object,
+// optionally with its location, such as "Microservice in namespace shop". The exit code is [ExitUsage].
 func Unknown(what, name string, names []string) error {
 	text := fmt.Sprintf("there is no %s with the name %q", what, name)
 	if near := Nearest(name, names); len(near) > 0 {
@@ -65,7 +65,7 @@ func quoted(names []string, or string) string {
 }
 
 // Nearest returns at most three names that the user probably meant, with the nearest name first. These are the names that
-// differ from the given name by a few edits, that contain it, or that are a prefix of it.
+// differ from the given name by a few edits, or that contain it.
 func Nearest(name string, names []string) []string {
 	type near struct {
 		name     string

@@ -16,7 +16,7 @@ import (
 const (
 	// FormatText is the default: sentences and tables for users. It is not a value of the flag.
 	FormatText = ""
-	// FormatTable is the same text as FormatText.
+	// FormatTable prints the same text as FormatText.
 	FormatTable = "table"
 	// FormatWide is the text with additional columns and absolute times.
 	FormatWide = "wide"
@@ -121,14 +121,14 @@ func YAML(value any) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write YAML: %w", err)
 	}
-	// JSONToYAML parses JSON as YAML, and YAML does not allow these characters unless they are escaped.
+	// JSONToYAML parses the JSON as YAML, which does not allow some characters unless they are escaped.
 	if raw, err = yaml.JSONToYAML(escape(raw)); err != nil {
 		return nil, fmt.Errorf("write YAML: %w", err)
 	}
 	return raw, nil
 }
 
-// escape escapes characters in JSON that encoding/json does not escape, although terminals can interpret them and YAML does not allow them.
+// escape escapes the characters in JSON that terminals might interpret or YAML does not allow, and that encoding/json does not escape.
 func escape(raw []byte) []byte {
 	out := make([]byte, 0, len(raw))
 	for _, r := range string(raw) {

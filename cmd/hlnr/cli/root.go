@@ -6,7 +6,7 @@
 //	help.go       usage text, and the options command
 //	exit.go       exit codes, and errors with an exit code
 //	errors.go     messages for kubeconfig, connection and API server errors
-//	factory.go    streams, clock and cluster, and the flags that select objects
+//	factory.go    streams, clock and access to the cluster, and the flags that select objects
 //	scheme.go     the kinds that the client knows without discovery
 //	output.go     the flag --output
 //	names.go      errors for unknown names, with the nearest names
@@ -33,7 +33,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view/text"
 )
 
-// The names of the binary.
+// The names with which users and kubectl call the program.
 const (
 	name      = "hlnr"
 	plugin    = "kubectl hlnr"
@@ -178,8 +178,8 @@ const kubectlCompletion = `#!/bin/sh
 exec kubectl hlnr __complete "$@"
 `
 
-// addCompletion adds cobra's completion command, and the variant for kubectl. They use the current streams of the root
-// command.
+// addCompletion adds cobra's completion command, and its variant for kubectl. It must be called after the output stream
+// of the root command is set, because cobra's command keeps the stream that is set when that command is created.
 func addCompletion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	for _, c := range root.Commands() {

@@ -41,7 +41,7 @@ var groups = []string{
 	"discovery.k8s.io", "events.k8s.io", "gateway.networking.k8s.io", "hlnr.io", "networking.k8s.io", "rbac.authorization.k8s.io",
 }
 
-// knownKinds returns a mapper from the kinds of the groups to their resources. It needs no requests to the API server.
+// knownKinds returns a mapper from the kinds in these API groups to their resources. It needs no requests to the API server.
 func knownKinds(scheme *runtime.Scheme) meta.RESTMapper {
 	mapper := meta.NewDefaultRESTMapper(nil)
 	for kind := range scheme.AllKnownTypes() {

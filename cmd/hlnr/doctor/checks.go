@@ -51,7 +51,7 @@ func (d *doctor) installAgain(ctx context.Context) string {
 	manager := &appsv1.Deployment{}
 	err := d.client.Get(ctx, client.ObjectKey{Namespace: d.manager, Name: "heighliner"}, manager)
 	if name := helmRelease(manager); err == nil && name != "" {
-		return fmt.Sprintf("upgrade the Helm release %s again, with its values and the chart of the same version: helm upgrade", name)
+		return fmt.Sprintf("upgrade the Helm release %s again, with its current values and chart version: helm upgrade", name)
 	}
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	if d.client.Get(ctx, client.ObjectKey{Name: "microservices." + v1alpha1.GroupVersion.Group}, crd) == nil && helmRelease(crd) != "" && err != nil {
@@ -177,7 +177,7 @@ func judgeDefinition(want, have *apiextensionsv1.CustomResourceDefinition, progr
 	}
 	x, y := want.Spec.Versions[0].Schema, have.Spec.Versions[at].Schema
 	if y == nil || !sameSchema(x, y) {
-		return Warning, fmt.Sprintf("%s has a different version from hlnr %s", have.Name, program), "upgrade hlnr or the installation, so that both have the same version: until then, lint and plan might be wrong"
+		return Warning, fmt.Sprintf("%s does not match hlnr %s", have.Name, program), "upgrade hlnr or the installation, so that both have the same version: until then, the results of lint and plan might be wrong"
 	}
 	return OK, "", ""
 }
@@ -229,9 +229,9 @@ func (d *doctor) checkAdmission(ctx context.Context) {
 	without := map[string]string{
 		"clusterfreeze-selectors.hlnr.io": "a user who may edit a Microservice can exclude it from a ClusterFreeze by changing its labels",
 		"freeze-selectors.hlnr.io":        "a user who may edit a Microservice can exclude it from a Freeze by changing its labels",
-		"decisions.hlnr.io":               "any user who may patch a release can change all its fields, and decisions are not signed",
+		"decisions.hlnr.io":               "any user who may patch a release can change all its fields, and can omit the author of a decision or name another user as the author",
 		"domains.hlnr.io":                 "the list of domains is not enforced",
-		"freezes.hlnr.io":                 "freezes are not signed, and any user who may write a freeze can name another user as its author",
+		"freezes.hlnr.io":                 "any user who may write a freeze can omit its author or name another user as its author",
 		"pins.hlnr.io":                    "any user who may set a pin can name another user as its author",
 	}
 	for _, name := range slices.Sorted(maps.Keys(without)) {
@@ -273,7 +273,7 @@ func (d *doctor) checkManager(ctx context.Context) {
 	}
 	switch {
 	case want == 0:
-		d.add(Problem, "Manager", fmt.Sprintf("kubectl -n %s scale deployment/heighliner --replicas=1", d.manager), "the manager is scaled to 0: nothing is reconciled")
+		d.add(Problem, "Manager", fmt.Sprintf("kubectl -n %s scale deployment/heighliner --replicas=1", d.manager), "the manager is scaled to 0 replicas: nothing is reconciled")
 	case m.Status.ReadyReplicas == 0:
 		d.add(Problem, "Manager", fmt.Sprintf("kubectl -n %s describe pods; kubectl -n %s logs deployment/heighliner", d.manager, d.manager), "0 of %d ready", want)
 	default:
@@ -327,7 +327,7 @@ func (d *doctor) checkWatched(ctx context.Context, m *appsv1.Deployment) {
 				"the manager is configured to watch namespace %s, but has no permissions in it, and does not reconcile its objects", namespace)
 		case len(missing) > 0:
 			d.add(Problem, "Manager", d.install+"; this restores the Role heighliner-manager",
-				"the manager is configured to watch namespace %s, but cannot list and watch %s in it: since its last start, the manager has not reconciled the objects in the namespace", namespace, strings.Join(missing, ", "))
+				"the manager is configured to watch namespace %s, but cannot list and watch %s in it: a manager that was started without this permission does not reconcile the objects in the namespace", namespace, strings.Join(missing, ", "))
 		}
 	}
 }
@@ -400,7 +400,7 @@ func (d *doctor) checkLeader(ctx context.Context) {
 	default:
 		since := ""
 		if t := lease.Spec.AcquireTime; t != nil {
-			since = " for " + d.Now().Sub(t.Time).Round(time.Second).String()
+			since = " (elected " + d.Now().Sub(t.Time).Round(time.Second).String() + " ago)"
 		}
 		d.add(OK, "Manager", "", "the manager is the leader%s", since)
 	}

@@ -82,7 +82,8 @@ type doctor struct {
 	manager string
 	// install is the fix for an incomplete installation.
 	install string
-	// watched contains the namespaces that the manager watches. nil means all namespaces, or that the namespaces are not known.
+	// watched contains the namespaces that the manager watches. It is nil if the manager watches all namespaces, or if the namespaces are
+	// not known.
 	watched []string
 	result  Result
 	// refused reports whether the user lacks a permission that a check needs.
@@ -109,8 +110,8 @@ The command writes nothing to the cluster. It checks that Secrets exist, but doe
 environment variables, arguments and headers, the values of other tools' annotations, and all text that looks
 like a token are removed. Read the archive before you send it.
 
-Exit codes: 0 no problem was found; 1 the cluster cannot be reached or rejects your credentials, or no problem was
-found but some objects could not be read, for example because you lack permissions; 3 problems were found.`,
+Exit codes: 0: no problem was found; 1: the cluster cannot be reached or rejects your credentials, or no problem was
+found but some objects could not be read, for example because you lack permissions; 3: at least one problem was found.`,
 		Example: `  hlnr doctor -A
   hlnr doctor -A --report report.tar.gz`,
 		Args: cobra.NoArgs,
@@ -198,8 +199,8 @@ func (d *doctor) unknown(check, what string, err error) {
 	d.add(Unknown, check, "", "%s cannot be read: %v", what, err)
 }
 
-// write writes one line for each finding and, if there is a fix, a second line. It removes control characters and line breaks from the text
-// of the findings.
+// write writes one line for each finding, a second line if there is a fix, and a summary line. It removes control characters and line breaks
+// from the findings and their fixes.
 func (r *Result) write(out io.Writer) error {
 	var b strings.Builder
 	ascii := !utf8Locale()

@@ -291,7 +291,7 @@ func TestJudgements(t *testing.T) {
 	}
 	older := have.DeepCopy()
 	delete(older.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties, "suspend")
-	if level, text, _ := judgeDefinition(want, older, "v1", "install"); level != Warning || !strings.Contains(text, "has a different version from hlnr v1") {
+	if level, text, _ := judgeDefinition(want, older, "v1", "install"); level != Warning || !strings.Contains(text, "does not match hlnr v1") {
 		t.Errorf("%s: %s", level, text)
 	}
 	older.Spec.Versions[0].Name = "v1"
@@ -598,14 +598,14 @@ func TestTraffic(t *testing.T) {
 		"Problem Gateway: Gateway " + namespace + "/publik, referenced by NetworkPolicy " + namespace + "/cart, does not exist",
 		"OK Prometheus: " + server.URL + " responds",
 		"Unknown Prometheus: http://127.0.0.1:1 does not respond to this machine, but the manager might be able to reach it: Unreachable: ",
-		"Unknown Prometheus: the servers of 1 service need Secrets, whose content is not read",
+		"Unknown Prometheus: the servers of 1 Microservice were not checked, because they require Secrets, whose content is not read",
 	} {
 		if !has(all, want) {
 			t.Errorf("no finding %q in:\n%s", want, strings.Join(all, "\n"))
 		}
 	}
 	slow := judgeServer("http://p:9090", 12, 4*time.Second, nil)
-	if slow.Level != Warning || slow.Text != "http://p:9090 responds in 4s: the analyses of 12 services might time out" {
+	if slow.Level != Warning || slow.Text != "http://p:9090 responds in 4s: the analyses of 12 Microservices might time out" {
 		t.Errorf("%+v", slow)
 	}
 }

@@ -188,8 +188,8 @@ func statusOf(o client.Object) (conditions []metav1.Condition, observed int64) {
 	return nil, 0
 }
 
-// endOf returns the end of a freeze whose status reports that the freeze applies, or the zero time for
-// all other objects.
+// endOf returns the end of a freeze whose status reports that the freeze applies. It returns the zero time for a freeze
+// without an end, and for all other objects.
 func endOf(o client.Object) time.Time {
 	s := v1alpha1.FreezeStatus{}
 	switch o := o.(type) {
@@ -233,10 +233,10 @@ func judgeObject(kind string, o client.Object, now time.Time) []Finding {
 		return nil
 	}
 	if observed != o.GetGeneration() && now.Sub(changed(o)) > settle {
-		return finding(Problem, "check that the manager is running and watches the namespace: namespaces of the Helm chart, or --namespace of the manager", "the manager has not observed the latest change: generation %d, observed generation %d", o.GetGeneration(), observed)
+		return finding(Problem, "check that the manager is running and watches the namespace (see the chart value namespaces, or the manager's --namespace flag)", "the manager has not observed the latest change: generation %d, observed generation %d", o.GetGeneration(), observed)
 	}
 	if end := endOf(o); !end.IsZero() && now.Sub(end) > settle {
-		return finding(Problem, "check that the manager is running and watches the namespace, or delete the freeze", "the status reports that the freeze applies, but the freeze ended at %s: it still prevents changes to labels", end.UTC().Format(time.RFC3339))
+		return finding(Problem, "check that the manager is running and watches the namespace, or delete the freeze", "the status reports that the freeze applies, but the freeze ended at %s: the freeze still prevents changes to the labels of Microservices", end.UTC().Format(time.RFC3339))
 	}
 	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionStalled); c != nil && c.Status == metav1.ConditionTrue {
 		return finding(Problem, "", "%s: %s", c.Reason, c.Message)
@@ -289,8 +289,8 @@ func templateOf(o client.Object) *analysistemplate.Template {
 	return nil
 }
 
-// frozen returns a warning about a freeze that applies now. The freeze is intentional, but explains why no new release
-// starts.
+// frozen returns a warning about a freeze that applies now. The freeze is intentional, but the warning explains why no
+// new release starts.
 func frozen(o client.Object, now time.Time, finding func(level Level, fix, format string, args ...any) []Finding) []Finding {
 	var f freeze.Freeze
 	var services int32

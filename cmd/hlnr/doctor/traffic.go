@@ -104,7 +104,7 @@ func hostsOf(p *v1alpha1.NetworkPolicy) []string {
 	return slices.Sorted(maps.Keys(hosts))
 }
 
-// sectionsOf returns the listeners of a Gateway that a policy uses.
+// sectionsOf returns those listeners of a Gateway that a policy uses.
 func sectionsOf(p *v1alpha1.NetworkPolicy, g *gatewayv1.Gateway) (out []gatewayv1.Listener) {
 	for _, l := range g.Spec.Listeners {
 		for _, ref := range p.Spec.Provider.Gateway.ParentRefs {
@@ -185,7 +185,7 @@ func (d *doctor) checkPrometheus(ctx context.Context, objects []client.Object) {
 	_ = g.Wait() // None of the functions returns an error.
 	d.result.Findings = append(d.result.Findings, findings...)
 	if locked > 0 {
-		d.add(Unknown, "Prometheus", "", "the servers of %s need Secrets, whose content is not read", cli.Count(locked, "service"))
+		d.add(Unknown, "Prometheus", "", "the servers of %s were not checked, because they require Secrets, whose content is not read", cli.Count(locked, "Microservice"))
 	}
 }
 
@@ -194,7 +194,7 @@ func judgeServer(address string, services int, took time.Duration, err error) Fi
 	case err != nil:
 		return Finding{Unknown, "Prometheus", address + " does not respond to this machine, but the manager might be able to reach it: " + cleanText(err.Error()), ""}
 	case took > slowAnswer:
-		return Finding{Warning, "Prometheus", address + " responds in " + took.Round(100*time.Millisecond).String() + ": the analyses of " + cli.Count(services, "service") + " might time out", "check the load on the server, or increase provider.timeout of the analyses"}
+		return Finding{Warning, "Prometheus", address + " responds in " + took.Round(100*time.Millisecond).String() + ": the analyses of " + cli.Count(services, "Microservice") + " might time out", "check the load on the server, or increase provider.timeout of the analyses"}
 	}
 	return Finding{OK, "Prometheus", address + " responds", ""}
 }

@@ -37,7 +37,7 @@ const maxInput = 32 << 20
 // options are the flags and the argument of explain.
 type options struct {
 	file, name string
-	// stored is the name of an ImagePolicy or a Microservice in the cluster. scan reports whether the registry is scanned.
+	// stored is the name of an ImagePolicy or a Microservice in the cluster. scan reports whether --scan is set.
 	stored       string
 	scan         bool
 	tags         string
@@ -69,14 +69,14 @@ status: all offered versions, and the newest rejected tags, ten by default and t
 credentials or certificates, the command scans the registry from this machine instead. With a file of tags (--tags), the command
 evaluates the tags in the file.
 
-Given a manifest (-f), the command runs a first scan without a cluster. The manifest is validated as an API
-server would validate it. The tags come from the registry or from a file. With a file, the command does not use
-the registry, and every tag counts as an image for all platforms. During a long scan, the command writes
-its progress to standard error every few seconds. The command ignores any cluster state: the versions that a
-Microservice uses, and the times at which versions were first seen.
+Given a manifest (-f), the command evaluates the policy without a cluster, as in the first scan of a new ImagePolicy.
+The manifest is validated as an API server would validate it. The tags come from the registry or from a file. With
+a file, the command does not use the registry, and every tag counts as an image for all platforms. During a long
+scan, the command writes its progress to standard error every few seconds. The command ignores any cluster state:
+the versions that a Microservice uses, and the times at which versions were first seen.
 
-Exit codes: 0 at least one version is offered, 1 the command failed, 2 the command line or the input is
-invalid, 3 no version is offered, 4 the timeout expired.`,
+Exit codes: 0: at least one version is offered; 1: the command failed; 2: the command line or the input is
+invalid; 3: no version is offered; 4: the timeout expired.`,
 		Example: `  # Show what the policy in the cluster offers
   hlnr explain shop -n shop
 
@@ -105,11 +105,11 @@ invalid, 3 no version is offered, 4 the timeout expired.`,
 	flags.SortFlags = false
 	flags.StringVarP(&o.file, "file", "f", "", "manifest with the ImagePolicy; - is standard input")
 	flags.StringVar(&o.name, "name", "", "name of the ImagePolicy, if the manifest contains several")
-	flags.BoolVar(&o.scan, "scan", false, "scan the registry from this machine for an ImagePolicy in the cluster, instead of reading its status")
+	flags.BoolVar(&o.scan, "scan", false, "for an ImagePolicy in the cluster, scan the registry from this machine instead of reading the status")
 	flags.StringVar(&o.tags, "tags", "", "file with tags, one per line, to use instead of the registry; - is standard input; lines that begin with # are ignored")
 	flags.StringVar(&o.dockerConfig, "docker-config", "", "Docker configuration with the credentials for the registry; by default access is anonymous")
-	flags.StringVar(&o.ca, "ca-file", "", "PEM file with certificate authorities to trust in addition to those of the system, like ca.crt in the Secret that spec.certSecretRef refers to")
-	flags.StringVar(&o.cert, "cert-file", "", "PEM file with the client certificate, like tls.crt in the Secret that spec.certSecretRef refers to; requires --key-file")
+	flags.StringVar(&o.ca, "ca-file", "", "PEM file with certificate authorities to trust in addition to those of the system; corresponds to ca.crt in the Secret that spec.certSecretRef refers to")
+	flags.StringVar(&o.cert, "cert-file", "", "PEM file with the client certificate; corresponds to tls.crt in the Secret that spec.certSecretRef refers to; requires --key-file")
 	flags.StringVar(&o.key, "key-file", "", "PEM file with the private key for the certificate in --cert-file")
 	flags.StringVar(&o.platform, "platform", "linux/"+goruntime.GOARCH, "platform that an image must support if spec.platforms is not set")
 	flags.BoolVar(&o.all, "all", false, "print every tag; for an ImagePolicy in the cluster without --scan, print every tag in its status")
@@ -353,7 +353,7 @@ func nameOf(file string) string {
 	return file
 }
 
-// lines returns the lines of a file with tags.
+// lines returns the tags in a file that contains one tag per line. It omits empty lines and lines that begin with #.
 func lines(text []byte) []string {
 	tags := []string{}
 	for line := range bytes.Lines(text) {

@@ -112,14 +112,14 @@ func TestExplainRefuses(t *testing.T) {
 		"refused below zero":             {[]string{"-f", "-", "--refused", "-1"}, "", "--refused: invalid value -1"},
 		"unknown flag":                   {[]string{"--nonsense"}, "", "unknown flag: --nonsense"},
 		"arguments":                      {[]string{"shop", "web"}, "", `unexpected argument "web"`},
-		"empty":                          {[]string{"-f", "-"}, "", "ImagePolicy of hlnr.io/v1alpha1 not found: set kind and apiVersion"},
+		"empty":                          {[]string{"-f", "-"}, "", "no ImagePolicy with apiVersion hlnr.io/v1alpha1 found: set kind and apiVersion"},
 		"not YAML":                       {[]string{"-f", "-"}, "a: b: c", "read YAML"},
 		"not an object":                  {[]string{"-f", "-"}, "- a", "a document is not an object"},
 		"duplicate key":                  {[]string{"-f", "-"}, smallPolicy + "kind: ImagePolicy\n", `key "kind" already set`},
-		"another kind":                   {[]string{"-f", "-"}, strings.ReplaceAll(smallPolicy, "ImagePolicy", "Microservice"), "ImagePolicy of hlnr.io/v1alpha1 not found: set kind and apiVersion"},
-		"kind of another group":          {[]string{"-f", "-"}, strings.ReplaceAll(smallPolicy, "hlnr.io", "image.toolkit.fluxcd.io"), "ImagePolicy of hlnr.io/v1alpha1 not found: set kind and apiVersion"},
+		"another kind":                   {[]string{"-f", "-"}, strings.ReplaceAll(smallPolicy, "ImagePolicy", "Microservice"), "no ImagePolicy with apiVersion hlnr.io/v1alpha1 found: set kind and apiVersion"},
+		"kind of another group":          {[]string{"-f", "-"}, strings.ReplaceAll(smallPolicy, "hlnr.io", "image.toolkit.fluxcd.io"), "no ImagePolicy with apiVersion hlnr.io/v1alpha1 found: set kind and apiVersion"},
 		"two policies":                   {[]string{"-f", "-"}, smallPolicy + "---\n" + smallPolicy, "select one with --name (shop, shop)"},
-		"another name":                   {[]string{"-f", "-", "--name", "cart"}, smallPolicy, `with name "cart" not found`},
+		"another name":                   {[]string{"-f", "-", "--name", "cart"}, smallPolicy, `and name "cart" found: correct --name, or omit it`},
 		"unknown field":                  {[]string{"-f", "-"}, policy("imagee: x"), `unknown field "spec.imagee"`},
 		"unknown field of meta":          {[]string{"-f", "-"}, strings.Replace(smallPolicy, "name: shop", "nam: shop", 1), `unknown field "metadata.nam"`},
 		"type":                           {[]string{"-f", "-"}, policy("suspend: 3"), "spec.suspend"},
@@ -258,7 +258,7 @@ func TestExplainRegistry(t *testing.T) {
 
 	for spec, note := range map[string]bool{"": true, ", platforms: [linux/amd64]": false} {
 		_, stdout, _ = hlnr(t, strings.Replace(manifest, "{image:", "{limits: {tags: 100}"+spec+", image:", 1), "explain", "-f", "-", "--docker-config", config("secret"))
-		if want := "note: spec.platforms is not set: the images were evaluated for linux/" + runtime.GOARCH + ", the platform of this machine; the manager uses its own platform, which you can set with --platform\n"; strings.Contains(stdout, want) != note {
+		if want := "note: spec.platforms is not set: the images were evaluated for linux/" + runtime.GOARCH + ", the platform of this machine, but the manager uses its own platform: set --platform to the platform of the manager\n"; strings.Contains(stdout, want) != note {
 			t.Errorf("spec %q: output:\n%s\nwant the note %q: %t", spec, stdout, want, note)
 		}
 	}

@@ -31,9 +31,9 @@ func readPolicy(ctx context.Context, stream []byte, name string) (*v1alpha1.Imag
 	}
 	switch {
 	case len(found) == 0 && name != "":
-		return nil, fmt.Errorf("%s of %s with name %q not found: correct --name, or omit it", kindImagePolicy, v1alpha1.GroupVersion, name)
+		return nil, fmt.Errorf("no %s with apiVersion %s and name %q found: correct --name, or omit it", kindImagePolicy, v1alpha1.GroupVersion, name)
 	case len(found) == 0:
-		return nil, fmt.Errorf("%s of %s not found: set kind and apiVersion", kindImagePolicy, v1alpha1.GroupVersion)
+		return nil, fmt.Errorf("no %s with apiVersion %s found: set kind and apiVersion", kindImagePolicy, v1alpha1.GroupVersion)
 	case len(found) > 1:
 		return nil, fmt.Errorf("found %d objects of kind %s: select one with --name (%s)", len(found), kindImagePolicy, strings.Join(names, ", "))
 	}

@@ -40,7 +40,7 @@ func progressLine(p imagepolicy.Progress) string {
 	case p.Timed < p.Times:
 		return fmt.Sprintf("read the build times of %d of %s", p.Timed, cli.Count(p.Times, "tag"))
 	case p.Times > 0:
-		return fmt.Sprintf("read the build times of %s, and %s", cli.Count(p.Times, "tag"), cli.Count(p.Images, "image"))
+		return fmt.Sprintf("read the build times of %s; read %s", cli.Count(p.Times, "tag"), cli.Count(p.Images, "image"))
 	}
 	return "read " + cli.Count(p.Images, "image")
 }

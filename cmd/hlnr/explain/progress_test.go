@@ -30,7 +30,7 @@ func TestProgress(t *testing.T) {
 	now = now.Add(5 * time.Second)
 	ticks.report(imagepolicy.Progress{Images: 1})
 	want := []string{
-		"hlnr: read the build times of 500 of 1000 tags", "hlnr: read the build times of 1000 tags, and 0 images", "hlnr: read 1 image", "",
+		"hlnr: read the build times of 500 of 1000 tags", "hlnr: read the build times of 1000 tags; read 0 images", "hlnr: read 1 image", "",
 	}
 	if diff := cmp.Diff(want, strings.Split(out.String(), "\n")); diff != "" {
 		t.Error(diff)

@@ -107,8 +107,8 @@ func newReport(policy *v1alpha1.ImagePolicy, e imagepolicy.Explanation, o option
 	return r
 }
 
-// merge merges offered and rejected tags, sorted with the newest version first. For equal versions, the offered tag is
-// first.
+// merge merges the sorted lists of offered and rejected tags into one sorted list, with the newest version first. If two
+// versions are equal, the offered tag is first.
 func merge(offered, rejected []judged) []judged {
 	all := make([]judged, 0, len(offered)+len(rejected))
 	for len(offered) > 0 && len(rejected) > 0 {
@@ -130,7 +130,7 @@ func notes(policy *v1alpha1.ImagePolicy, e imagepolicy.Explanation, o options) (
 		notes = append(notes, "spec.imagePullSecrets were not read: access to the registry was anonymous; set --docker-config")
 	}
 	if o.tags == "" && len(spec.Platforms) == 0 && !o.platformSet {
-		notes = append(notes, fmt.Sprintf("spec.platforms is not set: the images were evaluated for %s, the platform of this machine; the manager uses its own platform, which you can set with --platform", o.platform))
+		notes = append(notes, fmt.Sprintf("spec.platforms is not set: the images were evaluated for %s, the platform of this machine, but the manager uses its own platform: set --platform to the platform of the manager", o.platform))
 	}
 	for _, part := range []struct {
 		field string

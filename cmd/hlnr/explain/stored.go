@@ -74,7 +74,7 @@ func unknown(ctx context.Context, c client.Client, namespace, name string) error
 }
 
 // storedReport returns the report about the status of an ImagePolicy. The status is the result of the
-// policy's last scan.
+// policy's latest scan.
 func storedReport(policy *v1alpha1.ImagePolicy, o options) report {
 	s := &policy.Status
 	r := report{Policy: policy.Name, Image: policy.Spec.Image, Offered: len(s.Releases), Tags: len(s.Releases), Notes: storedNotes(policy)}
@@ -153,7 +153,7 @@ func storedNotes(policy *v1alpha1.ImagePolicy) []string {
 		}
 	}
 	for _, w := range s.Withdrawn {
-		notes = append(notes, fmt.Sprintf("%s is withdrawn (%s), and a Microservice still uses it", w.Version, w.Reason))
+		notes = append(notes, fmt.Sprintf("%s is withdrawn (%s), but a Microservice still uses it", w.Version, w.Reason))
 	}
 	if policy.Spec.Suspend {
 		notes = append(notes, "spec.suspend is true: the manager does not scan")

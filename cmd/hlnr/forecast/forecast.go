@@ -32,7 +32,7 @@ type Facts struct {
 	objects []object
 	// windows are the windows of the steps, in the order of the steps. An entry is nil if the step has no window.
 	windows []*v1alpha1.DeployWindow
-	// freezes are all freezes. If there are any, they replace Spec.Freeze at each point in time of a simulation.
+	// freezes contains all freezes. If there are any, the simulation derives Spec.Freeze from them at each point in time.
 	freezes freeze.Calendar
 	// decided is the ID of the decision that [Facts.Decide] added, or empty.
 	decided string

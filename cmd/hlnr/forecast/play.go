@@ -15,7 +15,7 @@ import (
 
 // Event is one event of a forecast.
 type Event struct {
-	// After is the shortest time between now and the event.
+	// After is the shortest possible time between now and the event.
 	After time.Duration `json:"after"`
 	// Group is the name of the group. It is empty for an event that does not concern a group.
 	Group string `json:"group,omitempty"`
@@ -34,7 +34,7 @@ type Forecast struct {
 	// People is the number of required approvals. Duration does not include the time that users take to
 	// give these approvals.
 	People int `json:"people"`
-	// Open describes the condition that blocks a rollout indefinitely at the end of the forecast. It is empty if no rollout is
+	// Open describes the condition that still blocks a rollout at the end of the forecast. It is empty if no rollout is
 	// blocked.
 	Open string `json:"open,omitempty"`
 	// Outcome is the outcome of the decision from [Facts.Decide]. It is empty if there is no decision, or if the
@@ -56,7 +56,7 @@ func (f Forecast) Lines() []string {
 		lines = append(lines, line)
 	}
 	if f.Open != "" {
-		lines = append(lines, "then it waits: "+f.Open)
+		lines = append(lines, "then a rollout is blocked: "+f.Open)
 	}
 	if len(lines) == 0 {
 		lines = append(lines, "nothing changes")
@@ -395,5 +395,5 @@ func (p *play) waits(r release.Result) string {
 			return n.Message
 		}
 	}
-	return "until an object changes"
+	return "the rollout cannot continue until an object changes"
 }

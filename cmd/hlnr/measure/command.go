@@ -68,8 +68,8 @@ Metrics with a baseline compare the release with the active release of its group
 compared with itself. A web endpoint has no history, so its metrics are omitted with --since. The
 command writes nothing to the cluster.
 
-Exit codes: 0 the canary would have continued; 1 no round could be measured; 3 the canary would have failed,
-or there was no traffic; 5 the canary would have waited for a user.`,
+Exit codes: 0: the canary would have continued; 1: no round could be measured; 3: the canary would have failed,
+or there was no traffic; 5: the canary would have waited for a user.`,
 		Example: `  # Check whether a canary that is as good as the active release would continue now
   hlnr analysis test shop
 
@@ -140,7 +140,7 @@ func (t *test) run(ctx context.Context, name string) error {
 }
 
 // wanted returns the Microservice in the manifest, with its name and namespace. Without a manifest, the Microservice is nil, and the name
-// and the namespace are those of the stored object.
+// and the namespace are returned unchanged.
 func (t *test) wanted(ctx context.Context, name, namespace string) (*v1alpha1.Microservice, string, string, error) {
 	if t.file == "" {
 		if name == "" {

@@ -51,12 +51,12 @@ func (c credentials) Secret(ctx context.Context, namespace, name string) (map[st
 	return secret.Data, nil
 }
 
-// newMeasurer returns a Measurer for this machine. The Measurer also connects to loopback addresses, because the user can reach them
-// without the command.
+// newMeasurer returns a Measurer for this machine. The Measurer also connects to loopback addresses. This adds no risk, because the user
+// can reach them without the command.
 func newMeasurer(f *cli.Factory, secrets analysis.Secrets) (*analysis.Measurer, error) {
 	policy, err := outbound.New(outbound.Config{Allow: []string{"127.0.0.0/8", "::1", "localhost"}})
 	if err != nil {
-		return nil, fmt.Errorf("allow this machine: %w", err)
+		return nil, fmt.Errorf("allow loopback addresses: %w", err)
 	}
 	return analysis.New(analysis.Config{Outbound: policy, Secrets: secrets, UserAgent: "hlnr/" + f.Version, Workers: workers, QueriesPerSecond: perSecond, Now: f.Now})
 }
@@ -68,7 +68,7 @@ func at(spec v1alpha1.CanaryAnalysis, address string) (v1alpha1.CanaryAnalysis, 
 		return spec, nil
 	}
 	if u, err := url.Parse(address); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return spec, cli.Usage(fmt.Errorf("--prometheus: %q is not a URL such as http://127.0.0.1:9090", address))
+		return spec, cli.Usage(fmt.Errorf("--prometheus: %q is not an HTTP or HTTPS URL: use a URL such as http://127.0.0.1:9090", address))
 	}
 	spec.Provider.Prometheus = &v1alpha1.PrometheusProvider{Address: address}
 	return spec, nil
@@ -120,8 +120,8 @@ func servicesOf(ctx context.Context, c client.Client, namespace string) ([]corev
 	return list.Items, err
 }
 
-// active returns the active release in the group of the measured release, which is the baseline for
-// metrics. This can be the measured release itself. Without an active release, active returns the measured release.
+// active returns the baseline for metrics, which is the active release in the group of the measured release. This can be the
+// measured release itself. Without an active release, active returns the measured release.
 func (m measured) active() measured {
 	for i := range m.group.Releases {
 		if r := &m.group.Releases[i]; r.Status == v1alpha1.ReleaseActive {

@@ -17,7 +17,8 @@ import (
 const (
 	// window is the period for which shares are computed. It covers several scrapes, which can be a minute apart.
 	window = 5 * time.Minute
-	// patience is the timeout for queries to the server that an analysis specifies. This server might not be reachable from this machine.
+	// patience is the timeout for queries to the server that an analysis specifies. It is short, because this machine might not be able
+	// to reach this server.
 	// patienceOfFlag is the timeout for queries to the server that --prometheus sets.
 	patience, patienceOfFlag = 250 * time.Millisecond, 5 * time.Second
 )
@@ -84,8 +85,8 @@ func asked(err error, address string) error {
 	return err
 }
 
-// specsOf returns those analyses of Microservices that use a Prometheus server without credentials. If an address is given,
-// all analyses use the server at this address.
+// specsOf returns the analyses that query a Prometheus server without credentials, keyed by Microservice. If an address is
+// given, it returns an analysis with this address for every Microservice.
 func specsOf(in *view.Input, address string) (map[types.NamespacedName]v1alpha1.CanaryAnalysis, error) {
 	specs := map[types.NamespacedName]v1alpha1.CanaryAnalysis{}
 	for i := range in.Microservices {
@@ -130,7 +131,7 @@ func countsOf(g *v1alpha1.ReleaseGroup, count func(*v1alpha1.Release) (float64, 
 	return counts, nil
 }
 
-// shares converts numbers of requests to percentages. It returns nothing if there were no requests.
+// shares converts numbers of requests to percentages. It returns an empty map if there were no requests.
 func shares(counts map[string]float64) map[string]float64 {
 	sum := 0.0
 	for _, n := range counts {

@@ -98,7 +98,7 @@ an hour by default.`,
 	return cmd
 }
 
-// logOptions are the flags of logs.
+// logOptions contains the values of the flags of the logs command.
 type logOptions struct {
 	follow, previous bool
 	tail             int64
@@ -135,7 +135,7 @@ the name of its pod.`,
 			return err
 		}
 		if o.tail < -1 || o.since < 0 {
-			return cli.Usage(errors.New("--tail must be -1, 0 or more, and --since must not be negative"))
+			return cli.Usage(errors.New("--tail must be -1 or greater, and --since must not be negative"))
 		}
 		in, missing, err := readable(cmd.Context(), f, query{namespace: namespace, pods: true})
 		if err != nil {

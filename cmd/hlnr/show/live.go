@@ -195,7 +195,7 @@ func (l *live) lines() []string {
 	return strings.Split(strings.TrimRight(b.String(), "\n"), "\n")
 }
 
-// help returns a question, a message, or the keys that currently have an effect.
+// help returns the request to confirm the selected action, the note, or the keys that currently have an effect.
 func (l *live) help() string {
 	switch {
 	case l.asked != nil:

@@ -11,7 +11,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// addRoutes reads the routes of a namespace and the Gateways of its policies. It omits objects that the user is not allowed to
+// addRoutes reads the routes of a namespace and the Gateways of its NetworkPolicies. It omits objects that the user is not allowed to
 // read, and kinds that the cluster does not have. These omissions are acceptable, because the status of NetworkPolicies
 // contains the same facts.
 func addRoutes(ctx context.Context, f *cli.Factory, in *view.Input, namespace string) error {

@@ -42,7 +42,7 @@ func NewCommands(acts ...cli.NewCommand) []cli.NewCommand {
 // terminal returns the options for the text output. They depend on whether the output is a terminal.
 func terminal(f *cli.Factory, output *cli.Output) text.Options {
 	o := text.Options{Unicode: isUTF8(os.Getenv), Now: f.Now(), Wide: output.Wide(), Program: f.Program()}
-	if home, err := f.Home(); err == nil { // The command reports an error when it reads the objects.
+	if home, err := f.Home(); err == nil { // The command reports any error of Home when it reads the objects.
 		o.Home = home
 	}
 	if !isTerminal(f.Out) {
@@ -67,7 +67,7 @@ func listed(f *cli.Factory, output *cli.Output, scope *cli.Scope, names []string
 		o.Searched = "of " + strings.Join(names, ", ")
 	case o.Namespaces:
 		o.Searched = "in any namespace"
-	case err == nil: // The command reports an error when it reads the objects.
+	case err == nil: // The command reports any error of Namespace when it selects the objects.
 		o.Searched = "in namespace " + namespace + " (use -A for all namespaces)"
 	}
 	return o

@@ -57,7 +57,7 @@ func watchLines(ctx context.Context, f *cli.Factory, namespace, name string, in 
 	return err
 }
 
-// reportLost returns a function that prints the cause of an interrupted watch, once for each cause.
+// reportLost returns a function that prints the cause of an interrupted watch, unless the previous interruption had the same cause.
 func reportLost(out io.Writer) func(error) {
 	last := ""
 	return func(err error) {

@@ -38,7 +38,7 @@ object that it comes from. The last line states what to do.
 If no NetworkPolicy in the namespace has the host, the command searches for the host in all namespaces
 that you may list.
 
-Exit codes: 0 the version or the host is serving; 3 it is not serving; 5 it is not serving yet, and is
+Exit codes: 0: the version or the host is serving; 3: it is not serving; 5: it is not serving yet, and is
 waiting for a user.`,
 		Example: `  hlnr why https://shop.example.com/cart
   hlnr why shop 1.2.1
@@ -333,8 +333,8 @@ func askUnknownVersion(in view.Input, namespace, wanted string, now time.Time) (
 	return view.Answer{}, cli.Usage(fmt.Errorf("in %s, no Microservice has version %s, and none of the Microservices' ImagePolicies offers it: ask about one Microservice with %s", where, wanted, command(in, namespace, wanted)))
 }
 
-// askPod answers a question about a pod in the given namespace, or in the only namespace that has a pod with this
-// name.
+// askPod answers a question about a pod in the given namespace or, if namespace is empty, in the first namespace that has a pod
+// with this name.
 func askPod(in view.Input, namespace, name string, now time.Time) (view.Answer, error) {
 	for i := range in.Pods {
 		if in.Pods[i].Name == name && namespace == "" {
@@ -344,11 +344,12 @@ func askPod(in view.Input, namespace, name string, now time.Time) (view.Answer, 
 	return view.WhyPod(in, namespace, name, now)
 }
 
-// askPullRequest answers a question about a pull request of a service, or of the only service that has this pull request.
+// askPullRequest answers a question about a pull request of the given service or, if service is empty, of the only service that has
+// a preview of this pull request.
 func askPullRequest(in view.Input, namespace, service, text string, now time.Time) (view.Answer, error) {
 	number, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || number < 1 {
-		return view.Answer{}, cli.Usage(fmt.Errorf("%q is not the number of a pull request: write pr/17", text))
+		return view.Answer{}, cli.Usage(fmt.Errorf("%q is not the number of a pull request: write pr/NUMBER", text))
 	}
 	if service != "" {
 		return view.WhyPullRequest(in, namespace, service, number, now)

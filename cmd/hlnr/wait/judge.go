@@ -28,9 +28,10 @@ const (
 // question is the condition for which the command waits.
 type question struct {
 	version string
-	// followed is the name of that release of the version whose rollout the command most recently observed in progress. It is empty if the
-	// command has not observed such a rollout. A change to the configuration starts another release of the same version, while the previous
-	// release is still active.
+	// followed distinguishes releases of the same version: a change to the configuration starts another release of the version while the
+	// previous release is still active. followed is the name of that release of the version whose rollout the command most recently
+	// observed in progress.
+	// It is empty if the command has not observed such a rollout.
 	followed string
 	// state is active, canary, approval or step=NAME.
 	state string
@@ -53,15 +54,15 @@ type snapshot struct {
 	policy *v1alpha1.ImagePolicy
 	// release is the release of the version, or nil if it does not exist or cannot be read.
 	release *v1alpha1.VersionedMicroservice
-	// routing contains those NetworkPolicies of the Microservice that the user may read.
+	// routing contains those NetworkPolicies of the Microservice that the user is allowed to read.
 	routing []v1alpha1.NetworkPolicy
 	now     time.Time
 }
 
-// outdated reports whether the manager has not observed the latest change to the specification of the Microservice yet.
+// outdated reports whether the manager has not yet observed the latest change to the specification of the Microservice.
 func (s snapshot) outdated() bool { return s.ms.Status.ObservedGeneration < s.ms.Generation }
 
-// policyOutdated reports whether the manager has not observed the latest change to the specification of the ImagePolicy yet.
+// policyOutdated reports whether the manager has not yet observed the latest change to the specification of the ImagePolicy.
 func (s snapshot) policyOutdated() bool {
 	return s.policy != nil && s.policy.Status.ObservedGeneration < s.policy.Generation
 }
@@ -145,7 +146,7 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 	switch row.Status {
 	case v1alpha1.ReleaseActive:
 		if s.outdated() && !s.ends(g) {
-			return lines, nil // The last change might start another release of the version.
+			return lines, nil // The latest change might start another release of the version.
 		}
 		lines = append(lines, line{"active", fmt.Sprintf("%d%%", row.Weight), row.LastTransitionTime.Time})
 		if s.ends(g) {
@@ -166,7 +167,7 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 		return lines, &answer{cli.ExitYes, ""}
 	case v1alpha1.ReleaseError:
 		if s.outdated() {
-			return lines, nil // The last change might start another release of the version.
+			return lines, nil // The latest change might start another release of the version.
 		}
 		return lines, &answer{cli.ExitNo, q.failed(s, g, row)}
 	case v1alpha1.ReleaseDeprecated:
@@ -177,10 +178,10 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 			return lines, &answer{cli.ExitNo, fmt.Sprintf("%s is denied by ImagePolicy %s: it gets no traffic while another release can serve traffic", q.version, s.policy.Name)}
 		}
 		if g.Target.Release == row.VersionedMicroservice || s.pinnedTo(g, q.version) || row.Promoted > 0 && run != nil {
-			return lines, q.halted(s, g, row) // The release becomes active.
+			return lines, q.halted(s, g, row) // The release becomes active, unless a pause or a freeze stops it.
 		}
 		if s.outdated() {
-			return lines, nil // The last change might make the release active again.
+			return lines, nil // The latest change might make the release active again.
 		}
 		text := fmt.Sprintf("%s is retained, and was replaced by %s", q.version, cmp.Or(g.Active, "another release"))
 		if g.Level == v1alpha1.LevelPreview {
@@ -198,7 +199,7 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 		lines = append(lines, line{"step " + strconv.Itoa(int(run.Step)), q.step(s.ms, g, row), run.StartedTime.Time})
 	}
 	if s.outdated() {
-		return lines, nil // The last change might supersede this rollout.
+		return lines, nil // The latest change might supersede this rollout.
 	}
 	return lines, q.judgeRollout(s, g, row, run)
 }
@@ -391,9 +392,9 @@ func rowOf(g *v1alpha1.ReleaseGroup, name string) *v1alpha1.Release {
 	return nil
 }
 
-// row returns the release of a version, and the group of the version. If the version has several releases, row returns the active
-// release, or the release whose rollout is in progress. If there is no such release, row returns the release whose status changed
-// last.
+// row returns the release with the given version or name, and the group of the version. If the version has several releases, row returns
+// the active release or the release whose rollout is in progress; if both exist, it returns the one that the status lists last. If neither
+// exists, row returns the release whose status changed most recently.
 func (s snapshot) row(wanted string) (group *v1alpha1.ReleaseGroup, row *v1alpha1.Release) {
 	for i := range s.ms.Status.ReleaseGroups {
 		g := &s.ms.Status.ReleaseGroups[i]
@@ -427,8 +428,8 @@ var passing = map[version.Verdict]bool{
 }
 
 // filtered describes why the ImagePolicy does not offer a version. The text is empty if the ImagePolicy offers the version or has not found
-// it. final reports whether only a change to the ImagePolicy can change the result: a later scan cannot, and the manager has applied the last
-// change.
+// it. final reports whether only a change to the ImagePolicy can change the result: a later scan cannot change it, and the manager has
+// observed the latest change to the ImagePolicy.
 func (s snapshot) filtered(wanted string) (text string, final bool) {
 	if s.policy == nil || s.offered(wanted) {
 		return "", false
@@ -487,7 +488,7 @@ func (s snapshot) pinOf(g *v1alpha1.ReleaseGroup) (to, words string) {
 	return to, words
 }
 
-// pinnedTo reports whether a group is pinned to a version, or to a release by its name. A pin to a version selects the release that is the
+// pinnedTo reports whether a group is pinned to the version or the release that wanted names. A pin to a version selects the release that is the
 // target of the group. A pin to a release selects only this release, and no other release of the same version.
 func (s snapshot) pinnedTo(g *v1alpha1.ReleaseGroup, wanted string) bool {
 	p := view.PinOf(s.ms, g, s.now)
@@ -629,7 +630,7 @@ func (q question) step(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, row 
 // failed describes why a release failed, and which release now has the traffic of the group.
 func (q question) failed(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) string {
 	wanted, active := q.version, g.Active
-	if g.Active == row.SemVer.Version { // The two releases have the same version, so the text also contains their names.
+	if g.Active == row.SemVer.Version { // The failed and the active release have the same version, so the text also contains their names.
 		if wanted != row.VersionedMicroservice {
 			wanted += " (" + row.VersionedMicroservice + ")"
 		}
@@ -657,7 +658,7 @@ func (q question) failed(s snapshot, g *v1alpha1.ReleaseGroup, row *v1alpha1.Rel
 	return text
 }
 
-// decided returns the user who aborted a release. The text includes the user's reason if the release's object still contains this
+// decided describes which user aborted a release. The text includes the user's reason if the release's object still contains this
 // decision. The text is empty if no user aborted the release.
 func decided(release *v1alpha1.VersionedMicroservice, row *v1alpha1.Release) string {
 	d := row.Decision
@@ -685,12 +686,12 @@ func (q question) late(s snapshot, timeout time.Duration) string {
 	filtered, _ := s.filtered(q.version)
 	switch {
 	case row != nil:
-		text = fmt.Sprintf("%s: it is %s", text, row.Status)
+		text = fmt.Sprintf("%s: its status is %s", text, row.Status)
 		if s.outdated() {
 			text += fmt.Sprintf(", and the manager has not observed the latest change to %s: %s", s.ms.Name, q.command(s.ms.Namespace, "doctor"))
 		}
 		if why := cmp.Or(s.unrouted(g), s.withoutPods(row)); row.Status == v1alpha1.ReleaseActive && why != "" {
-			text += ", and " + why
+			text += ", and the release " + why
 		}
 		if g.Rollout != nil && g.Rollout.Release == row.VersionedMicroservice && g.Rollout.Step > 0 {
 			text += ", step " + q.step(s.ms, g, row)
@@ -699,7 +700,7 @@ func (q question) late(s snapshot, timeout time.Duration) string {
 			text += "; " + why
 		}
 	case s.offered(q.version):
-		text += ": the version is offered, and has not started"
+		text += ": the version is offered, but has not started"
 	case s.policy == nil:
 		text += fmt.Sprintf(": ImagePolicy %s does not exist", s.ms.Spec.ImagePolicyRef.Name)
 	case filtered != "":

@@ -22,7 +22,8 @@ type Change struct {
 	// Text describes the fact for users. It is empty if What is sufficient.
 	Text string `json:"text,omitempty"`
 	// Since is the time at which the fact became true, which can be long before Time. If the objects do not record
-	// this time, Since is the time at which the command read the fact, or nil if the first read found the fact.
+	// this time, or if Text has changed since an earlier line, Since is the time at which the command read the fact.
+	// Since is nil if the objects do not record the time of a fact that the first read found.
 	Since *metav1.Time `json:"since,omitempty"`
 }
 
@@ -45,8 +46,9 @@ type Result struct {
 // results maps exit codes to results.
 var results = map[cli.Code]string{cli.ExitYes: "Yes", cli.ExitNo: "No", cli.ExitTimeout: "TimedOut", cli.ExitWaits: "Waits"}
 
-// show prints new facts, each with the time at which it became true. If the objects do not record this time, the line shows the time
-// at which the command read the fact, or no time if the first read found the fact.
+// show prints new facts, each with the time at which it became true. If the objects do not record this time, or if the text has changed
+// since an earlier line, the line shows the time at which the command read the fact. It shows no time if the objects do not record the
+// time of a fact that the first read found.
 func (w *waiter) show(lines []line) error {
 	first := !w.read
 	w.read = true
@@ -76,7 +78,7 @@ func (w *waiter) show(lines []line) error {
 	return nil
 }
 
-// clock returns the time of day of t, with the date if it is not today. The text is empty if t is zero.
+// clock returns the time of day of t, preceded by the date if t is not today. It returns an empty string if t is zero.
 func clock(t, now time.Time) string {
 	t = t.In(now.Location())
 	switch {

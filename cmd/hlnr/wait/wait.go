@@ -2,7 +2,7 @@
 // prints one line per change, and exits with a code that indicates the result.
 //
 //	wait.go    the command and its watches
-//	judge.go   the facts about a version, the answer, and its exit code, as pure functions
+//	judge.go   pure functions that determine the facts about a version, the answer, and its exit code
 //	report.go  the output
 package wait
 
@@ -25,7 +25,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view/text"
 )
 
-// resync is the maximum time between two reads. It limits the delay if a watch ends without an error.
+// resync is the maximum time between two reads. It limits how late a change is read if a watch ends without an error.
 const resync = 5 * time.Second
 
 // waiter is one run of the command.
@@ -77,9 +77,9 @@ line begins with the time that the objects record, or contains no time. With -o 
 JSON object. The last object has the kind Wait, and contains the result: Yes, No, TimedOut or Waits.
 RELEASE is the name of a VersionedMicroservice.
 
-Exit codes: 0 the version is in that state; 2 the Microservice or the step does not exist; 3 the
+Exit codes: 0: the version is in that state; 2: the Microservice or the step does not exist; 3: the
 version failed, was filtered out or was superseded, another version is pinned, or the group or the
-Microservice is ending; 4 the timeout expired; 5 the version is waiting for a user or for the end of a
+Microservice is ending; 4: the timeout expired; 5: the version is waiting for a user or for the end of a
 freeze, unless --through-approvals is set.`,
 		Example: `  # Wait in a pipeline, after 1.3.0 was pushed
   hlnr wait shop 1.3.0 --timeout 30m
@@ -184,7 +184,7 @@ func (w *waiter) judge(s snapshot) error {
 	return w.end(a)
 }
 
-// passes reports whether another attempt can succeed after an error. This is the case if the API server could not be reached, is
+// passes reports whether another attempt can succeed after an error. This is the case if the API server could not be reached, was
 // busy, or returned an internal error.
 func passes(err error) bool {
 	var status apierrors.APIStatus

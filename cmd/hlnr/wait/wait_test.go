@@ -94,7 +94,7 @@ func TestWait(t *testing.T) {
 	expect(t, namespace, cli.ExitYes, "", "shop", "1.1.0", "--for", "approval")
 	expect(t, namespace, cli.ExitYes, "", "shop", "1.1.0", "--for", "canary")
 	expect(t, namespace, cli.ExitYes, "", "shop", "1.1.0", "--for", "step=tenth")
-	expect(t, namespace, cli.ExitTimeout, "1.1.0 is not active after 1ms: it is canary, step half", "shop", "1.1.0", "--through-approvals", "--timeout", "1ms")
+	expect(t, namespace, cli.ExitTimeout, "1.1.0 is not active after 1ms: its status is canary, step half", "shop", "1.1.0", "--through-approvals", "--timeout", "1ms")
 
 	aborted := cluster.Await(t, namespace, "shop", "1.1.0", v1alpha1.ReleaseCanary)
 	patch := `{"metadata":{"annotations":{"hlnr.io/decided-by":"ana"}},"spec":{"decision":{"action":"Deprecate","id":"1"}}}`
@@ -419,7 +419,7 @@ func TestActiveWithoutPods(t *testing.T) {
 		if waits := slices.Contains(lines, line{What: "pods", Text: "waits for a ready pod: exit 1"}); waits != (ready == 0) {
 			t.Errorf("%d pods are ready: %+v", ready, lines)
 		}
-		if late := q.late(s, time.Minute); ready == 0 && late != "1.2.0 is not active after 1m0s: it is active, and waits for a ready pod: exit 1" {
+		if late := q.late(s, time.Minute); ready == 0 && late != "1.2.0 is not active after 1m0s: its status is active, and the release waits for a ready pod: exit 1" {
 			t.Error(late)
 		}
 	}
@@ -429,7 +429,7 @@ func TestActiveWithoutPods(t *testing.T) {
 func TestLateRoutes(t *testing.T) {
 	t.Parallel()
 	s := fixture(func(s *snapshot) { s.routing = []v1alpha1.NetworkPolicy{{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}} })
-	if got, want := (question{version: "1.2.0", state: forActive}).late(s, time.Minute), `it is active, and waits for the routes of networkpolicies.hlnr.io "shop"`; !strings.HasSuffix(got, want) {
+	if got, want := (question{version: "1.2.0", state: forActive}).late(s, time.Minute), `its status is active, and the release waits for the routes of networkpolicies.hlnr.io "shop"`; !strings.HasSuffix(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
@@ -438,7 +438,7 @@ func TestLateRoutes(t *testing.T) {
 func TestLateManager(t *testing.T) {
 	t.Parallel()
 	s := fixture(func(s *snapshot) { s.ms.Generation = s.ms.Status.ObservedGeneration + 1 })
-	if got, want := (question{version: "1.2.0", state: forActive, command: command}).late(s, time.Minute), "1.2.0 is not active after 1m0s: it is active, and the manager has not observed the latest change to shop: hlnr doctor"; got != want {
+	if got, want := (question{version: "1.2.0", state: forActive, command: command}).late(s, time.Minute), "1.2.0 is not active after 1m0s: its status is active, and the manager has not observed the latest change to shop: hlnr doctor"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }
@@ -461,8 +461,8 @@ func TestLate(t *testing.T) {
 			s.policy.Status.Candidates = []v1alpha1.RefusedCandidate{{Version: "1.3.0", Verdict: "Deny"}}
 			s.policy.Generation = s.policy.Status.ObservedGeneration + 1
 		}, "1.3.0 is not active after 2s: 1.3.0 is not offered by ImagePolicy shop: Deny; the manager has not observed the latest change to ImagePolicy shop: hlnr doctor"},
-		"approval": {forApproval, func(s *snapshot) { offer(s, "1.3.0") }, "1.3.0 is not waiting for approval after 2s: the version is offered, and has not started"},
-		"step":     {"step=tenth", func(s *snapshot) { offer(s, "1.3.0") }, "1.3.0 is not in step tenth after 2s: the version is offered, and has not started"},
+		"approval": {forApproval, func(s *snapshot) { offer(s, "1.3.0") }, "1.3.0 is not waiting for approval after 2s: the version is offered, but has not started"},
+		"step":     {"step=tenth", func(s *snapshot) { offer(s, "1.3.0") }, "1.3.0 is not in step tenth after 2s: the version is offered, but has not started"},
 	} {
 		if got := (question{version: "1.3.0", state: c.state, command: command}).late(fixture(c.edit), 2*time.Second); got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)

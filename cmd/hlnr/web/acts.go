@@ -21,8 +21,8 @@ import (
 // are shown, because the API server authorizes each action again.
 const permissionsAge = time.Minute
 
-// reviewPause is the duration between a failed access review and the next one, so that a page does not wait for many reviews while the API
-// server is not responding.
+// reviewPause is the minimum time between a failed access review and the next review. It prevents a page from waiting for many reviews
+// while the API server is not responding.
 const reviewPause = 2 * time.Second
 
 // Acts executes actions as the commands with the same names do, but with the permissions of a reader of the board.
@@ -139,7 +139,7 @@ type userPermissions struct {
 	failed time.Time
 }
 
-// right is a permission of the user in a namespace. An empty namespace means all namespaces, or the cluster.
+// right is a permission of the user in a namespace. An empty namespace means all namespaces, or the cluster if the resource is cluster-scoped.
 type right struct{ namespace, verb, resource string }
 
 type answer struct {
@@ -160,7 +160,7 @@ func (a *userPermissions) in(ctx context.Context, namespace string) []string {
 	return web.ActsOf(func(verb, resource string) bool { return a.may(ctx, namespace, verb, resource) })
 }
 
-// freeze reports whether the user may create and delete freezes in a namespace, or in the cluster.
+// freeze reports whether the user may create and delete freezes in a namespace, or in the cluster if the namespace is empty.
 func (a *userPermissions) freeze(ctx context.Context, namespace string) (freeze, thaw bool) {
 	resource := "freezes"
 	if namespace == "" {
@@ -174,8 +174,9 @@ func (a *userPermissions) may(ctx context.Context, namespace, verb, resource str
 	return a.asked(ctx, right{"", verb, resource}) || namespace != "" && a.asked(ctx, right{namespace, verb, resource})
 }
 
-// asked returns an answer from the last minute, or sends an access review, which continues even if the request for the page ends. If the
-// review fails, asked returns false, and does not store this result.
+// asked returns a stored answer that is younger than permissionsAge, or sends an access review, which continues even if the request for the
+// page ends. If the review fails, asked returns false, and does not store this result. During the reviewPause that follows, asked returns
+// false without sending a review.
 func (a *userPermissions) asked(ctx context.Context, r right) bool {
 	now := a.now()
 	a.mu.Lock()

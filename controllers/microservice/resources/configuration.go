@@ -29,8 +29,8 @@ const (
 const AnnotationSource = "hlnr.io/source"
 
 // AnnotationClaim is the annotation on a copy that contains the UID of the Microservice that created the
-// copy. It identifies this Microservice if no existing Heighliner object controls the copy because the release
-// was deleted and created again. The annotation is removed from a copy that outlives its Microservice.
+// copy. It identifies this Microservice if the release was deleted and created again, so that no existing
+// Heighliner object controls the copy. The annotation is removed from a copy that outlives its Microservice.
 const AnnotationClaim = "hlnr.io/claim"
 
 // Source is a ConfigMap or Secret whose content a pod template uses.
@@ -83,7 +83,7 @@ func compareSources(a, b Source) int {
 }
 
 // CopyName returns the name of a release's copy of a source. The release's name ends
-// in a hash that includes the source's name and content, so the name of a copy identifies its content.
+// in a hash that covers the source's name and content, so the name of a copy identifies its content.
 func CopyName(release string, s Source) string {
 	return release + "-" + digest(s.Kind, s.Name)[:8]
 }
@@ -99,7 +99,7 @@ func rename(spec *corev1.PodSpec, release string, contents Contents) {
 }
 
 // References calls the function found once for each of a pod's references to a ConfigMap or Secret: in env, envFrom, volumes,
-// and projected volumes. If found changes a name, the name changes in the pod.
+// and projected volumes. A write to *name changes the reference in the pod.
 func References(spec *corev1.PodSpec, found func(s Source, name *string)) {
 	visit(spec, func(s Source, name *string, _ bool) { found(s, name) })
 }
@@ -169,16 +169,16 @@ func visitContainer(c *corev1.Container, at func(kind string, name *string, opti
 const hashed = "hlnr.io/hash"
 
 // TrimConfigMap replaces the content of a ConfigMap with its hash. It also removes all annotations except
-// AnnotationSource and AnnotationClaim, because tools duplicate the content in annotations. It may be called
-// repeatedly.
+// AnnotationSource and AnnotationClaim, because tools duplicate the content in annotations. It is
+// idempotent.
 func TrimConfigMap(c *corev1.ConfigMap) {
 	c.Data, c.BinaryData = map[string]string{hashed: HashOfConfigMap(c)}, nil
 	c.ManagedFields = nil
 	maps.DeleteFunc(c.Annotations, func(key, _ string) bool { return key != AnnotationSource && key != AnnotationClaim })
 }
 
-// HashOfConfigMap returns the hash of the files in a ConfigMap, which may be trimmed. It does not
-// distinguish between files in data and in binaryData.
+// HashOfConfigMap returns the hash of the entries of a ConfigMap, which may be trimmed. It does not
+// distinguish between entries in data and entries in binaryData.
 func HashOfConfigMap(c *corev1.ConfigMap) string {
 	if hash, ok := c.Data[hashed]; ok {
 		return hash
@@ -193,7 +193,7 @@ func HashOfConfigMap(c *corev1.ConfigMap) string {
 	return hashOf(files)
 }
 
-// HashOfSecret returns the hash of the files in a Secret.
+// HashOfSecret returns the hash of the entries of a Secret.
 func HashOfSecret(s *corev1.Secret) string { return hashOf(s.Data) }
 
 func hashOf(files map[string][]byte) string {

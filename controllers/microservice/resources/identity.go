@@ -1,10 +1,10 @@
-// Package resources builds the release objects of a Microservice. All of its functions are pure.
+// Package resources builds the release objects of a Microservice. Its functions do not access the cluster.
 //
 //	identity.go       the identity of a release, and the hash of its template
 //	release.go        VersionedMicroservices
-//	budget.go         which PodDisruptionBudget a release gets
+//	budget.go         the disruption budget of a release
 //	configuration.go  copies of ConfigMaps and Secrets
-//	confine.go        removes permissions from pods that run code from forks
+//	confine.go        the removal of permissions from pods that run code from forks
 package resources
 
 import (
@@ -50,7 +50,7 @@ func (e *ImageContainerError) Error() string {
 	if e.Main {
 		return fmt.Sprintf("spec.additionalImages[].containerName of ImagePolicy %q: container %q runs spec.image; set the field to the name of another container, or set spec.containerName of the Microservice to the name of the container that runs spec.image", e.Policy, e.Name)
 	}
-	return fmt.Sprintf("spec.additionalImages[].containerName of ImagePolicy %q: spec.template has no container and no init container %q; add it, or set the field to the name of an existing one", e.Policy, e.Name)
+	return fmt.Sprintf("spec.additionalImages[].containerName of ImagePolicy %q: spec.template has no container or init container %q; add it, or set the field to the name of an existing one", e.Policy, e.Name)
 }
 
 // CheckContainers returns an error unless the template has a separate container for each of an offer's images. The
@@ -178,8 +178,8 @@ func digest(parts ...string) string {
 }
 
 // Identity returns a release's identity. It is computed from the group, the version, the configuration, each
-// image's repository, digest and container name, and whether the release belongs to a fork. A release from a
-// fork runs with fewer permissions. The group of a pull request contains the pull request's number.
+// image's repository, digest, and container name, and whether the release is from a fork, because such a release
+// runs with fewer permissions. A pull request's number is part of its group, and therefore of the identity.
 func Identity(o *v1alpha1.OfferedRelease, config string) string {
 	parts := []string{IdentityScheme, o.Group, o.SemVer.Version, config}
 	for _, image := range o.Images {

@@ -12,7 +12,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// AnnotationConfig is the annotation on a VersionedMicroservice that contains the hash of the user's template.
+// AnnotationConfig is the annotation on a VersionedMicroservice that contains the hash returned by Config.
 const AnnotationConfig = "hlnr.io/config"
 
 // minReadyWithoutProbe is the default minReadySeconds for a container without a

@@ -40,8 +40,9 @@ const (
 	// Timeout is the default timeout of one request.
 	Timeout = 2 * time.Second
 
-	// maxRequests is the maximum number of concurrent requests: at most maxShare for one namespace,
-	// maxAddress to one address, and maxNamespaceAddress for one namespace to one address.
+	// maxRequests is the maximum number of concurrent requests. Of these, at most maxShare are for the
+	// same namespace, at most maxAddress are to the same address, and at most maxNamespaceAddress are
+	// for the same namespace and to the same address.
 	maxRequests         = 32
 	maxShare            = maxRequests / 2
 	maxAddress          = 8
@@ -50,7 +51,8 @@ const (
 	// requests that may be sent immediately.
 	perSecond, burst = 200, 32
 
-	// firstWait and lastWait are the minimum and maximum time between two rounds.
+	// firstWait and lastWait are the first and the maximum time between two rounds, before the random
+	// deviation.
 	firstWait, lastWait = 100 * time.Millisecond, 30 * time.Second
 	// maxHeader is the maximum size of a response header, in bytes. Bodies are not read.
 	maxHeader = 16 << 10
@@ -69,7 +71,7 @@ const (
 	Earlier Result = "Earlier"
 	// Elsewhere means that the response is not from the route.
 	Elsewhere Result = "Elsewhere"
-	// Failed means that there was no response.
+	// Failed means that there was no valid HTTP response.
 	Failed Result = "Failed"
 	// Refused means that the flags of the manager do not allow requests to the address.
 	Refused Result = "Refused"
@@ -96,9 +98,9 @@ type Options struct {
 	Wait func(round int) time.Duration
 }
 
-// Pool sends probes. It sends at most 200 requests per second, and at most 32 concurrent requests: at most 16 for one
-// namespace, and at most 8 to one address. A nil Pool has no results and sends no probes. The zero Pool is not usable.
-// Use New instead.
+// Pool sends probes. It sends at most 200 requests per second, and at most 32 concurrent requests. Of these, at most 16 are
+// for the same namespace, and at most 8 are to the same address. A nil Pool has no results and sends no probes. The
+// zero Pool is not usable. Use New instead.
 type Pool struct {
 	outbound  *outbound.Policy
 	userAgent string
@@ -322,7 +324,7 @@ type dialError struct{ error }
 
 func (e *dialError) Unwrap() error { return e.error }
 
-// failure returns the message for a request that got no response. The message depends only on the
+// failure returns the message for a request that got no valid response. The message depends only on the
 // kind of error, and never contains received data. The status of a Gateway may contain the address
 // of a server that is not a gateway, and the output of that server must not appear in the status of
 // a policy.

@@ -30,7 +30,7 @@ type Prober interface {
 // Certificates is a View whose live objects refer to the TLS Secrets of hosts.
 type Certificates interface {
 	// LiveTLS returns the mode, the Secret and the port with which live objects serve a host, or nil
-	// if there is no Secret.
+	// if no live object refers to a Secret for the host.
 	LiveTLS(host string) *TLS
 }
 
@@ -40,8 +40,8 @@ type SharedObjects interface {
 	// applied and in the order in which they are written. They are written before the routes, and
 	// deleted after them.
 	Shared([]Route) []Shared
-	// Holds reports whether a live object that is not part of a route must stay. It must stay if
-	// it is required by live routes that the desired routes do not replace.
+	// Holds reports whether a live object that is not part of a route must stay, for
+	// example because live routes that the desired routes do not replace depend on it.
 	Holds(o resources.Object, decided []Route) bool
 }
 
@@ -58,7 +58,7 @@ type Switcher interface {
 	Carry(live *Live, route Route) []resources.Object
 }
 
-// Limited is a View that cannot express all Routes.
+// Limited is a View that cannot express every Route.
 type Limited interface {
 	// Splits reports whether weights have an effect. If not, all traffic of a group moves in one
 	// step, and routes target only the active release of the group.
@@ -77,14 +77,15 @@ type Configurable interface {
 
 // Dependent is a View whose routes depend on objects that have other owners.
 type Dependent interface {
-	// Referent returns the problem with an object to which the policy refers; nil if there is none.
+	// Referent returns the problem with an object to which the policy refers, for example that it does
+	// not exist; nil if there is no problem.
 	Referent() *Problem
 	// Health returns the problem with an object that serves no traffic even though it has accepted
 	// all routes; nil if there is no such object.
 	Health() *Problem
 }
 
-// ConflictChecker is a View that determines which policies of its provider cannot conflict.
+// ConflictChecker is a View that can rule out conflicts with other policies that use the same provider.
 type ConflictChecker interface {
 	// MayConflict reports whether the policy's routes could conflict with those of another policy, in
 	// which case the two policies must not have the same host.
@@ -132,15 +133,15 @@ func SharedOf(v View, routes []Route) []Shared {
 	return nil
 }
 
-// Holds reports whether a live object must stay, as SharedObjects.Holds does. For other views, it
-// returns false.
+// Holds reports whether a live object must stay, as SharedObjects.Holds does. It returns false
+// if the view does not implement SharedObjects.
 func Holds(v View, o resources.Object, decided []Route) bool {
 	s, ok := v.(SharedObjects)
 	return ok && s.Holds(o, decided)
 }
 
-// LiveTLS returns the TLS settings with which live objects serve a host, or nil if there is no
-// Secret or the view does not implement Certificates.
+// LiveTLS returns the TLS settings with which live objects serve a host, or nil if no live object
+// refers to a Secret for the host or the view does not implement Certificates.
 func LiveTLS(v View, host string) *TLS {
 	if c, ok := v.(Certificates); ok {
 		return c.LiveTLS(host)
@@ -179,8 +180,8 @@ func Unapplied(v View, routes []Route) *Problem {
 	return nil
 }
 
-// Referent returns the problem with an object to which the policy refers; nil if there is none. Only Dependent
-// views have such objects.
+// Referent returns the problem with an object to which the policy refers; nil if there is no problem. Only
+// Dependent views have such objects.
 func Referent(v View) *Problem {
 	if d, ok := v.(Dependent); ok {
 		return d.Referent()
@@ -188,8 +189,8 @@ func Referent(v View) *Problem {
 	return nil
 }
 
-// Health returns the problem with an object that serves no traffic; nil if there is none. Only Dependent
-// views have such objects.
+// Health returns the problem with an object that serves no traffic; nil if there is no such object.
+// Only Dependent views have such objects.
 func Health(v View) *Problem {
 	if d, ok := v.(Dependent); ok {
 		return d.Health()

@@ -25,9 +25,9 @@ import (
 	"github.com/heighliner/heighliner/internal/apply"
 )
 
-// Provider uses objects of the kinds that Writes returns to route traffic to the Services of a
-// policy. All of its methods are pure: the controller reads and writes the objects. Optional
-// interfaces are in abilities.go.
+// Provider routes traffic to the Services of a policy. For this purpose, it uses objects of the kinds
+// that Writes returns. All of its methods are pure: the controller reads and writes the objects.
+// Optional interfaces are in abilities.go.
 type Provider interface {
 	// Name returns the name of the provider in the status of policies, such as "gateway".
 	Name() string
@@ -54,7 +54,8 @@ type Builder interface {
 	Missing(v1alpha1.PortProtocol) *Problem
 	// Unsupported returns a problem if this provider cannot express the route; otherwise, it returns
 	// nil. A route with a problem is not written, because it would route requests to the wrong
-	// release. The message begins with the path of the field, relative to the domain or listener.
+	// release. The message begins with the path of the field, relative to the domain, listener or
+	// routeRef.
 	Unsupported(Route) *Problem
 	// Build returns the objects of a route in the form in which they are applied, with the defaults of
 	// the API server, and in the order in which they are written.
@@ -68,7 +69,8 @@ type Observer interface {
 	// Verdict reports whether the live objects match those that Build returned for a route, and
 	// whether the route is programmed.
 	Verdict(route Route, built []resources.Object) Verdict
-	// Serves returns the URL of a host, and a problem if the host is accepted but not served.
+	// Serves returns the URL of a host, and a problem if the host is not served although its route
+	// is accepted.
 	Serves(route Route, host string) (url string, problem *Problem)
 }
 
@@ -172,14 +174,14 @@ type Route struct {
 	Stamp resources.Stamp
 }
 
-// TLS contains the TLS settings of a host, as specified.
+// TLS contains the TLS settings of a host.
 type TLS struct {
 	// Mode is never empty.
 	Mode v1alpha1.TLSMode
 	// Secret is the name of the Secret that contains the certificate; empty in mode Gateway.
 	Secret string
-	// Until is the Secret that serves the host until Secret contains a certificate for the host. It
-	// is empty if Secret already serves the host.
+	// Until is the Secret that the host uses until Secret contains a certificate for the host. If
+	// Until is empty, the host uses Secret.
 	Until string
 	// Issuer is the issuer of the certificate, with defaults; zero if the user creates the Secret.
 	Issuer v1alpha1.IssuerReference
@@ -187,10 +189,10 @@ type TLS struct {
 	Port int32
 }
 
-// Serving returns the Secret that should serve the host now.
+// Serving returns the Secret that the host should use now.
 func (t TLS) Serving() string { return cmp.Or(t.Until, t.Secret) }
 
-// Shared is an object on which several routes may depend.
+// Shared is an object on which several routes can depend.
 type Shared struct {
 	resources.Object
 	// Hosts are the hosts whose routes depend on the object.
@@ -229,8 +231,8 @@ type Backend struct {
 // versions of TLSRoute do not allow more hosts. The same limit applies to all other kinds.
 const MaxHostnames = 16
 
-// BySecret returns, for each Secret, a sorted list of the hosts in these routes that the Secret
-// should serve now.
+// BySecret returns, for each Secret, a sorted list of the hosts in these routes that should use the
+// Secret now.
 func BySecret(routes []Route) map[string][]string {
 	out := map[string][]string{}
 	for _, r := range routes {
@@ -338,11 +340,12 @@ type Verdict struct {
 	// Accepted means that the live objects match those that Build returned, and that the gateway has
 	// accepted them.
 	Accepted bool
-	// Pending means that the gateway has not reported yet.
+	// Pending means that a change is still in progress: the objects are being written, or the
+	// gateway has not confirmed them yet.
 	Pending bool
 	// Reason and Message explain why the route is not accepted.
 	Reason, Message string
-	// Late is the reason that applies if the gateway has not reported within Grace; if Late is empty,
+	// Late is the reason that applies if the verdict is still pending after Grace; if Late is empty,
 	// Reason applies.
 	Late string
 }
@@ -372,7 +375,7 @@ type Probed struct {
 	Since time.Time
 	// Served means that the response was correct. The probe is not sent again.
 	Served bool
-	// Problem describes the last incorrect or missing response. It is empty if the probe has no result
+	// Problem describes the latest incorrect or missing response. It is empty if the probe has no result
 	// yet, or if the response was correct.
 	Problem string
 }
@@ -418,7 +421,7 @@ const (
 )
 
 // Metadata returns the metadata of a route's objects: the labels by which the objects are selected,
-// and annotations with the route's stamp.
+// and annotations with the route's stamp and the TTL of its DNS records.
 func (r Route) Metadata(policy *v1alpha1.NetworkPolicy, microservice string) (labels, annotations map[string]string) {
 	labels = resources.Labels(policy, microservice, r.Stamp.Group)
 	if r.Pinned != "" {
@@ -445,7 +448,7 @@ func (r Route) Kept(policy *v1alpha1.NetworkPolicy, microservice string, live re
 	}
 	delete(out.Labels, v1alpha1.LabelRelease)
 	delete(out.Annotations, apply.AnnotationApplied)
-	if out.Labels == nil { // Another user removed the labels.
+	if out.Labels == nil { // A user removed the labels.
 		out.Labels = map[string]string{}
 	}
 	if out.Annotations == nil {

@@ -5,9 +5,9 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// Services is the provider of a policy without spec.provider. It has no objects. The controller
-// changes the selectors of the policy's Services from one release to another, as it does for every
-// provider.
+// Services is the provider of a policy without spec.provider. It writes no objects: the controller
+// itself changes the selectors of the policy's Services from one release to another, as it does for
+// every provider.
 type Services struct{}
 
 // Name returns "services".
@@ -16,8 +16,8 @@ func (Services) Name() string { return "services" }
 // Writes returns nil, because the provider writes no objects.
 func (Services) Writes() []Kind { return nil }
 
-// Chosen returns true, because the controller calls it after the Chosen methods of all other
-// providers.
+// Chosen always returns true. The controller calls it only for a policy for which the Chosen methods
+// of all other providers have returned false.
 func (Services) Chosen(*v1alpha1.NetworkPolicy) bool { return true }
 
 // NewView returns a view without routes.

@@ -147,8 +147,8 @@ func SetAnswers(o resources.Object, answers []gatewayv1.RouteParentStatus) {
 	s.Parents = answers
 }
 
-// common returns the parts that all routes of the Gateway API have, and reports whether this
-// project uses the kind of the object.
+// common returns the parts of the spec and status that all routes of the Gateway API share, and
+// reports whether one of this project's providers writes the object's kind.
 func common(o resources.Object) (_ *gatewayv1.CommonRouteSpec, _ *gatewayv1.RouteStatus, ours bool) {
 	switch r := o.(type) {
 	case *gatewayv1.HTTPRoute:
@@ -168,7 +168,7 @@ func common(o resources.Object) (_ *gatewayv1.CommonRouteSpec, _ *gatewayv1.Rout
 	case *gatewayv1alpha2.UDPRoute:
 		return &r.Spec.CommonRouteSpec, &r.Status.RouteStatus, true
 	case *networkingv1.Ingress, *apisix.ApisixRoute, *apisix.ApisixTls, *certmanager.Certificate, *gatewayv1.ListenerSet, *gatewayapi.XListenerSet:
-		return &gatewayv1.CommonRouteSpec{}, &gatewayv1.RouteStatus{}, true // These kinds have no parents.
+		return &gatewayv1.CommonRouteSpec{}, &gatewayv1.RouteStatus{}, true // These kinds do not have parentRefs.
 	}
 	return &gatewayv1.CommonRouteSpec{}, &gatewayv1.RouteStatus{}, false
 }

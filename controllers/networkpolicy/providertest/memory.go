@@ -78,8 +78,8 @@ func (s *memory) User(route *unstructured.Unstructured) {
 	s.w.Users[providers.UserRoute(route.GetKind(), route.GetName())] = route
 }
 
-// Remove deletes the groups, and then the Service of the policy, because the in-memory stage has no
-// garbage collection.
+// Remove deletes the groups. It then deletes the policy's own Service, because the in-memory stage
+// has no garbage collection.
 func (s *memory) Remove() {
 	var closing []v1alpha1.ReleaseGroup
 	for _, g := range s.w.Microservice.Status.ReleaseGroups {

@@ -25,7 +25,7 @@ func ActiveVersion(f *traffic.Observed, slug string) string {
 }
 
 // VersionBehind returns the version of the release that a Service selects, or "" if there is no
-// such Service.
+// such Service. If no group contains the release, VersionBehind returns the name of the release.
 func VersionBehind(f *traffic.Observed, service string) string {
 	release := f.Selected(service)
 	for _, g := range f.Microservice.Status.ReleaseGroups {
@@ -92,7 +92,7 @@ func ReadRoute(route resources.Object) *providers.Live {
 	return nil
 }
 
-// ServicesOf returns the Services to which a route refers in any way.
+// ServicesOf returns the Services to which a route refers by weight, match or mirror.
 func ServicesOf(route resources.Object) map[string]bool {
 	out := map[string]bool{}
 	for _, s := range ReadRoute(route).Services {

@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
-// rules contains the rules that every provider must follow, regardless of its objects.
+// rules contains the rules that every provider must follow, regardless of the kinds that it writes.
 var rules = map[string]func(*testing.T, Case, *World){
 	"weights add up to exactly 100":                               weightsAddUp,
 	"no weight without an endpoint":                               noWeightWithoutEndpoint,
@@ -21,7 +21,7 @@ var rules = map[string]func(*testing.T, Case, *World){
 	"steps update routes in place":                                stepsChangeInPlace,
 	"equal input gives equal objects":                             equalObjects,
 	"a route has at most 16 hosts, and a host stays in its route": hostsStay,
-	"stable objects are not written":                              restIsQuiet,
+	"nothing is written in a stable state":                        restIsQuiet,
 }
 
 // keepRule checks a rule in a World in which a canary receives 10 percent of the traffic of two
@@ -40,8 +40,8 @@ func keepRule(t *testing.T, c Case, keep func(*testing.T, Case, *World)) {
 	keep(t, c, w)
 }
 
-// picture returns a string that contains all objects that a plan writes, the names of the routes and
-// Services that it deletes, and the reported groups.
+// picture returns a string that contains the Services and the objects of routes that a plan writes,
+// the names of the routes and Services that it deletes, and the traffic status of the groups.
 func picture(f *traffic.Observed) string {
 	d := traffic.Plan(f)
 	now, _ := traffic.Status(f, d, traffic.Applied{})

@@ -5,15 +5,15 @@
 // The files of the package refer only to files further down in this list:
 //
 //	run.go     the whole suite in memory
-//	rules.go   rules for every state
+//	rules.go   the rules that every provider must follow
 //	memory.go  the Stage in memory
-//	cases.go   the providers of the project, as cases
+//	cases.go   the cases of the project's providers
 //	suite.go   the scenarios, and the properties of a provider
 //	world.go   reconciles in a World, and checks after each reconcile
 //	write.go   writes of a reconcile
 //	answer.go  the status that gateways report
 //	state.go   the World
-//	read.go    the split of live routes, and other results
+//	read.go    functions that read live routes and Services
 package providertest
 
 import (
@@ -38,7 +38,7 @@ func Run(t *testing.T, p providers.Provider, c Case) {
 		traffic.Known = slices.Concat([]providers.Provider{p}, before)
 	}
 	if c.AddToScheme != nil {
-		t.Run("Go types of its kinds", func(t *testing.T) { checkTypes(t, p, c.AddToScheme) })
+		t.Run("Go types of the provider's kinds", func(t *testing.T) { checkTypes(t, p, c.AddToScheme) })
 	}
 	t.Run("rollouts of a service", func(t *testing.T) { Play(t, c, inMemory(t, c)) })
 	for rule, keep := range rules {

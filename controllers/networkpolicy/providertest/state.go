@@ -31,9 +31,9 @@ type World struct {
 	Services map[string]*corev1.Service
 	Routes   map[string]*gatewayv1.HTTPRoute
 	Others   map[string]resources.Object
-	// Users are the user-managed routes, by the names that providers.UserRoute returns.
+	// Users are the user-managed routes, keyed by the names that providers.UserRoute returns.
 	Users map[string]*unstructured.Unstructured
-	// Written contains the times at which routes were last written, by name.
+	// Written contains the time at which each route was last written, by route name.
 	Written map[string]time.Time
 	// Ready is the number of ready pods by release; a release without an entry has no ready pods.
 	Ready map[string]int
@@ -163,8 +163,8 @@ func Gateway(port int32, protocol gatewayv1.ProtocolType, hostname string) *gate
 	}
 }
 
-// Group returns a group of releases. Each release has the form "name version status weight". The
-// last release in the list was promoted first.
+// Group returns a group of releases. Each release has the form "name version status weight". Promoted
+// releases must be in order of promotion, with the latest first.
 func Group(slug string, revision int64, releases ...string) v1alpha1.ReleaseGroup {
 	g := v1alpha1.ReleaseGroup{Name: strings.ReplaceAll(slug, "-", "."), Slug: slug, Phase: v1alpha1.GroupLive, TrafficRevision: revision}
 	for i, text := range releases {

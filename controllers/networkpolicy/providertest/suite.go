@@ -25,7 +25,7 @@ type Stage interface {
 	Serve(releases ...string)
 	// Edit changes the policy.
 	Edit(change func(*v1alpha1.NetworkPolicySpec))
-	// Confirmed waits until a group is confirmed at a revision with the given references.
+	// Confirmed waits until the policy's status reports the given revision and references for a group.
 	Confirmed(slug string, revision int64, references ...string)
 	// Split returns how a provider's routes split the traffic of a host, or of the listener that represents the
 	// host. The split is sorted by version and has a form such as "1.0.0=90 1.1.0=10". Split returns "" if there is
@@ -50,16 +50,16 @@ type Stage interface {
 
 // Case describes a provider and a protocol for the suite.
 type Case struct {
-	// Spec sets the provider and ports of a policy, and an entry for each host. Entries without a
-	// version follow the newest group.
+	// Spec sets the provider and ports of a policy, and a domain or listener for each entry. Entries
+	// without a version follow the newest group.
 	Spec func(spec *v1alpha1.NetworkPolicySpec, entries ...Entry)
 	// Name is the name of the provider.
 	Name string
-	// User is the user-managed route whose rules replace the entries. The user manages the hosts of
-	// this route. User is nil if the provider has its own routes.
+	// User is the user-managed route to which the policy refers. Spec then ignores the entries,
+	// because the user manages the hosts of this route. User is nil for all other providers.
 	User *unstructured.Unstructured
-	// Whole reports whether the provider cannot split traffic. Bare reports whether it has only
-	// Services.
+	// Whole reports whether the provider cannot split traffic. Bare reports whether it has no routes,
+	// so that the policy has only Services.
 	Whole, Bare bool
 	// AddToScheme registers the Go types of the kinds that the provider writes. It is nil if networkpolicy.AddToScheme
 	// registers them.
@@ -72,7 +72,8 @@ type Case struct {
 	Serve func(live resources.Object)
 }
 
-// world returns a World that serves the kinds of the case.
+// world returns a World for the case. In this World, the policy has no domains, and the Gateway
+// prod/public exists.
 func (c Case) world(t *testing.T, groups ...v1alpha1.ReleaseGroup) *World {
 	w := NewWorld(t, groups...)
 	w.same, w.serve = c.Same, c.Serve
@@ -91,8 +92,8 @@ type Entry struct {
 // first, second and pinned are the hosts in the rollout scenario that Play runs.
 const first, second, pinned = "first.example.com", "second.example.com", "pinned.example.com"
 
-// Play runs a scenario of rollouts of one service. The split and the references must be the same at
-// each step for every provider.
+// Play runs a scenario with several rollouts of one service. At each step, the split and the
+// references must be the same for every provider that can split traffic.
 func Play(t *testing.T, c Case, s Stage) {
 	t.Helper()
 	p := player{t, c, s}
@@ -105,7 +106,7 @@ func Play(t *testing.T, c Case, s Stage) {
 	s.Remove()
 }
 
-// player runs the parts of the scenario of Play.
+// player runs the parts of Play's scenario.
 type player struct {
 	*testing.T
 	Case
@@ -130,7 +131,7 @@ func (c Case) referred(weighted ...string) []string {
 	return slices.Sorted(slices.Values(weighted))
 }
 
-// firstReleases runs a first release, canaries, an abort, a promotion, and a pin.
+// firstReleases checks a first release, canaries, an abort, a promotion, and a pin.
 func (p player) firstReleases() {
 	p.Helper()
 	p.Rollout(Group("1-x", 1, "a 1.0.0 active 100"))
@@ -193,8 +194,8 @@ func (p player) domains() {
 	p.split("without the second entry", first, "1.1.0=100")
 }
 
-// newerGroup moves the entries that follow the newest group to a newer group, back to the older
-// group, and to the newer group again.
+// newerGroup adds a newer group. The entries that follow the newest group move to the newer group,
+// back to the older group, and to the newer group again.
 func (p player) newerGroup() {
 	p.Helper()
 	p.Stage.Serve("c")
@@ -296,8 +297,8 @@ func PlaySwitch(t *testing.T, from, to Case, s Stage) {
 	s.Remove()
 }
 
-// bothRoute checks the routes of two providers, where present is the policy's current provider.
-// Both providers must route to the same releases with the same weights, unless a provider cannot
+// bothRoute checks the routes of two providers: the policy's current provider, present, and its
+// previous provider, previous. Both providers must route to the same releases with the same weights, unless a provider cannot
 // split traffic.
 func bothRoute(t *testing.T, s Stage, step string, present, previous Case, weight int, newer ...string) {
 	t.Helper()

@@ -59,7 +59,7 @@ func (w *World) check() {
 			for _, b := range rule.BackendRefs {
 				sum += int(deref(b.Weight))
 				if deref(b.Weight) <= 0 {
-					w.t.Fatalf("route %s gives %s weight %d", name, b.Name, deref(b.Weight))
+					w.t.Fatalf("route %s gives %s the weight %d", name, b.Name, deref(b.Weight))
 				}
 			}
 			if sum != 100 {
@@ -85,7 +85,7 @@ func (w *World) check() {
 		for _, weight := range route.Weights {
 			sum += weight
 			if weight <= 0 {
-				w.t.Fatalf("route %s gives a Service weight %d", name, weight)
+				w.t.Fatalf("route %s gives a Service the weight %d", name, weight)
 			}
 		}
 		if sum != 100 {

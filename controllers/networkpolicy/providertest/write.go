@@ -33,7 +33,7 @@ func (w *World) carryOut(f *traffic.Observed, out *traffic.Decision) traffic.App
 	}
 	for _, route := range slices.Concat(out.Routes, out.Previous) {
 		if len(route.Objects) == 0 {
-			continue // The route of a previous provider does not change.
+			continue // A route in out.Previous that has no objects does not change.
 		}
 		if cause, missing := f.RestsOnFailed(route, out, done); missing {
 			done.Refused[traffic.RouteName(route.Name)] = cause
@@ -135,7 +135,7 @@ func content(o resources.Object) any {
 	case *gatewayapi.XListenerSet:
 		return o.Spec
 	}
-	panic(fmt.Sprintf("%T is a route", o))
+	panic(fmt.Sprintf("unexpected type of a shared object: %T", o))
 }
 
 // carryOther writes the objects of a route that is not an HTTPRoute.

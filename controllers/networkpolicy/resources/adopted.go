@@ -39,8 +39,9 @@ func (s Service) Adopt(live *corev1.Service) *corev1.Service {
 	return next
 }
 
-// Restore returns the Service as it was before Mark. It returns an error if the annotation cannot
-// be read. In this case, the selector does not change.
+// Restore reverses Mark and Adopt: it returns the Service with its original selector, and without
+// Heighliner's label and annotations. It returns an error if it cannot read the original selector
+// from the annotation. Restore never changes live itself.
 func Restore(live *corev1.Service) (*corev1.Service, error) {
 	var selector map[string]string
 	if err := json.Unmarshal([]byte(live.Annotations[v1alpha1.AnnotationAdoptedSelector]), &selector); err != nil || len(selector) == 0 {

@@ -85,7 +85,7 @@ func MatchesKey(matches []v1alpha1.CanaryMatch) string {
 
 func matchType(t v1alpha1.MatchType) string { return string(cmp.Or(t, v1alpha1.MatchExact)) }
 
-// join returns name, "-" and tail. It shortens name so that the result is a DNS label.
+// join returns name, "-" and tail. If necessary, it shortens name so that the result fits in a DNS label.
 func join(name, tail string) string {
 	if room := maxName - len(tail) - 1; len(name) > room {
 		name = name[:room]

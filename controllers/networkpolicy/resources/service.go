@@ -74,10 +74,10 @@ func servicePort(p v1alpha1.NetworkPort) corev1.ServicePort {
 }
 
 // affinityTimeout is the default timeout of session affinity in Kubernetes, in seconds. The controller
-// always writes a timeout.
+// writes it if the policy sets session affinity without a timeout.
 const affinityTimeout = 10800
 
-// affinity sets the session affinity based on the client address if the policy specifies it.
+// affinity sets ClientIP session affinity if the policy specifies it.
 func affinity(policy *v1alpha1.NetworkPolicy, s *corev1.ServiceSpec) {
 	if a := policy.Spec.SessionAffinity; a != nil && a.ClientIP != nil {
 		s.SessionAffinity = corev1.ServiceAffinityClientIP
@@ -86,7 +86,7 @@ func affinity(policy *v1alpha1.NetworkPolicy, s *corev1.ServiceSpec) {
 }
 
 // Labels returns the labels by which the objects of a policy are found, and the label of their
-// group.
+// group, if any.
 func Labels(policy *v1alpha1.NetworkPolicy, microservice, group string) map[string]string {
 	labels := map[string]string{
 		v1alpha1.LabelPolicy:       policy.Name,

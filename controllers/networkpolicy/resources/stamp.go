@@ -20,9 +20,8 @@ type Object interface {
 }
 
 // AnnotationRolloutState is an annotation of routes and group Services that contains the rollout
-// state from which they were written: "<uid>/<sequence>" of the Microservice. A Microservice that
-// was deleted and re-created starts counting its revisions from the beginning again, and has a
-// different UID.
+// state from which they were written: "<uid>/<sequence>" of the Microservice. If a Microservice
+// is deleted and re-created, its revisions start from the beginning again, but its UID is different.
 const AnnotationRolloutState = "hlnr.io/ledger"
 
 // Stamp identifies the rollout state from which an object was written.
@@ -33,11 +32,11 @@ type Stamp struct {
 	Revision int64
 	// RolloutState is the UID of the Microservice.
 	RolloutState types.UID
-	// Sequence is the sequence of the Microservice's status.
+	// Sequence is the sequence number of the rollout state in the Microservice's status.
 	Sequence int64
 }
 
-// StampOf returns the stamp of an object; ok is false if there is none.
+// StampOf returns the stamp of an object; ok is false if there is none or if its revision is invalid.
 func StampOf(o metav1.Object) (s Stamp, ok bool) {
 	group, revision, found := strings.Cut(o.GetAnnotations()[v1alpha1.AnnotationRevision], "=")
 	if !found {

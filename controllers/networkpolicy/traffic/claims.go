@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 )
 
-// literal reports whether a row has the same host for every group.
+// literal reports whether a row has no host, or has a host that does not depend on the group.
 func (d *planner) literal(r *Row) bool {
 	return r.host == "" || !templated(d.Policy.Spec.Domains[r.entry].Domain)
 }
@@ -18,12 +18,13 @@ func (d *planner) literal(r *Row) bool {
 // settleClaims rejects hosts and listeners that an older policy or another entry already uses.
 // Entries whose host does not depend on the group have precedence over all others. Otherwise,
 // earlier entries have precedence. A preview does not get a host that an entry names independently
-// of the group, because the author of a pull request chooses the branch name. This rule applies to
-// all paths of the host, even if the host is not routed. The same applies to a host that another
-// policy, even a younger one, serves and names independently of the group. However, if a preview already has a
-// route for such a host of another policy, the preview keeps the host, because a host that is already served is
-// not taken away. If one entry renders the same host for two groups, the newer group gets the host when its
-// active release has a ready endpoint, or earlier if the other group cannot serve the host.
+// of the group, because the host of a preview can contain the branch name, which the author of the pull
+// request chooses. This rule applies to all paths of the host, even if the host is not routed. The same
+// applies to a host that another policy, even a younger one, serves and names independently of the group.
+// However, if a preview already has a route for such a host of another policy, the preview keeps the host,
+// because a host that is already served is not taken away. If one entry renders the same host for two
+// groups, the newer group gets the host when its active release has a ready endpoint, or earlier if the
+// other group cannot serve the host.
 func (d *planner) settleClaims(rows []*Row) {
 	own, named := map[string]*Row{}, map[string]*Row{}
 	var literal, rest []*Row
@@ -41,7 +42,7 @@ func (d *planner) settleClaims(rows []*Row) {
 		}
 		if first := named[r.host]; first != nil && !d.literal(r) && preview(r) {
 			r.kept = false
-			r.fail(reasonDomainConflict, fmt.Sprintf("%s: %q is the host of %s, which a preview cannot use: rename the branch, or use {{.ReleaseGroupName}}", r.source(), host, first.field))
+			r.fail(reasonDomainConflict, fmt.Sprintf("%s: %q is the host of %s, so a preview cannot use it: rename the branch, or use {{.ReleaseGroupName}}", r.source(), host, first.field))
 		}
 		what, fix := fmt.Sprintf("%q with path %q", host, path), "use another host or path"
 		if r.listener != "" {
@@ -54,7 +55,7 @@ func (d *planner) settleClaims(rows []*Row) {
 				r.fail(reasonDomainConflict, fmt.Sprintf("%s: %s is already used by the older networkpolicies.hlnr.io %q: %s", r.source(), what, c.policy, fix))
 			case c.host == host && c.literal && !d.literal(r) && preview(r) && !d.hasRoute(host):
 				r.kept = false
-				r.fail(reasonDomainConflict, fmt.Sprintf("%s: %q is the host of networkpolicies.hlnr.io %q, which a preview cannot use: rename the branch, or use {{.ReleaseGroupName}}", r.source(), host, c.policy))
+				r.fail(reasonDomainConflict, fmt.Sprintf("%s: %q is the host of networkpolicies.hlnr.io %q, so a preview cannot use it: rename the branch, or use {{.ReleaseGroupName}}", r.source(), host, c.policy))
 			}
 		}
 		if first := own[host+path]; first != nil {
@@ -65,7 +66,7 @@ func (d *planner) settleClaims(rows []*Row) {
 			if first.field == r.field && first.group != nil {
 				// It is not an error if one entry renders the same host for two groups: two groups can have the
 				// same version for a while, for example a group that the specification no longer includes and
-				// its successor. If the successor were blocked until it has the host, the other group could not
+				// its successor. If the successor were blocked until it had the host, the other group could not
 				// close.
 				if first.reason == "" && r.reason == "" && d.keepsHost(r, first.group) {
 					first, r = r, first
@@ -119,8 +120,8 @@ func Holds(d v1alpha1.DomainStatus) bool {
 func HoldsListener(l v1alpha1.ListenerStatus) bool { return l.Programmed || l.Reason == ReasonPending }
 
 // ClaimsOf returns the claims of the policies whose routes could conflict with those of the
-// observed policy: the hosts that are or will be served for older policies, and the hosts that
-// younger policies name in their specification and serve. A policy that is being deleted keeps its
+// observed policy: the hosts and listeners that older policies use, and the hosts that younger
+// policies name in their specification and serve. A policy that is being deleted keeps its
 // hosts until the policy and its routes no longer exist.
 func ClaimsOf(f *Observed, others []v1alpha1.NetworkPolicy) []Claim {
 	var out []Claim
@@ -132,8 +133,8 @@ func ClaimsOf(f *Observed, others []v1alpha1.NetworkPolicy) []Claim {
 		}
 		younger := !Older(o, p)
 		for _, d := range o.Status.Domains {
-			// A younger policy has no claim to a host that it only names, and for which no gateway has
-			// accepted a route. Otherwise, any user could prevent the owner of a host from using it.
+			// A younger policy that names a host has no claim to it until a gateway has accepted a route
+			// for the host. Otherwise, any user could prevent the owner of a host from using it.
 			literal := slices.ContainsFunc(o.Spec.Domains, func(entry v1alpha1.Domain) bool { return entry.Domain == d.Domain })
 			if younger && !(literal && d.Programmed) {
 				continue

@@ -21,12 +21,12 @@ type problem struct {
 	reason, message string
 }
 
-// stalls reports whether a user must change the specification or a referent.
+// stalls reports whether a user must change the specification or an object to which it refers.
 func (p problem) stalls() bool {
 	return !slices.Contains(PassingReasons(), p.reason) && !slices.Contains(retriedReasons, p.reason)
 }
 
-// retriedReasons are the reasons for failed writes that are retried.
+// retriedReasons are the reasons that apply when a write fails and is retried.
 var retriedReasons = []string{status.ReasonFailed, status.ReasonTerminating, status.ReasonConflict}
 
 // PassingReasons returns the condition reasons that can disappear without a change by a user.
@@ -34,8 +34,8 @@ func PassingReasons() []string {
 	return []string{ReasonPending, reasonNoReadyEndpoints, reasonNoActiveRelease, reasonGatewayUnprogrammed, reasonFrozen, ReasonCertificateNotReady, ReasonListenerNotReady}
 }
 
-// The reasons in the status of domains, listeners and routes that set the Accepted condition (specReasons) or the
-// ResolvedRefs condition (refReasons) to False.
+// If the status of a domain, listener or route contains one of specReasons or refReasons, the Accepted condition or
+// the ResolvedRefs condition, respectively, is False.
 var (
 	specReasons = []string{reasonInvalidDomain, reasonDomainConflict, ReasonDomainNotAllowed, ReasonDomainsUnreadable, reasonNotRoutable, ReasonNotSupported, providers.ReasonRuleConflict, reasonTooManyDomains, ReasonGatewayAPIMissing, providers.ReasonProviderAPIMissing, status.ReasonInvalid, status.ReasonForbidden}
 	refReasons  = []string{reasonParentNotFound, providers.ReasonRouteNotFound, providers.ReasonRuleNotFound, reasonPinnedUnavailable, reasonFrozen, reasonGroupNotFound}
@@ -85,7 +85,7 @@ func (r *reporter) conditions(now *v1alpha1.NetworkPolicyStatus) {
 func (r *reporter) programmed(now *v1alpha1.NetworkPolicyStatus) (reason, message string) {
 	switch {
 	case r.idle():
-		return reasonNoPreviews, fmt.Sprintf("Microservice %q has only previews of pull requests, and no preview exists now", r.Policy.MicroserviceName())
+		return reasonNoPreviews, fmt.Sprintf("Microservice %q deploys only previews of pull requests, and no preview exists now", r.Policy.MicroserviceName())
 	case now.Summary.Domains == "" && len(now.Listeners) > 0:
 		message = "the listeners route to the active releases"
 	case now.Summary.Domains == "" && len(now.Routes) > 0:
@@ -98,8 +98,8 @@ func (r *reporter) programmed(now *v1alpha1.NetworkPolicyStatus) (reason, messag
 	return v1alpha1.ConditionProgrammed, message
 }
 
-// idle reports whether the policy is expected to have nothing to route to: the Microservice has
-// only previews, none of them is live, and the Microservice is ready. A Microservice without
+// idle reports whether the policy is expected to have nothing to route to: the Microservice
+// deploys only previews, none of them is live, and the Microservice is ready. A Microservice without
 // releases is ready only if its ImagePolicy offers pull requests.
 func (r *reporter) idle() bool {
 	m := r.Microservice
@@ -153,7 +153,7 @@ func domainProblem(now *v1alpha1.NetworkPolicyStatus, reasons []string) *problem
 	return nil
 }
 
-// trafficProblem returns the reason why traffic is not routed as required, and nil if it is. A group without
+// trafficProblem returns the reason why traffic is not routed as required, or nil if it is. A group without
 // an active release is not a problem while another group is serving, because versions and previews
 // can start and fail without a change to this policy.
 func (r *reporter) trafficProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
@@ -350,8 +350,8 @@ func (r *reporter) serviceAdopted(now *v1alpha1.NetworkPolicyStatus) {
 	}
 }
 
-// wholeLevel reports whether a group contains all versions of its level. With groupBy All, such a
-// group has the name of its level.
+// wholeLevel reports whether a group contains all versions of its level. Such a group exists with
+// groupBy All, and has the name of its level.
 func wholeLevel(g *v1alpha1.ReleaseGroup) bool {
 	return g.Level != "" && strings.EqualFold(g.Name, string(g.Level))
 }

@@ -34,8 +34,8 @@ type adoption struct {
 // RestsOnFailed returns the error that prevents a route from being written as planned; nil if there is none. Such
 // an error means that a Service of the route does not exist and could not be created, or that the write
 // of one of its Services, or of another object on which the route depends, failed temporarily. missing
-// reports whether a Service of the route does not exist. If so, no object may refer to that Service. A
-// Service of another owner does not count as existing.
+// reports whether a Service of the route does not exist. If so, objects must not refer to that Service.
+// A Service of another owner does not count as existing.
 func (f *Observed) RestsOnFailed(route *RouteDecision, out *Decision, w Applied) (cause *status.Error, missing bool) {
 	for _, name := range route.services() {
 		err, there := w.Refused[ServiceKey(name)], f.service(name) != nil
@@ -52,7 +52,7 @@ func (f *Observed) RestsOnFailed(route *RouteDecision, out *Decision, w Applied)
 	return cause, missing
 }
 
-// MissingKind reports whether a reason means that the API server does not serve a kind.
+// MissingKind reports whether a reason means that the API server does not serve a required kind.
 func MissingKind(reason string) bool {
 	return reason == ReasonGatewayAPIMissing || reason == providers.ReasonProviderAPIMissing
 }
@@ -139,12 +139,13 @@ type groupDecision struct {
 	// traffic. Otherwise, weights are the last written weights, because no release that should
 	// receive traffic has a ready endpoint.
 	answers bool
-	// reason and message explain why the group cannot be confirmed, regardless of the status of
-	// live objects.
+	// reason and message explain why the group's revision cannot be confirmed, regardless of the status
+	// of live objects.
 	reason, message string
 }
 
-// unrouted returns the reason and message of a valid row of the group that is not in any route.
+// unrouted returns the reason and message for a valid row that routes to the group but is not in any
+// route.
 func (g *groupDecision) unrouted() (reason, message string) {
 	if g != nil && g.absent {
 		return reasonNoActiveRelease, fmt.Sprintf("release group %q has no active release yet", g.group.Name)
@@ -248,14 +249,14 @@ type Row struct {
 	port  v1alpha1.NetworkPort
 	// listener is the name of the entry in spec.listeners; empty if the row is not a listener.
 	listener string
-	// claim is the key that represents the listener among hosts.
+	// claim is the key that identifies the listener in claims, in place of a host.
 	claim string
 	// user is the name of the user-managed route whose rules the row represents; empty if the row does
 	// not represent such rules.
 	user string
 	// parents are the parents that the entry sets.
 	parents []providers.Parent
-	// target identifies the target of the row: rows with the same target may share a route.
+	// target identifies the target of the row: rows with the same target can share a route.
 	target string
 	// group is the group to which the row routes, or nil.
 	group *v1alpha1.ReleaseGroup
@@ -325,10 +326,10 @@ func (r *Row) fail(reason, message string) {
 	}
 }
 
-// move identifies a move of domains from one group to another by the slugs of the groups.
+// move identifies, by the slugs of the groups, a move of domains from one group to another.
 type move struct{ from, to string }
 
-// SharedKey identifies, within a reconcile, an object on which routes depend.
+// SharedKey returns the key, unique within a reconcile, of an object on which routes depend.
 func SharedKey(o resources.Object) string {
 	return o.GetObjectKind().GroupVersionKind().Kind + "/" + o.GetName()
 }

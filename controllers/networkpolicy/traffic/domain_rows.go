@@ -85,7 +85,7 @@ func (d *planner) fit(rows []*Row) []*Row {
 	note := cut[0]
 	note.group, note.pinned, note.kept = nil, "", false
 	note.reason = reasonTooManyDomains
-	note.message = fmt.Sprintf("spec.domains expands to %d hosts, but the status can contain at most %d entries, one of which reports the other hosts: %s have no route: remove entries, or list fewer groups in groups.names", len(rows), maxRows, strings.Join(some, ", "))
+	note.message = fmt.Sprintf("spec.domains expands to %d hosts, but the status can contain at most %d entries, one of which reports the other hosts: %s have no route: remove domains, or list fewer groups in groups.names", len(rows), maxRows, strings.Join(some, ", "))
 	return slices.DeleteFunc(rows, func(r *Row) bool { return gone[r] })
 }
 
@@ -267,7 +267,7 @@ func (d *planner) renderRow(r Row, entry v1alpha1.Domain) Row {
 	if err != nil {
 		fix := "use a valid host name"
 		if templated(entry.Domain) {
-			fix = "use {{.ReleaseGroupName}}, which is always a DNS label, or shorten the rest"
+			fix = "use {{.ReleaseGroupName}}, which is always a DNS label, or shorten the rest of the domain"
 		}
 		r.fail(reasonInvalidDomain, fmt.Sprintf("%s.domain: %v: %s", r.field, err, fix))
 		return r
@@ -314,7 +314,7 @@ func (d *planner) unnamed(base Row, entry v1alpha1.Domain, candidates []*v1alpha
 }
 
 // keepUnresolved keeps the live target of a domain or listener while its new target (a group, or
-// the release of a version) does not exist.
+// the release of a version) does not exist, or while a freeze prevents the use of the new target.
 func (d *planner) keepUnresolved(rows []*Row) {
 	for _, r := range rows {
 		if r.host == "" && r.listener == "" || r.group != nil || r.reason != reasonGroupNotFound && r.reason != reasonPinnedUnavailable && r.reason != reasonFrozen {
@@ -327,8 +327,8 @@ func (d *planner) keepUnresolved(rows []*Row) {
 }
 
 // keepTarget gives a row the target of the live route that serves the row. If there is none, for example
-// because the row's path was edited too, the row gets the target of a live route that has the host and that no other
-// row requests.
+// because the row's path was edited too, the row gets the target of a live route that has the host, unless
+// another row requests the host with the path of that route.
 func (d *planner) keepTarget(r *Row, rows []*Row) {
 	for _, name := range SortedKeys(d.Live) {
 		if d.serves(d.Live[name], r) && d.keepTargetOf(d.Live[name], r) {
@@ -345,7 +345,7 @@ func (d *planner) keepTarget(r *Row, rows []*Row) {
 }
 
 // keepTargetOf gives a row the target of a live route, and reports whether it did. A target that is a
-// single release stays only if a domain with a version may route to that release.
+// single release stays only if a domain with a version can route to that release.
 func (d *planner) keepTargetOf(route *providers.Live, r *Row) bool {
 	g := d.rollout.bySlug[route.Group()]
 	if route.Deleting || g == nil || !live(g) {

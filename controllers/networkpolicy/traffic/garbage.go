@@ -108,8 +108,8 @@ func (d *planner) obsoleteServices(out *Decision) {
 
 // stuck returns a row that requests a host of a live route but cannot be routed, for example
 // because the provider does not support it. As long as there is such a row, the live route stays,
-// because invalid input does not remove a route. stuck returns nil if there is no such row, or if the group
-// of the live route should not be reachable.
+// because invalid input must not remove a route. stuck returns nil if there is no such row, or if
+// the group of the live route should not be reachable.
 func (d *planner) stuck(out *Decision, route *providers.Live) *Row {
 	if g := d.rollout.bySlug[route.Group()]; g == nil || !live(g) {
 		return nil
@@ -132,7 +132,7 @@ func (d *planner) stuck(out *Decision, route *providers.Live) *Row {
 // its group, because a canary that is rolled back must not get traffic from this route either. A
 // route that is moving to a newer group keeps moving as long as its hosts are moving. Other routes
 // do not start such a move, because the newer group would then get traffic from a route that is not
-// part of that group's confirmation. follows returns nil if the route is up to date, or if no
+// considered when that group is confirmed. follows returns nil if the route is up to date, or if no
 // release of the group is ready.
 func (d *planner) follows(route *providers.Live, out *Decision) *RouteDecision {
 	if r, ok := d.followCanary(route, out); ok {
@@ -240,8 +240,8 @@ func (d *planner) vanished() map[string]bool {
 	return out
 }
 
-// referenced returns the releases in the references of the last report, and the releases that are
-// selected by the groups' live Services.
+// referenced returns the releases that the policy's current status contains as references of
+// groups, and the releases that the groups' live Services or the adopted Service select.
 func (d *planner) referenced() map[string]bool {
 	out := map[string]bool{}
 	for _, g := range d.Policy.Status.Groups {
@@ -258,8 +258,8 @@ func (d *planner) referenced() map[string]bool {
 	return out
 }
 
-// LiveObject returns the object, among those of a live route, that has the same kind and name as
-// want; nil if there is none.
+// LiveObject returns the object of a live route that has the same kind and name as want, or nil if
+// there is no such object.
 func LiveObject(live *providers.Live, want resources.Object) resources.Object {
 	if live == nil {
 		return nil

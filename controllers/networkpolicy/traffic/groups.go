@@ -27,9 +27,10 @@ func named(groups []*v1alpha1.ReleaseGroup, names []string) []*v1alpha1.ReleaseG
 }
 
 // choose returns the group to which a shared domain or Service routes (rule 9). It returns the
-// first candidate whose active release has ready endpoints if this candidate comes before the
-// current group; otherwise, it returns the current group. When endpoints appear or disappear, the
-// result never moves back to an older group.
+// first candidate whose active release has a ready endpoint, unless the current group comes earlier
+// and has an active release. While the current group has an active release, the result never moves
+// to a later candidate. If no active release has a ready endpoint, choose returns the current group,
+// or, if that is not a candidate, the first candidate, preferably one with an active release.
 func (d *planner) choose(candidates []*v1alpha1.ReleaseGroup, current string) *v1alpha1.ReleaseGroup {
 	var withActive *v1alpha1.ReleaseGroup
 	for _, g := range candidates {
@@ -59,8 +60,8 @@ func (d *planner) choose(candidates []*v1alpha1.ReleaseGroup, current string) *v
 }
 
 // incoming returns the incoming group: a group that is newer than base, whose first release is a
-// canary, and to which domains of the newest group are moving. It returns nil if there is no such
-// group, or if the routes are being orphaned (rule 20).
+// canary, and to which domains that follow the newest group are moving. It returns nil if there is
+// no such group, or if the routes are being orphaned (rule 20).
 func (d *planner) incoming(base *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 	if base == nil || Orphans(d.Policy) || activeOf(base) == nil || base.Level == v1alpha1.LevelPreview {
 		return nil
@@ -99,8 +100,8 @@ func newPlanner(f *Observed) *planner {
 	return d
 }
 
-// versionOf returns the version of a release for messages, or the name of the release if the
-// rollout state no longer contains it.
+// versionOf returns the version of a release, or the name of the release if the rollout state no
+// longer contains the release.
 func (l rollout) versionOf(release string) string {
 	if r := l.rows[release]; r != nil {
 		return r.SemVer.Version
@@ -226,8 +227,8 @@ func aborted(g *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 }
 
 // Behind reports whether a live object, or the status of the policy, was written from a later
-// rollout state than the one that was read. The status matters for groups whose objects were
-// deleted: otherwise, an old state would remove their confirmation from the status.
+// rollout state than the one that was read. The status must be checked for groups whose objects
+// were deleted: without this check, an old state would remove their confirmation from the status.
 func Behind(m *v1alpha1.Microservice, f *Observed) bool {
 	late := func(s resources.Stamp, ok bool) bool {
 		if !ok {
@@ -260,8 +261,9 @@ func Behind(m *v1alpha1.Microservice, f *Observed) bool {
 }
 
 // incomingUntested returns a group that is newer than base and has a release to which canary
-// domains can route; nil if there is none. PreRollout hooks test this release before domains of the newest group
-// start moving to the newer group. The newer group has no active release with a ready endpoint.
+// domains can route, but no active release with a ready endpoint. It returns nil if there is none.
+// PreRollout hooks test the release before domains that follow the newest group start to move to
+// the returned group.
 func (d *planner) incomingUntested(base *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 	if Orphans(d.Policy) || activeOf(base) == nil || base.Level == v1alpha1.LevelPreview {
 		return nil

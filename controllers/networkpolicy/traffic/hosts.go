@@ -20,7 +20,7 @@ var (
 	groupFields  = regexp.MustCompile(`\{\{ ?\.(ReleaseGroupName|StreamName|FullName|Version|Number) ?\}\}`)
 )
 
-// Hosts returns all hosts that routes of the policy may have: the hosts to which its domains render
+// Hosts returns all hosts that routes of the policy can have: the hosts to which its domains render
 // for any group, the keys that represent its listeners, and the hosts of live routes. A decision
 // uses no other hosts.
 func Hosts(f *Observed) []string {
@@ -145,7 +145,7 @@ func (o *Ownership) refuses(domain, host string) error {
 	return o.Hosts.Literal(host)
 }
 
-// hasRoute reports whether any live route of the policy has a host.
+// hasRoute reports whether any live route of the policy has the given host.
 func (d *planner) hasRoute(host string) bool {
 	for _, route := range d.Live {
 		if slices.Contains(route.Hostnames, host) {

@@ -24,8 +24,8 @@ type Observed struct {
 	Policy *v1alpha1.NetworkPolicy
 	// Microservice is the Microservice to which the policy routes, or nil.
 	Microservice *v1alpha1.Microservice
-	// Services are the Services that the policy owns, by name, including Services that are being
-	// deleted.
+	// Services are the Services that the policy owns, including Services that are being deleted,
+	// keyed by name.
 	Services map[string]*corev1.Service
 	// View is the view of the provider that the policy uses.
 	View providers.View
@@ -33,20 +33,20 @@ type Observed struct {
 	// they were created.
 	views []providers.View
 	Input providers.Input
-	// Rest are the policy's objects other than routes and Services, such as Certificates.
+	// Rest contains the policy's objects other than routes and Services, such as Certificates.
 	Rest []resources.Object
-	// Live contains the live routes of all providers, by name.
+	// Live contains the live routes of all providers, keyed by name.
 	Live map[string]*providers.Live
 	// Adopted is the user's Service that the policy adopts; nil if the policy adopts no Service, or if
 	// the Service does not exist.
 	Adopted *corev1.Service
-	// Older are the older policies that name the same user-managed route.
+	// Older contains the older policies that name the same user-managed route.
 	Older []*v1alpha1.NetworkPolicy
-	// Written contains the known times at which routes were last written, by route name.
+	// Written contains the known times at which routes were last written, keyed by route name.
 	Written map[string]time.Time
 	// Probed contains the known results of route probes.
 	Probed map[providers.Probe]providers.Probed
-	// Endpoints contains the endpoints of the policy's Services, by Service name.
+	// Endpoints contains the endpoints of the policy's Services, keyed by Service name.
 	Endpoints map[string]Endpoints
 	// Claims are the claims of other policies with which routes of this policy could conflict.
 	Claims []Claim
@@ -72,7 +72,7 @@ const FirstTrafficDelay = time.Second
 // Claim is a host and path that another policy uses.
 type Claim struct {
 	host, path, policy string
-	// literal reports whether an entry of that policy names the host independently of the group.
+	// literal reports whether that policy specifies the host without a template.
 	literal bool
 	// younger reports whether that policy is younger than the observed policy and serves the host.
 	younger bool
@@ -130,7 +130,8 @@ func (f *Observed) firstTrafficAt(release string) time.Time {
 	return time.Time{}
 }
 
-// service returns a live Service of the policy or the Service that the policy adopts; nil if neither has the name.
+// service returns the Service with the given name: a live Service of the policy, or the Service that
+// the policy adopts. It returns nil if there is no such Service.
 func (f *Observed) service(name string) *corev1.Service {
 	if f.Adopted != nil && f.Adopted.Name == name {
 		return f.Adopted
@@ -220,7 +221,7 @@ func AllKinds() []providers.Kind {
 	return append(out, certmanager.Kind)
 }
 
-// WrittenKinds returns the kinds of all written objects except Services.
+// WrittenKinds returns the kinds of all objects that the controller writes, except Services.
 func WrittenKinds() []providers.Kind {
 	var out []providers.Kind
 	for _, p := range Known {
@@ -229,7 +230,7 @@ func WrittenKinds() []providers.Kind {
 	return append(out, certmanager.Kind)
 }
 
-// Written reports whether objects of a kind are written.
+// Written reports whether a kind is one of WrittenKinds.
 func Written(kind string) bool {
 	return kind == certmanager.Kind.Kind || slices.ContainsFunc(Known, func(p providers.Provider) bool { return writesKind(p, kind) })
 }
@@ -355,7 +356,8 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// UserNames returns the names of the user-managed routes that a policy names or may have rules in.
+// UserNames returns the names of the user-managed routes to which a policy refers or that may still
+// contain rules of the policy.
 func UserNames(p *v1alpha1.NetworkPolicy) []string {
 	var out []string
 	if ref := gatewayapi.UserRef(p); ref != nil {

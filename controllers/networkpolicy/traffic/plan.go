@@ -8,7 +8,7 @@
 //	status_groups.go   the status of release groups
 //	status_domains.go  the status of domains, listeners and user-managed routes
 //	programmed.go      whether the routes and Services of a group are programmed; the providers decide about each route
-//	reported.go        the last status, and the known targets of routes
+//	reported.go        the last reported status, and the known targets of routes
 //	plan.go            Plan: the whole decision
 //	garbage.go         which objects are deleted, and when
 //	providerswitch.go  routes of a previous provider
@@ -57,9 +57,10 @@ func Plan(f *Observed) *Decision {
 	return out
 }
 
-// onlyLive removes everything except changes to existing objects from the decision about a policy
-// that is being deleted. The decision must not create objects, because a foreground deletion would
-// delete them immediately. A release without a Service has no ready endpoint, and gets no traffic.
+// onlyLive limits the decision about a policy that is being deleted to changes to existing objects.
+// The decision must not create objects, because a foreground deletion would delete them
+// immediately. A release whose Service is not created for this reason gets no traffic, because it
+// has no ready endpoint.
 func (d *planner) onlyLive(out *Decision) {
 	out.Services = slices.DeleteFunc(out.Services, func(s resources.Service) bool { return d.service(s.Name) == nil })
 	out.Routes = slices.DeleteFunc(out.Routes, func(r *RouteDecision) bool { return d.Live[r.Name] == nil || d.Live[r.Name].Deleting })

@@ -94,7 +94,7 @@ func (r *reporter) unseen(g *groupDecision, release string) *verdict {
 }
 
 // routesVerdict reports whether the desired routes of a group are programmed, and whether its other
-// routes are deleted.
+// routes have been deleted.
 func (r *reporter) routesVerdict(g *groupDecision) verdict {
 	wanted := map[string]bool{}
 	for _, route := range r.out.Routes {
@@ -136,7 +136,7 @@ func (r *reporter) servicesVerdict(g *groupDecision) verdict {
 			continue
 		}
 		if err := r.writes.Refused[ServiceKey(s.Name)]; err != nil {
-			// The error is ignored, unless no domain or listener follows the group, and this is the group's own or only Service.
+			// The error counts only if no domain or listener follows the group and this is the group's own or only Service.
 			if !g.routed && (s.Group == g.slug || r.alone(g.group)) {
 				return verdict{Reason: err.Reason, Message: err.Error()}
 			}
@@ -250,8 +250,8 @@ func (r *reporter) inGrace(g *groupDecision) bool {
 	return r.fresh(at)
 }
 
-// mayRoute reports whether a gateway is known to have routed to a release through a route whose
-// last change the gateway has not accepted yet.
+// mayRoute reports whether a gateway may still route to a release: a route is known to have routed
+// to the release, and the latest change to the route has not been accepted yet.
 func (r *reporter) mayRoute(release string) bool {
 	return slices.ContainsFunc(r.out.Routes, func(route *RouteDecision) bool {
 		return !r.routeState(route).Accepted && r.routedTo(route, []string{release})

@@ -19,7 +19,7 @@ const (
 	// defaultDrain is the drain delay of a Microservice that does not set a drain delay.
 	defaultDrain = 30 * time.Second
 	// minDrain is the minimum time for which the routes of a previous provider stay, unless the policy
-	// sets a delay: a gateway accepts a route before it serves the route.
+	// sets a delay. It is needed because a gateway accepts a new route before it serves that route.
 	minDrain = 5 * time.Second
 )
 
@@ -106,9 +106,8 @@ func (d *planner) replacedByServices(out *Decision) {
 	}
 }
 
-// wantedBy returns the rows for the hosts that a live route of a previous provider serves,
-// regardless of their paths. Rows without a target are excluded, because no route of the current
-// provider would ever replace the live route.
+// wantedBy returns the rows for the hosts that a live route serves, regardless of the rows' paths.
+// Rows without a target are excluded: such a row gets no route that could replace the live route.
 func (d *planner) wantedBy(live *providers.Live, rows []*Row) []*Row {
 	return slices.DeleteFunc(slices.Clone(rows), func(r *Row) bool {
 		if r.user != "" {
@@ -126,8 +125,8 @@ func (d *planner) sharesHosts(live, user *providers.Live) bool {
 		slices.ContainsFunc(live.Hostnames, func(host string) bool { return slices.Contains(user.Hostnames, host) })
 }
 
-// carry updates a route of a previous provider so that it has the targets of the rows or, if there
-// are no rows, of its group. If the rows have different targets, the route stays as it is.
+// carry updates a live route so that it has the target of the rows or, if there are no rows, of its
+// group. If the rows have different targets, the route stays as it is.
 func (d *planner) carry(all *Decision, live *providers.Live, rows []*Row, groups map[string]*groupDecision) *RouteDecision {
 	out := &RouteDecision{slug: live.Group(), rows: rows, Route: providers.Route{Name: live.Name}}
 	var first Row
@@ -163,8 +162,8 @@ func (d *planner) drained(out *Decision) bool {
 	return out.replaced && s != nil && s.ReplacedTime != nil && d.sameProvider() && !d.Now.Before(s.ReplacedTime.Add(d.drain()))
 }
 
-// sameProvider reports whether the last report was written for the current provider. If so, the
-// times in the report belong to this switch.
+// sameProvider reports whether the policy's current status was written for the current provider. If
+// so, the times in the status belong to the switch to that provider.
 func (f *Observed) sameProvider() bool {
 	return f.Policy.Status.Provider == ProviderOf(f.Policy).Name()
 }

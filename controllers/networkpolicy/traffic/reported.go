@@ -15,7 +15,8 @@ type reporter struct {
 	*planner
 	out    *Decision
 	writes Applied
-	// requeueAfter is the time after which to reconcile again; 0 means only after a change.
+	// requeueAfter is the time after which to reconcile again; 0 means that only a change causes a
+	// reconcile.
 	requeueAfter time.Duration
 }
 
@@ -83,8 +84,8 @@ func (r *reporter) before(row *Row) *v1alpha1.DomainStatus {
 // knownBackends returns the backends to which a gateway routes the requests of a row, if known. If
 // a gateway accepted the current content of the live route, these are the backends of that route,
 // even if the Gateway has since been deleted. Otherwise, these are the backends in the last report
-// about the row. If the last report does not contain the row although the route of the row exists, the
-// row was edited. In this case, these are the backends of all reported rows that no longer exist.
+// about the row. If the last report does not contain the row although its route exists, the row was
+// edited. In this case, these are the backends of all reported rows that no longer exist.
 func (r *reporter) knownBackends(route *RouteDecision, of *Row) []v1alpha1.DomainBackend {
 	if live := r.Live[route.Name]; live != nil && live.Acknowledged && !live.User {
 		return r.backends(live.Services, live.Weights)
@@ -130,8 +131,8 @@ func (r *reporter) routedTo(route *RouteDecision, releases []string) bool {
 	})
 }
 
-// tests returns, by route name, whether the route belongs to canary domains and its only target is
-// the release that testable returns for the group.
+// tests reports for each desired route, keyed by its name, whether the route belongs only to canary
+// domains and targets only the release that testable returns for the group.
 func (r *reporter) tests(g *v1alpha1.ReleaseGroup) map[string]bool {
 	tried := testable(g)
 	out := map[string]bool{}
@@ -211,9 +212,10 @@ func (f *Observed) probesOf(route *RouteDecision) []providers.Probe {
 	return providers.Probes(f.View, route.Route, route.Objects)
 }
 
-// probedSince returns the time since which the unresponsive addresses have been probed; zero if there are none.
-// For an address that has never been probed, this is the current time, so that a manager that has
-// just started does not report the address as unresponsive.
+// probedSince considers the probes of a route that have not had a correct response yet. It returns
+// the latest time at which one of them was first sent; zero if there are no such probes. If a probe
+// has not been sent yet, it returns the current time, so that a manager that has just started does
+// not report the address as unresponsive.
 func (r *reporter) probedSince(route *RouteDecision) time.Time {
 	var since time.Time
 	for _, p := range r.probesOf(route) {
@@ -228,7 +230,8 @@ func (r *reporter) probedSince(route *RouteDecision) time.Time {
 	return since
 }
 
-// routeWritten returns the time since which the gateway has been expected to respond to a route.
+// routeWritten returns the time at which the grace period of a route starts: the time of its last
+// write or the time that probedSince returns, whichever is later.
 func (r *reporter) routeWritten(route *RouteDecision) time.Time {
 	if r.writes.Changed[RouteName(route.Name)] {
 		return r.Now

@@ -48,15 +48,15 @@ type RouteKey struct {
 	Target, Path, Port string
 	// protocol prevents routes of two kinds from having the same name; empty for HTTP and HTTPS.
 	protocol v1alpha1.PortProtocol
-	// matches differs if canaryMatches differ, and parents differs if the parents of individual
-	// domains differ. matches is empty if there are no canaryMatches, and parents is empty if there
-	// are no such parents.
+	// matches distinguishes rows by their canaryMatches, and parents distinguishes rows by the parents
+	// of their individual domains. matches is empty if there are no canaryMatches, and parents is
+	// empty if there are no such parents.
 	matches, parents string
 	// provider is the name of the provider, or empty for the gateway provider: objects of two
 	// providers must not have the same name when a policy switches between them.
 	provider string
-	// own differs if settings that apply to a whole route differ: whether the route is attached to
-	// ListenerSets, and the TTL of its DNS records. own is empty if no such setting is specified.
+	// own distinguishes rows by the settings that apply to a whole route: whether the route is attached
+	// to ListenerSets, and the TTL of its DNS records. own is empty if no such setting is specified.
 	own string
 	// user is the name of a user-managed route; empty for routes of the policy.
 	user string
@@ -137,7 +137,7 @@ func (d *planner) placed(key RouteKey, host string) int {
 	return -1
 }
 
-// tlsOf returns the TLS settings of one route's rows, by host.
+// tlsOf returns the TLS settings of one route's rows, keyed by host.
 func tlsOf(rows []*Row) map[string]providers.TLS {
 	var out map[string]providers.TLS
 	for _, r := range rows {
@@ -152,7 +152,7 @@ func tlsOf(rows []*Row) map[string]providers.TLS {
 	return out
 }
 
-// tlsByHost returns the TLS settings of a row, by host.
+// tlsByHost returns the TLS settings of a row, keyed by host.
 func (r *Row) tlsByHost() map[string]providers.TLS { return tlsOf([]*Row{r}) }
 
 // ofSet reports whether TLS settings give a host its own listeners.

@@ -63,8 +63,8 @@ func (d *planner) addRoutes(out *Decision) {
 
 // remaining returns rows for the live hosts that the routes of a key would lose although the
 // specification still contains these hosts: a host stays in its live route until all other routes of
-// the host are accepted, or as long as it cannot be routed as specified. In the meantime, it follows
-// the target of its live route. byHost contains the first row that has a route, by host.
+// the host are accepted, and for as long as it cannot be routed as specified. In the meantime, it
+// follows the target of its live route. byHost contains, for each host, the first row with a route.
 func (d *planner) remaining(out *Decision, key RouteKey, rows []*Row, byHost map[string]*Row) (stay []*Row) {
 	if providers.Apart(d.View) || rows[0].host == "" {
 		return nil
@@ -112,8 +112,8 @@ func (d *planner) heldBy(out *Decision, host, path string) *Row {
 	return nil
 }
 
-// removeReplaced removes hosts that were kept in a route until another route has them, if another route
-// now has them. It also removes routes that contain no other hosts.
+// removeReplaced removes from each route the temporarily kept hosts that other routes now serve. It
+// also removes the routes that contain no other hosts.
 func (d *planner) removeReplaced(out *Decision, groups map[string]*groupDecision) {
 	next := map[*RouteDecision][]*Row{}
 	for _, route := range out.Routes {
@@ -173,7 +173,7 @@ func (t target) key() string {
 }
 
 // splitBuckets moves rows to other buckets if their targets differ from the target of their bucket.
-// Equal domains can have different targets because a host keeps its live target in some cases. The
+// Rows of a bucket can have different targets because a host keeps its live target in some cases. The
 // target of a bucket is that of the first row whose host is in a live route of the bucket, so that
 // other hosts do not change the target.
 func (d *planner) splitBuckets(buckets map[RouteKey][]*Row) {
@@ -358,9 +358,9 @@ func (d *planner) plan(name string, rows []*Row, g *groupDecision) providers.Rou
 	return out
 }
 
-// carriesSame reports whether a live route targets the same releases with the same weights. A route
-// that splits traffic between two groups may keep its stamp only in this case: otherwise, the stamp
-// would belong to an earlier state of one of the groups.
+// carriesSame reports whether a live route targets the same releases with the same weights. Only in
+// this case may a route that follows the newest group keep its stamp. Such a route can split traffic
+// between two groups, so its stamp could otherwise belong to an earlier state of one of the groups.
 func (d *planner) carriesSame(old *providers.Live, now providers.Route) bool {
 	weights := map[string]int{}
 	for _, b := range now.Backends {
@@ -375,9 +375,9 @@ func readable(p v1alpha1.PortProtocol) bool {
 	return p != v1alpha1.ProtocolTLS && p != v1alpha1.ProtocolTCP && p != v1alpha1.ProtocolUDP
 }
 
-// routeStamp returns the stamp of an existing route. The route keeps its previous stamp if it keeps
-// its previous content, if it is waiting for endpoints, or if it routes to a version: such a route
-// does not depend on revisions.
+// routeStamp returns the stamp of an existing route. The route keeps its previous stamp if the
+// revision of its group has not changed, if it is waiting for endpoints, or if it routes to a version:
+// such a route does not depend on revisions.
 func (d *planner) routeStamp(old *providers.Live, stamp resources.Stamp, g *groupDecision, pinned bool) resources.Stamp {
 	was, ok := old.Stamp()
 	if !ok || was.RolloutState != stamp.RolloutState || was.Group != stamp.Group {

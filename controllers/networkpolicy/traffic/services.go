@@ -79,8 +79,9 @@ func (d *planner) addServices(out *Decision) {
 const groupOfAll = "release"
 
 // alone reports whether the Service of the policy is the only Service that follows a group. This is
-// the case if versions are not grouped and there is no other group, because a second Service would
-// always select the same pods. An existing second Service stays.
+// the case if versions are not grouped, there is no other group, and the policy does not adopt a Service
+// with its own name: a second Service would always select the same pods. If a second Service already
+// exists, it stays, and alone returns false.
 func (d *planner) alone(g *v1alpha1.ReleaseGroup) bool {
 	return g.Slug == groupOfAll && len(d.rollout.groups) == 1 && AdoptedName(d.Policy) != d.Policy.Name && d.service(resources.GroupServiceName(d.Policy.Name, g.Slug)) == nil
 }
@@ -95,7 +96,7 @@ func (d *planner) following(g *v1alpha1.ReleaseGroup) string {
 
 // follow adds a Service that routes to a group's active release. The Service moves only to a release
 // that has a ready endpoint. Until there is such a release, the Service does not change, unless the release
-// that it selects no longer has a row, was rejected, or belongs to a closing group.
+// that it selects is no longer in the rollout state, was rejected, or belongs to a closing or expired group.
 func (d *planner) follow(services []resources.Service, name string, g *v1alpha1.ReleaseGroup, label string) []resources.Service {
 	selected := d.Selected(name)
 	of := d.rollout.groupOf[selected]
@@ -111,7 +112,7 @@ func (d *planner) follow(services []resources.Service, name string, g *v1alpha1.
 	}
 	s := resources.Service{Name: name, Release: target, Group: label, Stamp: d.stamp(g)}
 	if old := d.service(name); old != nil && target == selected {
-		// The stamp stays if the selector does not change, so that a canary step does not write the Service.
+		// The stamp stays if the selector does not change, so that the Service is not written at every canary step.
 		if stamp, stamped := resources.StampOf(old); stamped && stamp.RolloutState == s.Stamp.RolloutState && stamp.Group == s.Stamp.Group {
 			s.Stamp = stamp
 		}
@@ -197,7 +198,7 @@ func (d *planner) mayAdopt(name string, g *v1alpha1.ReleaseGroup, wait func(stri
 		return false
 	}
 	// Release pods can have the labels that the Service selects, so endpoints of releases do not count
-	// as endpoints that the release replaces.
+	// as endpoints that the active release replaces.
 	previous := difference(now.Ready, d.released())
 	have, need := len(d.Endpoints[d.ReleaseService(active.VersionedMicroservice)].Ready), max(1, len(previous))
 	if have < need {
@@ -223,7 +224,7 @@ func unsuitable(s *corev1.Service, policy string) string {
 	case s.DeletionTimestamp != nil:
 		return "is being deleted"
 	case s.Spec.Type == corev1.ServiceTypeExternalName:
-		return "is of type ExternalName, which has no pods"
+		return "is of type ExternalName, so it does not select pods"
 	case len(s.Spec.Selector) == 0:
 		return "has no selector, so its endpoints are not managed by Kubernetes"
 	case metav1.GetControllerOf(s) != nil:

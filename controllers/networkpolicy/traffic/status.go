@@ -46,7 +46,7 @@ func Status(f *Observed, out *Decision, w Applied) (v1alpha1.NetworkPolicyStatus
 // without a confirmed revision, and reports whether any of these references is new. This status is
 // written before the objects: a manager that stops between the two writes must not leave an object
 // whose references are unknown. A policy that has not reported yet does not need this early write,
-// because the policy may refer to any release (protocol rule 11).
+// because it counts as referring to every release (protocol rule 11).
 func Reserve(f *Observed, out *Decision) (now v1alpha1.NetworkPolicyStatus, more bool) {
 	r := &reporter{planner: newPlanner(f), out: out}
 	if now = *f.Policy.Status.DeepCopy(); now.Provider == "" {
@@ -93,7 +93,7 @@ func Silent(f *Observed, now v1alpha1.NetworkPolicyStatus) time.Duration {
 		return 0
 	}
 	if before.Provider != "" || slices.ContainsFunc(now.Groups, func(g v1alpha1.GroupTraffic) bool { return g.Revision > 0 }) {
-		return 0 // A status that has been written must remain true, and a confirmation must be reported.
+		return 0 // A status that has been written must be kept up to date, and a confirmation must be reported.
 	}
 	created := f.Policy.CreationTimestamp.Time
 	if f.Now.Before(created) { // The clocks of the API server and the manager differ.
@@ -179,8 +179,9 @@ func (r *reporter) providerSwitch(prev *v1alpha1.ProviderSwitch) *v1alpha1.Provi
 	return &now
 }
 
-// Unsettled returns a message about a part of a decision that routes to releases that are not
-// active, or that has not been confirmed yet. It returns "" if there is no such part.
+// Unsettled returns a message if a decision routes to a release other than the one that mainOf returns for
+// its group, if a route has not been confirmed yet, or if objects are still being written. Otherwise, it
+// returns "".
 func Unsettled(f *Observed, out *Decision, w Applied) string {
 	r := &reporter{planner: newPlanner(f), out: out, writes: w}
 	for _, g := range out.groups {

@@ -151,8 +151,8 @@ func (r *reporter) listenerReports() []v1alpha1.ListenerStatus {
 	return out
 }
 
-// sameWait reports whether a domain is still pending, as it was in the previous report. The status does not
-// change if only the message differs.
+// sameWait reports whether a pending domain was already pending in the previous report, with the same group
+// and URL. The status does not change if only the message differs.
 func sameWait(prev, now v1alpha1.DomainStatus) bool {
 	return prev.Reason == ReasonPending && prev.Group == now.Group && prev.URL == now.URL
 }
@@ -218,8 +218,8 @@ func (r *reporter) routed(row *Row, out v1alpha1.DomainStatus, unserved *provide
 	return out
 }
 
-// unroutedBackends returns the backends of a row without a route if a live route for the row's host stays,
-// either until another route replaces it or because the row cannot be routed. Until the gateway has accepted the
+// unroutedBackends returns the backends of a row without a route if a live route for the row's host stays
+// because no other route has replaced it yet, or because the row cannot be routed. Until the gateway has accepted the
 // last change to the live route, these are the backends in the last report.
 func (r *reporter) unroutedBackends(row *Row, prev *v1alpha1.DomainStatus) []v1alpha1.DomainBackend {
 	if row.host == "" {
@@ -265,7 +265,7 @@ func countDomains(domains []v1alpha1.DomainStatus) (summary, url string) {
 
 // primary returns the domain whose URL is status.url: the first programmed domain that routes to a
 // group with an active release, so that the URL does not change to that of a group that is being tested. If
-// there is no such domain, primary returns the first programmed domain, and nil if no domain
+// there is no such domain, primary returns the first programmed domain, or nil if no domain
 // is programmed.
 func (r *reporter) primary(domains []v1alpha1.DomainStatus) (out *v1alpha1.DomainStatus) {
 	for i := range domains {

@@ -89,7 +89,7 @@ func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {
 	case out.ConfirmedTime == nil && !r.inGrace(g):
 		// No gateway accepted these routes within the grace period. The references are the releases
 		// to which objects now refer, and the releases to which a gateway is known to have routed before.
-		// Otherwise, the references would retain the pods of more and more releases.
+		// If all previous references stayed, the pods of more and more releases would be retained.
 		out.References = Union(written, slices.DeleteFunc(slices.Clone(prev.References), func(release string) bool { return !r.mayRoute(release) }))
 	}
 	out.Unrouted = out.Revision > 0 && r.unrouted(g)

@@ -59,9 +59,9 @@ func settleTLS(rows []*Row) {
 	}
 }
 
-// keepSecrets lets hosts keep the Secret that serves them until the requested Secret has a
-// certificate for them, so that invalid input does not remove a certificate. The content of a
-// Secret without an issuer is not known.
+// keepSecrets lets hosts keep their current Secret until the requested Secret has a certificate for
+// them, so that invalid input does not remove a certificate. A requested Secret without an issuer is used
+// immediately, because its contents are not known.
 func (d *planner) keepSecrets(rows []*Row) {
 	for _, r := range rows {
 		if r.tls == nil || certmanager.Unready(d.Input, r.host, *r.tls) == nil {
@@ -99,7 +99,7 @@ func (d *planner) liveTLS(r, like *Row) *providers.TLS {
 		}
 	}
 	if ofSet(out) != ofSet(like.tls) {
-		return nil // The listeners of the route belong to the Gateway.
+		return nil // These settings belong to listeners to which the route is not attached.
 	}
 	return out
 }
@@ -150,7 +150,7 @@ func (d *planner) address(r providers.Route, host string) (url string, problem *
 	url, problem = d.View.Serves(r, host)
 	t := r.TLS[host]
 	if unready := certmanager.Unready(d.Input, host, t); unready != nil {
-		if problem = unready; t.Until != "" { // The certificate causes the listener's problem.
+		if problem = unready; t.Until != "" { // The certificate that is not ready also causes the listener's problem.
 			problem.Message += fmt.Sprintf("; in the meantime, the host uses the certificate in Secret %q", t.Until)
 		}
 	}

@@ -106,8 +106,8 @@ func (d *planner) shares(g *v1alpha1.ReleaseGroup, last map[string]int) []split.
 // time as a Deployment becomes available. Without the delay, routes would be written without the
 // release, and would be written again moments later. canaryEndpointDelay is the maximum delay if only a
 // canary has no endpoints: while many services are being rolled out, the EndpointSlice of the canary may
-// be created more than ten seconds later. Until then, the share of the canary remains with the active
-// release.
+// be created more than ten seconds after its Deployment becomes available. Until then, the share of the
+// canary remains with the active release.
 const (
 	endpointDelay       = 5 * time.Second
 	canaryEndpointDelay = 30 * time.Second
@@ -115,7 +115,7 @@ const (
 
 // delayOf returns the delay for those releases of a group that have no endpoints. The delay ends long
 // before the progress deadline, because the canary fails at the deadline only if its missing endpoints
-// are reported.
+// have been reported by then.
 func (d *planner) delayOf(g *v1alpha1.ReleaseGroup, withheld []string) time.Duration {
 	for i := range g.Releases {
 		if r := &g.Releases[i]; r.Status != v1alpha1.ReleaseCanary && slices.Contains(withheld, r.VersionedMicroservice) {
@@ -130,8 +130,8 @@ func (d *planner) delayOf(g *v1alpha1.ReleaseGroup, withheld []string) time.Dura
 }
 
 // delayFirstTraffic treats releases that must not get their first traffic yet as not ready. It does this only if
-// nothing but the revision of the routes then changes: traffic must not stay on a release that is being
-// rolled back because another release has just become ready.
+// the weights of the routes then remain unchanged. Otherwise, the delay of a new release could also delay the
+// rollback of another one.
 func (d *planner) delayFirstTraffic(g *v1alpha1.ReleaseGroup, out *groupDecision, shares []split.Share, last map[string]int) {
 	report := d.report(g.Slug)
 	if g.TrafficTime == nil {
@@ -155,7 +155,7 @@ func (d *planner) delayFirstTraffic(g *v1alpha1.ReleaseGroup, out *groupDecision
 }
 
 // awaited returns the time until which a group's routes are not written, because the withheld
-// releases may get endpoints; zero if the routes are written. The delay applies only if nothing but
+// releases may get endpoints by then, or zero if there is no delay. The delay applies only if nothing but
 // the revision of the routes would change, and only once for each release: it does not apply to a
 // release that is already reported as withheld.
 func (d *planner) awaited(g *groupDecision, last map[string]int) time.Time {
@@ -311,7 +311,7 @@ func hold(last map[string]int, g *v1alpha1.ReleaseGroup) (weights map[string]int
 	case len(asked) > 0:
 		return split.Percent(asked), true
 	}
-	return split.Percent(last), false // Without the weights of another group that shared the routes, the sum may be less than 100.
+	return split.Percent(last), false // The sum of last may be less than 100, because last omits the weights of another group that shared the routes.
 }
 
 // liveWeights returns the weights of a group's releases in the group's live routes, or nil if the

@@ -439,7 +439,7 @@ func content(o resources.Object) any {
 	case *gatewayapi.XListenerSet:
 		return o.Spec
 	}
-	panic(fmt.Sprintf("%T is a route", o))
+	panic(fmt.Sprintf("unexpected type of a shared object: %T", o))
 }
 
 // carryOther writes the objects of a route that is not an HTTPRoute.
@@ -674,7 +674,7 @@ func (w *world) check() {
 			for _, b := range rule.BackendRefs {
 				sum += int(deref(b.Weight))
 				if deref(b.Weight) <= 0 {
-					w.t.Fatalf("route %s gives %s weight %d", name, b.Name, deref(b.Weight))
+					w.t.Fatalf("route %s gives %s the weight %d", name, b.Name, deref(b.Weight))
 				}
 			}
 			if sum != 100 {
@@ -702,7 +702,7 @@ func (w *world) check() {
 		for _, weight := range route.Weights {
 			sum += weight
 			if weight <= 0 {
-				w.t.Fatalf("route %s gives a Service weight %d", name, weight)
+				w.t.Fatalf("route %s gives a Service the weight %d", name, weight)
 			}
 		}
 		if sum != 100 {

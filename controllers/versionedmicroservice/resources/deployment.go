@@ -31,8 +31,8 @@ const AnnotationRetry = "hlnr.io/retry"
 // template was edited.
 const history = 1
 
-// noDeadline disables the Deployment's own progress deadline, because the Microservice controller enforces
-// the only deadline.
+// noDeadline disables the Deployment's own progress deadline, because only the Microservice controller
+// enforces a deadline.
 const noDeadline = math.MaxInt32
 
 // Labels returns the labels of a release's child objects.
@@ -73,11 +73,12 @@ func Deployment(release *v1alpha1.VersionedMicroservice) *appsv1.Deployment {
 }
 
 // annotationRevision is the annotation with the revision number of a Deployment's current template. The
-// Deployment controller sets it in a separate write. This write causes the controller's next status write to
-// fail and to be retried. A new Deployment therefore gets the number that the Deployment controller would set.
+// Deployment controller sets it in a separate write. Because of this write, the Deployment controller's next
+// status write fails with a conflict and is retried. To avoid this conflict, a new Deployment gets the number
+// that the Deployment controller would set.
 const annotationRevision = "deployment.kubernetes.io/revision"
 
-// Amend returns a copy of live with the desired labels, strategy, and minReadySeconds. It changes neither the
+// Amend returns a copy of live with the desired values of the fields that setOwned sets. It changes neither the
 // pod template nor the replicas, so a new version of Heighliner does not restart pods. The copy shares all other
 // fields with live, such as the pod template and the replicas: do not change them in place.
 func Amend(live *appsv1.Deployment, release *v1alpha1.VersionedMicroservice) *appsv1.Deployment {
@@ -101,7 +102,7 @@ func setOwned(d *appsv1.Deployment, release *v1alpha1.VersionedMicroservice) {
 	}
 	maps.Copy(d.Labels, Labels(release))
 	// The attempt is copied to the Deployment. Starting the release again therefore changes the
-	// Deployment's resourceVersion, and a scale-down by an older leader results in a conflict (protocol rule 2).
+	// Deployment's resourceVersion, and a scale-down by a previous leader results in a conflict (protocol rule 2).
 	if attempt := release.Annotations[v1alpha1.AnnotationAttempt]; attempt != "" {
 		Annotate(d, v1alpha1.AnnotationAttempt, attempt)
 	}
@@ -112,9 +113,8 @@ func setOwned(d *appsv1.Deployment, release *v1alpha1.VersionedMicroservice) {
 	d.Spec.Paused = false
 }
 
-// strategy returns the strategy of a release's Deployment. A Deployment's template changes only if the
-// release's template replaces an edited template. Even in this case, the pods of an exclusive release do not
-// overlap.
+// strategy returns the strategy of a release's Deployment. A Deployment's template changes only when a user
+// edits it, and when the edit is then reverted. Even in these cases, the pods of an exclusive release do not overlap.
 func strategy(release *v1alpha1.VersionedMicroservice) appsv1.DeploymentStrategy {
 	if release.Spec.Availability.Exclusive {
 		return appsv1.DeploymentStrategy{Type: appsv1.RecreateDeploymentStrategyType}

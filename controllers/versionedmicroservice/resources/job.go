@@ -14,9 +14,10 @@ import (
 	"github.com/heighliner/heighliner/internal/hook"
 )
 
-// Job returns the Job for a hook call. Its pod is the release's pod with only the main container, which runs
-// the hook's command. The pod does not have the template's labels, so that no user-defined Service, budget,
-// or policy selects it. The controller reference is not set.
+// Job returns the Job for a hook call. Its pod is the release's pod without additional containers: the init
+// containers run first, and then the main container runs the hook's command. The pod does not have
+// the template's labels, so that no user-defined Service, budget, or policy selects it. The controller reference
+// is not set.
 func Job(release *v1alpha1.VersionedMicroservice, q hook.Call) *batchv1.Job {
 	spec := q.Hook.Job
 	labels := Labels(release)
@@ -27,7 +28,7 @@ func Job(release *v1alpha1.VersionedMicroservice, q hook.Call) *batchv1.Job {
 		runs.TerminationMessagePolicy = corev1.TerminationMessageFallbackToLogsOnError
 	}
 	pod.Containers = []corev1.Container{runs}
-	for i := range pod.InitContainers { // With restartPolicy Never, no container may be restarted by a resize.
+	for i := range pod.InitContainers { // If the restartPolicy is Never, the API server rejects a resizePolicy that restarts a container.
 		pod.InitContainers[i].ResizePolicy = nil
 	}
 	setLabelVariables(pod, release)
@@ -89,8 +90,9 @@ func jobContainer(release *v1alpha1.VersionedMicroservice, q hook.Call) corev1.C
 	return c
 }
 
-// setLabelVariables replaces references to labels of the release's pods with the values of the labels, because
-// a Job's pod does not have these labels. The release's configuration is therefore the same in both pods.
+// setLabelVariables replaces references to pod labels in environment variables with the values of these labels in
+// the release's pods, because a Job's pod does not have these labels. The variables therefore have the same values
+// in the release's pods and in the Job's pod.
 func setLabelVariables(pod *corev1.PodSpec, release *v1alpha1.VersionedMicroservice) {
 	labels := maps.Clone(release.Spec.Template.Labels)
 	if labels == nil {

@@ -20,8 +20,8 @@ func Ones(bits uint) *big.Int {
 	return new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), bits), big.NewInt(1))
 }
 
-// Key returns an RSA private key in PKCS #1 whose first factor has the given number of bits. The key omits the precomputed values, so that a
-// parser must compute them.
+// Key returns an RSA private key in PKCS #1 format. The first factor of the key has the given number of bits. The key omits the precomputed
+// values, so that a parser must compute them.
 func Key(t testing.TB, bits uint) []byte {
 	t.Helper()
 	der, err := asn1.Marshal(struct {
@@ -36,7 +36,7 @@ func Key(t testing.TB, bits uint) []byte {
 	return der
 }
 
-// KeyPEM returns Key in PEM format.
+// KeyPEM returns the result of Key in PEM format.
 func KeyPEM(t testing.TB, bits uint) []byte {
 	t.Helper()
 	return pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: Key(t, bits)})
@@ -61,7 +61,7 @@ func Root(t testing.TB, bits uint) []byte {
 	return der
 }
 
-// RootPEM returns Root in PEM format.
+// RootPEM returns the result of Root in PEM format.
 func RootPEM(t testing.TB, bits uint) []byte {
 	t.Helper()
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: Root(t, bits)})

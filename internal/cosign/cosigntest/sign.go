@@ -25,7 +25,8 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 )
 
-// These are the media types of signatures, and the annotation of a simple signature.
+// These are the media types of signatures, the annotation of a simple signature, and the predicate type of a signature in a
+// bundle.
 const (
 	SimpleSigning       types.MediaType = "application/vnd.dev.cosign.simplesigning.v1+json"
 	Signature           types.MediaType = "application/vnd.dev.cosign.artifact.sig.v1+json"
@@ -96,7 +97,7 @@ func (k Key) Sign(t testing.TB, s *registrytest.Server, path, digest string) {
 	s.PushImage(t, path, Tag(digest), Artifact(t, "", k.Layer(t, Payload(s.Repository(path), digest))))
 }
 
-// Tag returns the tag for the signatures of a digest.
+// Tag returns the tag for the signatures of the image that has the given digest.
 func Tag(digest string) string { return strings.Replace(digest, ":", "-", 1) + ".sig" }
 
 // SignAsReferrer signs the image that has the given digest. The signature is found by its subject.
@@ -120,7 +121,7 @@ func Payload(reference, digest string) []byte {
 	}, "optional": nil})
 }
 
-// Layer returns the layer that contains a simple signature of a payload.
+// Layer signs a payload, and returns the layer of the simple signature.
 func (k Key) Layer(t testing.TB, payload []byte) mutate.Addendum {
 	t.Helper()
 	return Layer(payload, base64.StdEncoding.EncodeToString(k.Bytes(t, payload)))
@@ -144,7 +145,7 @@ func Statement(name, digest, predicate string) []byte {
 	})
 }
 
-// BundleLayer returns the layer of a Sigstore bundle with the signed statement.
+// BundleLayer signs a statement, and returns the layer of a Sigstore bundle that contains the statement and its signature.
 func (k Key) BundleLayer(t testing.TB, statement []byte) mutate.Addendum {
 	t.Helper()
 	const payloadType = "application/vnd.in-toto+json"
@@ -164,7 +165,7 @@ func BundleOf(content []byte) mutate.Addendum {
 	return mutate.Addendum{Layer: static.NewLayer(content, Bundle), MediaType: Bundle}
 }
 
-// Artifact returns a manifest with layers. The media type of its configuration is the type of the artifact, as is usual
+// Artifact returns an image manifest with the given layers. The media type of its configuration is the type of the artifact, as is usual
 // for artifacts that are not images.
 func Artifact(t testing.TB, artifactType types.MediaType, layers ...mutate.Addendum) v1.Image {
 	t.Helper()

@@ -78,7 +78,7 @@ func (s *Server) answer(x *exchange) {
 	}
 }
 
-// fill returns an example in which the given values replace the values of fields. It records a failure if the example lacks one of these fields.
+// fill returns an example with the given field values. It records a failure if there is no such example, or if the example lacks one of these fields.
 func (s *Server) fill(name string, values fields) map[string]any {
 	body, err := s.reference.fill(name, values)
 	if err != nil {

@@ -19,9 +19,9 @@ import (
 )
 
 // published contains GitHub's own description of the parameters and responses of the routes, and GitHub's examples; see testdata/README.md. The
-// reference, in contrast, is written for this project. The reference determines what the server does, and may be wrong. Therefore, every request
-// and every response is checked against the description. The reference contains only the fields that matter here. All other fields that the
-// description requires in a response come from GitHub's example.
+// reference (see reference.go), in contrast, is written for this project. It determines what the server does, and may be wrong. Therefore, every
+// request and every response is checked against GitHub's description. The reference contains only the fields that matter here. All other fields
+// that the description requires in a response come from GitHub's example.
 //
 //go:embed testdata/operations.json testdata/examples.json
 var published embed.FS
@@ -32,10 +32,10 @@ type operation struct {
 	Body      *spec.Schema            `json:"body"`      // nil means that the route takes no body
 	Responses map[string]*spec.Schema `json:"responses"` // keyed by status; nil means no JSON
 
-	example any // the response of a successful request
+	example any // GitHub's example of a successful response
 }
 
-// contract returns the description, which is read only once.
+// contract returns GitHub's description, which is read only once.
 var contract = sync.OnceValues(func() (map[string]operation, error) {
 	var operations map[string]operation
 	var examples map[string]struct{ Body any }
@@ -55,7 +55,7 @@ var contract = sync.OnceValues(func() (map[string]operation, error) {
 	return operations, nil
 })
 
-// checkRequest returns the parts of a request that the description does not allow.
+// checkRequest lists the ways in which a request violates GitHub's description.
 func checkRequest(route string, query url.Values, body []byte) []string {
 	operations, err := contract()
 	if err != nil {
@@ -69,7 +69,7 @@ func checkRequest(route string, query url.Values, body []byte) []string {
 	switch {
 	case len(body) == 0:
 	case o.Body == nil:
-		problems = append(problems, "GitHub's description of this operation has no body")
+		problems = append(problems, "GitHub's description allows no body for this operation")
 	default:
 		problems = append(problems, o.checkBody(body)...)
 	}
@@ -108,7 +108,7 @@ func (o operation) checkBody(text []byte) []string {
 	return problems
 }
 
-// answer returns the schema of a response; nil if the response has none.
+// answer returns the operation of a route and the schema of its response with the given status; nil if the description has no such schema.
 func answer(route string, status int) (o operation, schema *spec.Schema, err error) {
 	operations, err := contract()
 	if err != nil {
@@ -118,8 +118,8 @@ func answer(route string, status int) (o operation, schema *spec.Schema, err err
 	return o, o.Responses[strconv.Itoa(status)], nil
 }
 
-// answerText returns the JSON of a response with all fields that the description requires. problems contains the parts that the description does not
-// allow. The elements of a list are completed separately, because most elements were part of earlier responses, whose results are cached.
+// answerText returns the JSON of a response with all fields that the description requires. problems lists violations of the description. Each element
+// of a list is completed separately, because most elements also occur in earlier responses, and the results are cached for each element.
 func answerText(route string, status int, body any) (text []byte, problems []string) {
 	items, ok := body.([]any)
 	if !ok || len(items) == 0 {
@@ -139,8 +139,8 @@ func answerText(route string, status int, body any) (text []byte, problems []str
 	return append(text, ']'), problems
 }
 
-// texts caches the results of partText that have no problems, keyed by route, status and hash of the value before it was
-// completed.
+// texts caches the JSON that partText returns without problems, keyed by the route, the status, and the hash of the
+// incomplete value.
 var texts sync.Map
 
 func partText(route string, status int, body any) ([]byte, []string) {
@@ -185,7 +185,7 @@ func completeAnswer(route string, status int, body any) (any, error) {
 	return complete(schema, body, like), nil
 }
 
-// complete adds the fields that a schema requires and that a value lacks. It takes these fields, and the URLs that are empty in the value,
+// complete adds the fields that a schema requires and that a value lacks, and replaces empty URLs in the value. It takes the fields and the URLs
 // from an example.
 func complete(schema *spec.Schema, value, like any) any {
 	switch value := value.(type) {
@@ -232,8 +232,8 @@ func complete(schema *spec.Schema, value, like any) any {
 // held contains the responses and list elements that conform to the description.
 var held sync.Map
 
-// checkAnswer returns the parts of a response that the description does not allow. The elements of a list are checked separately, because most
-// elements were part of earlier responses, whose results are cached.
+// checkAnswer lists the ways in which a response violates the description. Each element of a list is checked separately, because most elements
+// also occur in earlier responses, and the results are cached for each element.
 func checkAnswer(route string, status int, text []byte) []string {
 	_, schema, err := answer(route, status)
 	if err != nil {
@@ -273,7 +273,7 @@ func checkPart(schema *spec.Schema, text []byte, at string) []string {
 	return problems
 }
 
-// invalid returns the parts of a value that a schema does not allow.
+// invalid lists the ways in which a value violates a schema.
 func invalid(schema *spec.Schema, value any, at string) []string {
 	result := validate.NewSchemaValidator(schema, nil, at, strfmt.Default).Validate(value)
 	var problems []string

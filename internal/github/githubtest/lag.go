@@ -12,8 +12,8 @@ type moment struct {
 	was  *Repository
 }
 
-// SetLag sets the age of the state that reads return for each repository. GitHub's replicas may lag in the same way:
-// recent writes are not visible yet. The default, 0, means no lag. Writes always use the current state.
+// SetLag sets the age of the state that reads return. It applies to all repositories. GitHub's replicas may lag in the
+// same way: recent writes are not visible yet. The default, 0, means no lag. Writes always use the current state.
 func (s *Server) SetLag(lag time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

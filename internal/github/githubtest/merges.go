@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// SetLateMerges sets whether a push keeps the test merge of the previous push. Similarly, on GitHub, the list of pull requests shows the previous
-// test merge until the pull request itself is read. Reading the pull request itself, or calling Merge, creates the new test merge.
+// SetLateMerges sets whether a pull request keeps its previous test merge after a push, until the pull request itself has been read or Merge has
+// been called. Similarly, on GitHub, the list of pull requests shows the previous test merge until the pull request itself is read.
 func (r *Repository) SetLateMerges(late bool) { r.change(func() { r.lateMerges = late }) }
 
 // Merge creates a new test merge of a pull request with its base, and returns the SHA of the merge. It emits no event.
@@ -19,7 +19,7 @@ func (r *Repository) Merge(n int) (sha string) {
 	return sha
 }
 
-// mergeAfterRead creates the new test merge of a pull request after it was read, if SetLateMerges delayed the test merge.
+// mergeAfterRead is called after a pull request was read. It creates the new test merge if SetLateMerges delayed it.
 func (r *Repository) mergeAfterRead(p *PullRequest) {
 	if r.lateMerges && !p.Closed && !slices.Contains(r.parents[p.MergeCommitSHA], p.HeadSHA) {
 		p.MergeCommitSHA = r.merge(p.HeadSHA)

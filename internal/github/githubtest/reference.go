@@ -10,26 +10,26 @@ import (
 	"strings"
 )
 
-// The reference describes the requests that GitHub supports, and contains one example of each response. Every file contains the URL of the page
-// from which it was taken.
+// The reference describes requests that GitHub supports, and contains an example of each response and event. Each route and each example includes the
+// URL of the page from which it was taken.
 //
 //go:embed reference/*.json
 var reference embed.FS
 
-// example is an example of a response.
+// example is an example of a response, of an event, or of an object that they contain.
 type example struct {
 	Reference string         `json:"reference"`
-	Status    int            `json:"status"`  // set for an error
-	Headers   []string       `json:"headers"` // headers of an error
+	Status    int            `json:"status"`  // set only for an error
+	Headers   []string       `json:"headers"` // names of the headers of an error
 	Body      map[string]any `json:"body"`
 }
 
-// route is a request that the reference describes.
+// route is a route that the reference describes: a method, and a path that may contain parameters.
 type route struct {
 	Method     string   `json:"method"`
 	Path       string   `json:"path"`
 	Reference  string   `json:"reference"`
-	Actor      string   `json:"actor"` // "credential", or "app" for the signature of an App
+	Actor      string   `json:"actor"` // "app" if an App must sign the request, otherwise "credential"
 	Permission string   `json:"permission"`
 	Query      []string `json:"query"`
 	Body       []string `json:"body"`
@@ -89,7 +89,7 @@ func readReference() (*apiReference, error) {
 		}
 		var e example
 		if err := json.Unmarshal(text, &e); err != nil || e.Reference == "" || e.Body == nil {
-			return nil, fmt.Errorf("read %s: it has no reference or no body (%v)", file.Name(), err)
+			return nil, fmt.Errorf("read %s: it must be valid JSON with a reference and a body (%v)", file.Name(), err)
 		}
 		b.examples[name] = e
 	}
@@ -117,8 +117,8 @@ func (b *apiReference) find(method, path string) (route, map[string]string, bool
 // fields maps the names of fields to values for an example.
 type fields map[string]any
 
-// fill returns an example in which the given values replace the values of fields. It fails for a field that the example does not have, because such a
-// field is not in the reference.
+// fill returns an example with the given field values. It fails for a field that the example does not have, because such a field is not in the
+// reference.
 func (b *apiReference) fill(name string, values fields) (map[string]any, error) {
 	e, ok := b.examples[name]
 	if !ok {

@@ -2,8 +2,8 @@
 // each response is built from an example that is stored together with the URL of the page that contains the example. The server rejects requests that
 // the reference does not describe, and records them as failures that a test can check.
 //
-// The server supports authentication (tokens, GitHub Apps and their installations), pages with Link headers, 304
-// responses with ETags, the hourly limit, and failures on demand.
+// The server supports authentication (tokens, GitHub Apps and their installations), pagination with Link headers,
+// conditional requests with ETags, the hourly limit, and failures on demand.
 //
 // server.go     the server, with its limits and faults
 // reference.go  the reference for requests and responses
@@ -64,7 +64,7 @@ type Server struct {
 	mu       sync.Mutex
 	last     int64
 	repos    map[int64]*Repository
-	previous map[string]int64 // renamed repositories by their previous full name in lower case
+	previous map[string]int64 // IDs of renamed repositories, keyed by their previous full name in lower case
 	actors   map[string]*actor
 	apps     map[int64]*app
 	faults   []*Fault
@@ -276,7 +276,7 @@ func (s *Server) Tokens() (tokens []string) {
 	return tokens
 }
 
-// SetLimit sets the number of requests that a token may send per hour, and the number of requests that remain in this hour. An empty token selects
+// SetLimit sets the number of requests that a token allows per hour, and the number of requests that remain in this hour. An empty token selects
 // anonymous requests. reset is the time until the hour ends.
 func (s *Server) SetLimit(token string, limit, remaining int, reset time.Duration) {
 	s.mu.Lock()
@@ -343,7 +343,7 @@ func (s *Server) Count(route string, status int) (n int) {
 	return n
 }
 
-// Counts returns the number of requests since ResetCounts by route and status.
+// Counts returns the number of requests for each route and status since ResetCounts.
 func (s *Server) Counts() map[Request]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -367,7 +367,8 @@ func (s *Server) Used(token string) int {
 	return 0
 }
 
-// Failures lists the requests that the reference does not describe, and other misuse. Tests expect no failures.
+// Failures lists the requests and responses that do not conform to the reference or to GitHub's description, and other misuse of the server. Tests
+// expect no failures.
 func (s *Server) Failures() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -571,7 +572,7 @@ func (s *Server) authorize(x *exchange) (string, map[string]string) {
 	case x.route.Actor == "app":
 		return "", nil
 	case x.params["owner"] == "" && s.installationOf(x.who.token) != nil, x.params["owner"] == "" && x.who.token == "":
-		return "no-permission", nil // Such credentials do not represent users.
+		return "no-permission", nil // Installations and anonymous requests do not represent users.
 	case x.params["owner"] == "":
 		return "", nil
 	}
@@ -644,7 +645,7 @@ func (s *Server) refuse(x *exchange, name string, headers map[string]string) {
 	s.write(x, e.Status, e.Body, "")
 }
 
-// write sends a response and counts it. It records a failure if the route has no such response.
+// write sends a response and counts it. It records a failure if the reference or GitHub's description does not allow the response.
 func (s *Server) write(x *exchange, status int, body any, link string) {
 	if x.route.Path != "" && !slices.Contains(x.route.Statuses, status) && !s.reference.everywhere[status] {
 		s.fail("%s: the reference has no response with status %d for this route", x.route.name(), status)
@@ -658,7 +659,8 @@ func (s *Server) write(x *exchange, status int, body any, link string) {
 	if status == http.StatusOK {
 		// GitHub's reference does not specify whether the ETag also covers the Link header, or whether a 304 response has a Link header. This
 		// server assumes neither.
-		// The ETag also covers the credential: with a new token of the same installation, each stored response counts against the limit once.
+		// The ETag also covers the credential. Therefore, when a client starts to use a new token of the same installation, its first request for
+		// each stored response counts against the limit.
 		sum := sha256.New()
 		fmt.Fprintf(sum, "%s%q", text, x.r.Header.Get("Authorization"))
 		tag := fmt.Sprintf(`W/"%x"`, sum.Sum(nil))

@@ -50,7 +50,7 @@ type Release struct {
 // Tag is a Git tag.
 type Tag struct{ Name, SHA string }
 
-// Deployment is a deployment that was created.
+// Deployment is a deployment that a client created.
 type Deployment struct {
 	ID                                             int64
 	SHA, Ref, Task, Environment, Description       string
@@ -136,7 +136,7 @@ func (r *Repository) commit() string {
 	return sha
 }
 
-// Commit creates a commit that has the current time and is not on any branch.
+// Commit creates a commit that is dated now and is not on any branch, and returns its SHA.
 func (r *Repository) Commit() (sha string) {
 	r.change(func() { sha = r.commit() })
 	return sha
@@ -188,7 +188,7 @@ func (r *Repository) Push(n int) (sha string) {
 	return sha
 }
 
-// Close closes a pull request with or without a merge.
+// Close closes a pull request, with or without merging it.
 func (r *Repository) Close(n int, merged bool) {
 	r.Edit(n, "closed", func(p *PullRequest) {
 		p.Closed, p.Merged, p.ClosedAt = true, merged, r.s.now()
@@ -264,18 +264,18 @@ func (r *Repository) Tag(name string) (sha string) {
 	return sha
 }
 
-// SetPrivate hides the repository from anonymous requests.
+// SetPrivate sets whether the repository is private. A private repository is hidden from anonymous requests and from tokens that cannot access it.
 func (r *Repository) SetPrivate(private bool) { r.change(func() { r.private = private }) }
 
-// SetArchived makes the repository read-only.
+// SetArchived sets whether the repository is archived. An archived repository is read-only.
 func (r *Repository) SetArchived(archived bool) { r.change(func() { r.archived = archived }) }
 
-// SetBehind sets whether all branches are behind their base. If they are, the response to a request for a deployment with
-// auto_merge is 202.
+// SetBehind sets whether all branches are behind their base. If they are, a request to create a deployment with auto_merge
+// creates no deployment, and its response has status 202.
 func (r *Repository) SetBehind(behind bool) { r.change(func() { r.behind = behind }) }
 
-// SetChecksPending sets whether checks are pending. If they are, the response to a request for a deployment that requires
-// checks is 409.
+// SetChecksPending sets whether checks are pending. If they are, a request to create a deployment that requires checks
+// fails with status 409.
 func (r *Repository) SetChecksPending(pending bool) { r.change(func() { r.checks = pending }) }
 
 // Rename changes the full name of the repository. Requests for the previous name are redirected.

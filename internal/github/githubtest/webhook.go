@@ -22,8 +22,8 @@ type Delivery struct {
 	Payload []byte
 }
 
-// Request creates the request that sends a delivery to a URL, signed with a secret. If the secret is empty, the request has no signature, as on
-// GitHub.
+// Request creates the request that sends a delivery to a URL, and signs it with a secret. If the secret is empty, the request has no signature, as
+// on GitHub.
 func (d Delivery) Request(ctx context.Context, address string, secret []byte) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(d.Payload))
 	if err != nil {
@@ -40,7 +40,7 @@ func (d Delivery) Request(ctx context.Context, address string, secret []byte) (*
 	return r, nil
 }
 
-// Sign returns the value of X-Hub-Signature-256.
+// Sign returns the value of the X-Hub-Signature-256 header for a payload.
 func Sign(payload, secret []byte) string {
 	mac := hmac.New(sha256.New, secret)
 	mac.Write(payload)
@@ -63,7 +63,7 @@ func (d Delivery) Send(ctx context.Context, client *http.Client, address string,
 	return response.StatusCode, err
 }
 
-// event creates a delivery from the example of its type.
+// event creates a delivery from the reference's example of the event type.
 func (r *Repository) event(kind, action string, set func(map[string]any)) Delivery {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()

@@ -37,7 +37,7 @@ func NewAuthority(t testing.TB) *Authority {
 func (a *Authority) PEM() []byte { return encode("CERTIFICATE", a.certificate.Raw) }
 
 // Issue returns a certificate for hosts (names and addresses) and its key, both in PEM format. The certificate is valid from an hour ago until the
-// given time, for servers and clients.
+// given time, for servers and clients. If the given time is an hour ago or earlier, the certificate is valid for the hour before that time.
 func (a *Authority) Issue(t testing.TB, until time.Time, hosts ...string) (certificate, key []byte) {
 	t.Helper()
 	template := &x509.Certificate{
@@ -64,8 +64,8 @@ func (a *Authority) Issue(t testing.TB, until time.Time, hosts ...string) (certi
 	return encode("CERTIFICATE", sign(t, template, a.certificate, own, a.key).Raw), encode("PRIVATE KEY", der)
 }
 
-// Server returns the TLS configuration of a server for 127.0.0.1. Unless clients is nil, the server requires client certificates issued by
-// the authority clients.
+// Server returns the TLS configuration of a server for 127.0.0.1 and the given hosts. If clients is not nil, the server requires
+// client certificates, and accepts only those that the authority in this parameter issued.
 func (a *Authority) Server(t testing.TB, until time.Time, clients *Authority, hosts ...string) *tls.Config {
 	t.Helper()
 	certificate, key := a.Issue(t, until, append(hosts, "127.0.0.1")...)

@@ -89,7 +89,7 @@ LEVEL = warn
 	return []string{"web", "--config", config}, os.WriteFile(done, nil, 0o600)
 }
 
-// tagByRequest puts the manifest under each tag, with several requests at the same time.
+// tagByRequest pushes the manifest of a digest under each tag, and sends several requests at the same time.
 func tagByRequest(p *Process, path, digest string, tags []string) error {
 	ref, err := name.NewDigest(p.Repository(path) + "@" + digest)
 	if err != nil {

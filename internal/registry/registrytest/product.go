@@ -57,7 +57,7 @@ type Product struct {
 	program func(testing.TB) string
 	// prepare writes the configuration for p.address, and returns the arguments of the program.
 	prepare func(p *Process) (arguments []string, err error)
-	// tag adds tags to a digest of the repository.
+	// tag adds tags to a digest in the repository at a path.
 	tag func(p *Process, path, digest string, tags []string) error
 	// untag deletes a single tag.
 	untag func(p *Process, path, tag string) error
@@ -194,7 +194,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// For makes the methods of p report failures to t, which is a subtest, instead of the parent test that started the registry.
+// For makes the methods of p report failures to the subtest t instead of to the parent test that started the registry.
 func (p *Process) For(t testing.TB) { p.t = t }
 
 // Stop kills the registry. Its stored data remains.
@@ -208,7 +208,7 @@ func (p *Process) Repository(path string) string { return p.address + "/" + p.pa
 
 func (p *Process) path(path string) string { return Robot + "/" + path }
 
-// Options returns the options with which Robot can write.
+// Options returns the options that authenticate requests as Robot, who has write access.
 func (p *Process) Options() []remote.Option {
 	return []remote.Option{remote.WithAuth(&authn.Basic{Username: Robot, Password: RobotPassword})}
 }
@@ -271,7 +271,7 @@ func (p *Process) PushReferrer(path, subject string, image v1.Image) string {
 	return digest.String()
 }
 
-// Tag adds tags to a digest of the repository.
+// Tag adds tags to a digest in the repository at a path.
 func (p *Process) Tag(path, digest string, tags ...string) {
 	p.t.Helper()
 	if err := p.product.tag(p, path, digest, tags); err != nil {

@@ -113,7 +113,7 @@ func (s *Server) Host() string { return s.front.Listener.Addr().String() }
 // Repository returns the full name of the repository at a path.
 func (s *Server) Repository(path string) string { return s.Host() + "/" + path }
 
-// Outbound returns a policy that allows clients to reach servers of the test.
+// Outbound returns a policy that allows connections to loopback addresses, on which the servers of a test listen.
 func Outbound() *outbound.Policy {
 	policy, err := outbound.New(outbound.Config{Allow: []string{"127.0.0.0/8", "::1"}})
 	if err != nil {
@@ -129,7 +129,7 @@ func (s *Server) RequireBasic(username, password string) {
 	s.username, s.password, s.bearer = username, password, false
 }
 
-// RequireBearer requires a token, which the token server issues for a user name and a password. It revokes all earlier tokens.
+// RequireBearer requires a token, which the token server issues for a user name and a password. RequireBearer revokes all earlier tokens.
 func (s *Server) RequireBearer(username, password string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -263,15 +263,15 @@ func (s *Server) Delete(t testing.TB, path, identifier string) {
 	t.Helper()
 	req, err := http.NewRequest(http.MethodDelete, s.back.URL+"/v2/"+path+"/manifests/"+identifier, nil)
 	if err != nil {
-		t.Fatalf("delete %s of %s: %v", identifier, path, err)
+		t.Fatalf("delete %s from %s: %v", identifier, path, err)
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		t.Fatalf("delete %s of %s: %v", identifier, path, err)
+		t.Fatalf("delete %s from %s: %v", identifier, path, err)
 	}
 	resp.Body.Close()
 	if resp.StatusCode != http.StatusAccepted {
-		t.Fatalf("delete %s of %s: %s", identifier, path, resp.Status)
+		t.Fatalf("delete %s from %s: %s", identifier, path, resp.Status)
 	}
 }
 
@@ -287,12 +287,12 @@ func (s *Server) SetTags(path string, tags []string) {
 	s.tags[path] = slices.Clone(tags)
 }
 
-// Fail makes answer respond to the next n requests of a class. If n is below zero, it responds to all requests of the class.
+// Fail uses answer to respond to the next n requests of a class or, if n is below zero, to all requests of the class.
 func (s *Server) Fail(class Class, n int, answer http.HandlerFunc) {
 	s.FailWhen(func(r *http.Request) bool { return classOf(r) == class }, n, answer)
 }
 
-// FailWhen makes answer respond to the next n matching requests. If n is below zero, it responds to all matching requests.
+// FailWhen uses answer to respond to the next n matching requests or, if n is below zero, to all matching requests.
 func (s *Server) FailWhen(matches func(*http.Request) bool, n int, answer http.HandlerFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -336,7 +336,7 @@ func Status(status int, code string, headers ...string) http.HandlerFunc {
 	}
 }
 
-// Page returns a handler that responds with a page of tags and a link to next. An empty next means that it is the last page.
+// Page returns a handler that responds with a page of tags and a link to next. If next is empty, the page is the last one.
 func Page(next string, tags ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { writePage(w, "", tags, next) }
 }
@@ -412,8 +412,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// count counts a request, and returns the handler of the fault that responds to the request, or nil
-// if there is no such fault.
+// count counts a request, and returns the handler of the first remaining fault that matches the
+// request, or nil if there is no such fault.
 func (s *Server) count(class Class, r *http.Request) http.HandlerFunc {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -497,8 +497,8 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) {
 	writePage(w, path, tags[start:end], next)
 }
 
-// trueTags requests the tags from the real registry. It returns false if that registry responded with an
-// error, which trueTags has sent to the client.
+// trueTags requests the tags from the real registry. If that registry does not respond with a list of tags,
+// trueTags sends its response to the client, and returns false.
 func (s *Server) trueTags(w http.ResponseWriter, r *http.Request, path string) ([]string, bool) {
 	answer := httptest.NewRecorder()
 	all := r.Clone(r.Context())

@@ -30,7 +30,7 @@ type amazon struct {
 
 func newAWS(services, registries *http.Client) *amazon { return &amazon{services, registries} }
 
-// scope returns the region, because a token is valid for all registries that the role may read in a region.
+// scope returns the region, with a suffix for FIPS endpoints, because a token is valid for all registries in the region that the role may read.
 func (*amazon) scope(host string) string {
 	m := ecrHost.FindStringSubmatch(host)
 	if m == nil {
@@ -46,7 +46,7 @@ func (a *amazon) credential(ctx context.Context, host string) (registry.Credenti
 	settings, err := config.LoadDefaultConfig(ctx, config.WithHTTPClient(a.services), config.WithRegion(region), config.WithLogger(logging.Nop{}),
 		config.WithRetryer(func() aws.Retryer { return retry.AddWithMaxAttempts(retry.NewStandard(), 2) }))
 	if err != nil {
-		return registry.Credential{}, time.Time{}, &Error{Service: "AWS", Detail: "cannot be called: the environment of the manager does not describe its identity", cause: err}
+		return registry.Credential{}, time.Time{}, &Error{Service: "AWS", Detail: "cannot be called: the environment of the manager does not define a valid identity", cause: err}
 	}
 	// The credentials are requested separately, so that an error reports the service that failed.
 	if _, err := settings.Credentials.Retrieve(ctx); err != nil {

@@ -54,7 +54,7 @@ func (*azure) scope(host string) string {
 func (a *azure) credential(ctx context.Context, host string) (registry.Credential, time.Time, error) {
 	identity, err := a.identity()
 	if err != nil {
-		return registry.Credential{}, time.Time{}, &Error{Service: "Azure", Detail: "cannot be called: the environment of the manager does not describe its identity", cause: err}
+		return registry.Credential{}, time.Time{}, &Error{Service: "Azure", Detail: "cannot be called: the environment of the manager does not define a valid identity", cause: err}
 	}
 	token, err := identity.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{tokensForRegistries}})
 	if err != nil {
@@ -78,7 +78,8 @@ func (a *azure) credential(ctx context.Context, host string) (registry.Credentia
 	return registry.Credential{Username: tokenUser, IdentityToken: *out.RefreshToken}, a.now().Add(refreshLife), nil
 }
 
-// identity returns the identity that the environment describes. The token files to which the environment refers are replaced before the tokens expire.
+// identity returns a new credential for the identity that the environment describes. If the environment refers to a token file, the new credential reads
+// the current token from the file. The file is replaced before the token expires.
 func (a *azure) identity() (azcore.TokenCredential, error) {
 	if os.Getenv("AZURE_FEDERATED_TOKEN_FILE") != "" {
 		return azidentity.NewWorkloadIdentityCredential(&azidentity.WorkloadIdentityCredentialOptions{

@@ -39,7 +39,7 @@ func (e *Error) Unwrap() error { return e.cause }
 // word matches the error codes that cloud services return.
 var word = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.]{0,63}$`)
 
-// federated matches the status in an error of Google's library for workload identity federation. The library has no type for this error.
+// federated matches the status code in an error from Google's library for workload identity federation. The library has no type for this error.
 var federated = regexp.MustCompile(`status code ([1-5][0-9]{2})\b`)
 
 // failed returns the Error for a failed request to a service.

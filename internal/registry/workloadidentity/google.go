@@ -43,14 +43,14 @@ func (*googleCloud) scope(host string) string {
 func (g *googleCloud) credential(ctx context.Context, _ string) (registry.Credential, time.Time, error) {
 	credentials, err := g.find(ctx)
 	if err != nil {
-		return registry.Credential{}, time.Time{}, &Error{Service: "Google Cloud", Detail: "cannot be called: the environment of the manager does not describe its identity", cause: err}
+		return registry.Credential{}, time.Time{}, &Error{Service: "Google Cloud", Detail: "cannot be called: the environment of the manager does not define a valid identity", cause: err}
 	}
 	type result struct {
 		token *oauth2.Token
 		err   error
 	}
 	done := make(chan result, 1)
-	go func() { // The library accepts no context here. The client of its requests has a timeout.
+	go func() { // The library accepts no context here, but its HTTP client has a timeout.
 		token, err := credentials.TokenSource.Token()
 		done <- result{token, err}
 	}()

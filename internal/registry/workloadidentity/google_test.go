@@ -67,7 +67,7 @@ func TestRefusedByGoogle(t *testing.T) {
 	for name, c := range map[string]struct{ settings, want string }{
 		"rejected": {`{"type":"external_account","audience":"a","subject_token_type":"urn:ietf:params:oauth:token-type:jwt","token_url":"` + e.URL +
 			`/v1/token","credential_source":{"file":"` + file(t, "token") + `"}}`, "Google Cloud responds with 400 Bad Request"},
-		"not JSON": {`{`, "Google Cloud cannot be called: the environment of the manager does not describe its identity"},
+		"not JSON": {`{`, "Google Cloud cannot be called: the environment of the manager does not define a valid identity"},
 	} {
 		environment(t, map[string]string{"GOOGLE_APPLICATION_CREDENTIALS": file(t, c.settings)})
 		_, err := identityOf(t, Google).Credential(t.Context(), "gcr.io")

@@ -37,7 +37,8 @@ var Clouds = []string{AWS, Azure, Google}
 const (
 	// requestTimeout limits the time for all requests for one credential.
 	requestTimeout = 15 * time.Second
-	// retryDelay is how long a failure is cached. During this time, all callers with the same scope get the failure, and no request is sent.
+	// retryDelay is how long a failure is cached. During this time, no request is sent for the same scope. All callers get the previous credential if
+	// it has not expired, or else the failure.
 	retryDelay = 30 * time.Second
 	// renewBefore is how long before its expiry a credential is replaced. If half of the credential's lifetime is shorter, that duration is used
 	// instead.
@@ -51,10 +52,10 @@ type Options struct {
 	// Clouds lists the enabled clouds: one or more of those in the package variable Clouds.
 	Clouds []string
 	// Registries is the transport for requests to hosts that users choose through the name of a registry. It must connect
-	// only to addresses that users may choose.
+	// only to addresses that users are allowed to choose.
 	Registries http.RoundTripper
-	// Services is the transport for requests to the identity services of a cloud, including metadata services. The environment of the process refers to
-	// these services. Defaults to http.DefaultTransport.
+	// Services is the transport for requests to the identity services of a cloud, including metadata services. The environment of the process,
+	// not a user, determines these services. Defaults to http.DefaultTransport.
 	Services http.RoundTripper
 	// Clock is used for the lifetime of credentials. Defaults to the real clock.
 	Clock clock.PassiveClock
@@ -62,10 +63,10 @@ type Options struct {
 
 // source provides the credentials of one cloud.
 type source interface {
-	// scope identifies hosts with the same credential, and is empty if the host is not a registry of the
-	// cloud.
+	// scope returns a key that is the same for all hosts with the same credential. It returns "" if the host is not a
+	// registry of the cloud.
 	scope(host string) string
-	// credential returns the credential for a host that has a scope, and the expiry of the credential.
+	// credential returns the credential for a host whose scope is not empty, and the expiry of the credential.
 	credential(ctx context.Context, host string) (registry.Credential, time.Time, error)
 }
 
@@ -78,7 +79,7 @@ type Identity struct {
 	known   *lru.Cache // contains *known values, keyed by scope
 }
 
-// known contains the last credential of a scope, and the last error.
+// known contains the latest credential of a scope, and the latest error.
 type known struct {
 	credential     registry.Credential
 	renew, expires time.Time

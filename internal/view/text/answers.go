@@ -43,7 +43,7 @@ func History(out io.Writer, h view.History, o Options) error {
 	return p.write(out)
 }
 
-// grid writes a table. If the table is too wide, it writes each row on separate lines.
+// grid writes a table. If the table is too wide, it writes the cells of each row one after another, without columns.
 func (p *page) grid(headers []string, rows [][]string) {
 	total := 0
 	for i := range headers {
@@ -106,7 +106,7 @@ func Previews(out io.Writer, v view.Previews, o Options) error {
 	return p.write(out)
 }
 
-// Events writes one line in columns for each event, the newest last.
+// Events writes one line with aligned columns for each event, the newest last.
 func Events(out io.Writer, v view.Events, o Options) error {
 	p := &page{Options: o}
 	if len(v.Events) == 0 {

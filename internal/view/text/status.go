@@ -53,7 +53,7 @@ func (p *page) freezes(list []view.Freeze) {
 	}
 }
 
-// notifications writes the policies whose messages are not delivered.
+// notifications writes the NotificationPolicies that do not deliver all messages.
 func (p *page) notifications(list []view.NotificationProblem) {
 	for _, n := range list {
 		name := Clean(n.Name)
@@ -71,8 +71,9 @@ type row struct {
 	text                                             string
 }
 
-// rows returns the rows of the table. The first row of a service contains its name, and its state if
-// that needs more attention than the state of the group.
+// rows returns the rows of the table. The first row of a service contains the name of the service. If the
+// service has no groups and no previews, has a problem itself, or is frozen while no group or preview is, this
+// row shows the state of the service.
 func (p *page) rows(b view.Board) (out []row) {
 	for i := range b.Services {
 		s := &b.Services[i]
@@ -200,8 +201,8 @@ const (
 // fits reports whether the table leaves enough room for the states.
 func (p *page) fits(rows []row) bool { return p.Width == 0 || p.before(rows)+minState <= p.Width }
 
-// table writes all rows. It truncates states that are too wide, and writes commands that are too wide
-// on a separate line.
+// table writes all rows. It truncates states that are too wide. Commands that do not fit next to the state
+// are written on a separate line.
 func (p *page) table(rows []row) {
 	room := 0
 	if p.Width > 0 {
@@ -235,8 +236,8 @@ func (p *page) table(rows []row) {
 	}
 }
 
-// proposes reports whether the commands of a state are shown. They are shown if the state is a wait for a user, a failure, or the result of a
-// pin.
+// proposes reports whether the commands of a state are shown. They are shown if the state
+// requires a user action or results from a pin.
 func proposes(s view.State) bool {
 	return s.Class == view.Waiting || s.Class == view.Failed || s.Word == view.WordPinned
 }

@@ -86,7 +86,7 @@ func (p *page) write(out io.Writer) error {
 	return err
 }
 
-// ascii maps the non-ASCII characters that the renderers use to ASCII characters.
+// ascii contains the ASCII replacements for the non-ASCII characters that the renderers use.
 var ascii = strings.NewReplacer(
 	"✔", "+", "◐", "~", "○", "-", "✖", "x", "…", "...", "├", "|", "└", "`", "│", "|", "·", "|", "→", "->", "≤", "<=", "≥", ">=", "–", "-", "—", "-", "“", `"`, "”", `"`, "’", "'",
 )
@@ -136,7 +136,7 @@ func (p *page) line(first, indent, text string) {
 	}
 }
 
-// colors are the colors of classes and marks, which come from the palette of the terminal.
+// colors contains the color of each class, as an index into the terminal's palette; empty for the default color.
 var colors = map[view.Class]string{view.Waiting: "5", view.Failed: "1", view.Moving: "6", view.Stable: ""}
 
 // paint returns a string in the color of a class.

@@ -15,7 +15,7 @@ import (
 
 // TreeOptions define which parts of a service are shown.
 type TreeOptions struct {
-	// Pods lists each pod. Without this option, pods are only counted.
+	// Pods lists each pod. Without this option, only the pods that are not ready are listed.
 	Pods bool
 	// All includes releases that are not retained, all previews, and rejected versions.
 	All bool
@@ -24,7 +24,7 @@ type TreeOptions struct {
 // maxPreviews is the maximum number of previews in a tree without All.
 const maxPreviews = 5
 
-// Tree writes a service with its groups, releases and waits.
+// Tree writes a service with its groups, releases, CronJobs and problems.
 func Tree(out io.Writer, s view.Service, o Options, t TreeOptions) error {
 	p := &page{Options: o}
 	p.head(s)
@@ -179,7 +179,7 @@ func (p *page) cells(r view.Release) []string {
 	return []string{marks[r.Status] + " " + short(r.Version), r.Status, share, pods, age}
 }
 
-// columns returns the widths of the cells of releases.
+// columns returns the width of each column in the rows of releases.
 func columns(p *page, releases []view.Release) []int {
 	widths := make([]int, 5)
 	for _, r := range releases {

@@ -288,7 +288,7 @@ var situations = map[string]func(w *world){
 		w.spec.Pins = nil
 		w.wait(time.Hour)
 	},
-	"started return then frozen": func(w *world) {
+	"return started, then frozen": func(w *world) {
 		live(w)
 		w.push("1.1.0")
 		w.wait(time.Hour)
@@ -300,7 +300,7 @@ var situations = map[string]func(w *world){
 		freezes(w)
 		w.wait(time.Minute)
 	},
-	"started return then paused": func(w *world) {
+	"return started, then paused": func(w *world) {
 		live(w)
 		w.push("1.1.0")
 		w.wait(time.Hour)
@@ -516,7 +516,7 @@ var situations = map[string]func(w *world){
 		pins(w, "1.0.0")
 		w.wait(3 * time.Minute)
 	},
-	"exclusive freeze mid": func(w *world) {
+	"exclusive freeze during rollout": func(w *world) {
 		w.spec.Exclusive = true
 		live(w)
 		w.spec.Steps = nil
@@ -528,7 +528,7 @@ var situations = map[string]func(w *world){
 		delete(w.broken, "1.1.0")
 		w.wait(10 * time.Hour)
 	},
-	"exclusive freeze mid steps": func(w *world) {
+	"exclusive freeze during rollout with steps": func(w *world) {
 		w.spec.Exclusive = true
 		live(w)
 		w.spec.Steps = []release.Step{{Name: "all", Weight: 100, Pause: time.Minute}}
@@ -540,7 +540,7 @@ var situations = map[string]func(w *world){
 		delete(w.broken, "1.1.0")
 		w.wait(10 * time.Hour)
 	},
-	"exclusive pause mid": func(w *world) {
+	"exclusive pause during rollout": func(w *world) {
 		w.spec.Exclusive = true
 		live(w)
 		w.spec.Steps = []release.Step{{Name: "all", Weight: 100, Pause: time.Minute}}
@@ -562,7 +562,7 @@ var situations = map[string]func(w *world){
 		freezes(w)
 		w.wait(10 * time.Hour)
 	},
-	"exclusive window mid": func(w *world) {
+	"exclusive window closes during rollout": func(w *world) {
 		w.spec.Exclusive = true
 		live(w)
 		open := &release.Window{Open: true}
@@ -695,9 +695,9 @@ var situations = map[string]func(w *world){
 		w.spec.Ended = []string{"1.x"}
 		w.wait(time.Hour)
 	},
-	"only one group ended":         func(w *world) { live(w); w.spec.Ended = []string{"1.x"}; w.wait(time.Hour) },
-	"only one group ended by slug": func(w *world) { live(w); w.spec.Ended = []string{"1-x"}; w.wait(time.Hour) },
-	"exclusive return freeze mid": func(w *world) {
+	"the only group ended":         func(w *world) { live(w); w.spec.Ended = []string{"1.x"}; w.wait(time.Hour) },
+	"the only group ended by slug": func(w *world) { live(w); w.spec.Ended = []string{"1-x"}; w.wait(time.Hour) },
+	"exclusive freeze during return": func(w *world) {
 		w.spec.Exclusive = true
 		live(w)
 		w.spec.Steps = nil

@@ -1,4 +1,4 @@
-// Package weights records how the weights of releases change, because objects contain only the current weights. It has no side effects.
+// Package weights records how the weights of releases change, because objects contain only the current weights. The record is kept only in memory.
 package weights
 
 import (
@@ -13,8 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view"
 )
 
-// maxPoints is the maximum number of points for each group. Only the newest points are kept, and only in
-// memory.
+// maxPoints is the maximum number of points for each group. Only the newest points are kept.
 const maxPoints = 48
 
 // History contains the weights of services since they were first observed. The zero value is ready to use. History is not safe for
@@ -23,8 +22,8 @@ type History struct {
 	services map[types.NamespacedName][]view.GroupWeights
 }
 
-// Observe records the weights of the services at a given time. It drops services and groups that no longer exist, and ignores
-// previews, because they have no steps.
+// Observe records the weights of the services at a given time. It drops services that no longer exist and groups that
+// are not live, and ignores previews, because they have no steps.
 func (w *History) Observe(services []v1alpha1.Microservice, now time.Time) {
 	next := make(map[types.NamespacedName][]view.GroupWeights, len(services))
 	for i := range services {
@@ -81,5 +80,5 @@ func (w *History) Of(namespace, name string) (out []view.GroupWeights) {
 	return out
 }
 
-// Services returns the number of services at the last observation.
+// Services returns the number of services at the latest observation.
 func (w *History) Services() int { return len(w.services) }

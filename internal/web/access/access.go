@@ -21,16 +21,16 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// These are the limits on answers, and the group of all authenticated users.
+// These are the limits on reviews and answers, and the group of all authenticated users.
 const (
 	// allowedAge is how long a positive answer is used. It limits how long a revoked permission remains effective.
 	allowedAge = 5 * time.Second
 	// deniedAge is how long a negative answer is used.
 	deniedAge = 30 * time.Second
-	// outageAge is how long the last answer is used while the API server is not responding. During that time, the revocation of a permission has
-	// no effect, and the data of the board is equally outdated.
+	// outageAge is how long a cached answer is used while the API server is not responding. During that time, the revocation of a permission has
+	// no effect, but the data of the board is as outdated as the answer.
 	outageAge = 10 * time.Minute
-	// pause is the duration between a failed review and the next request to the API server.
+	// pause is the minimum duration between a failed review and the next request to the API server.
 	pause = 2 * time.Second
 	// timeout is the timeout of a review.
 	timeout = 5 * time.Second
@@ -116,8 +116,8 @@ func (a *Access) Allowed(ctx context.Context, r web.Reader, namespace, verb, gro
 	}
 }
 
-// known returns the cached answer to a question. fresh reports whether the answer can be used without a new review. failure is the last error if
-// it is too early to call the API server again.
+// known returns the cached answer to a question. fresh reports whether the answer can be used without a new review. failure is the latest error
+// if it is too early to call the API server again, and nil otherwise.
 func (a *Access) known(q question) (known answer, is, fresh bool, failure error) {
 	now := a.Clock.Now()
 	a.mu.Lock()
@@ -165,7 +165,7 @@ func (a *Access) review(ctx context.Context, r web.Reader, q question) (bool, er
 	return a.answers[q].allowed, nil
 }
 
-// forget drops the answers that are kept only for outages. If too many answers remain, it drops all of them.
+// forget drops the answers that are older than deniedAge, which are kept only for outages. If too many answers remain, it drops all answers.
 func (a *Access) forget(now time.Time) {
 	for q, known := range a.answers {
 		if now.Sub(known.at) > deniedAge {
@@ -183,8 +183,8 @@ func (a *Access) May(ctx context.Context, r web.Reader, namespace string) []stri
 	return web.ActsOf(func(verb, resource string) bool { return a.may(ctx, r, namespace, verb, resource) })
 }
 
-// MayFreeze reports whether a reader may create and delete freezes in a namespace, or in the cluster if the namespace is empty. If the API server
-// gives no answer, and none is cached, MayFreeze returns false.
+// MayFreeze reports whether a reader may create freezes, and whether they may delete them, in a namespace, or in the cluster if the namespace is
+// empty. If the API server gives no answer, and none is cached, both results are false.
 func (a *Access) MayFreeze(ctx context.Context, r web.Reader, namespace string) (freeze, thaw bool) {
 	resource := "freezes"
 	if namespace == "" {

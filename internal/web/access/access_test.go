@@ -283,7 +283,7 @@ func TestScopeOfNewNamespaces(t *testing.T) {
 	if got := names(o.Microservices, func(x v1alpha1.Microservice) string { return x.Namespace }); got != "shop" || during.Key != before.Key {
 		t.Errorf("services of %s, key %q, want %q", got, during.Key, before.Key)
 	}
-	if diff := cmp.Diff([]string{"the API server did not report whether you (ana) may read namespace bank; the check is repeated"}, during.Missing); diff != "" {
+	if diff := cmp.Diff([]string{"the API server did not report whether you (ana) may list objects in namespace bank; the check is repeated"}, during.Missing); diff != "" {
 		t.Error(diff)
 	}
 	s.set(nil, append(everything("ana", "shop"), everything("ana", "bank")...)...)

@@ -60,7 +60,7 @@ func (k kind) clusterScoped() bool { return k == clusterFreezes || k == clusterT
 type seen struct {
 	all bool
 	in  map[string]bool
-	// unknown contains the namespaces for which there is no answer, not even a cached one, sorted. Their
+	// unknown is the sorted list of namespaces for which there is no answer, not even a cached one. Their
 	// objects are hidden.
 	unknown []string
 }
@@ -146,7 +146,7 @@ func (a *Access) lists(ctx context.Context, r web.Reader, namespace string, k ki
 	return false, nil
 }
 
-// scopeOf returns a scope with its key, its filter, and messages about missing objects.
+// scopeOf returns a scope with its key, its filter, and messages about the objects that are hidden.
 func scopeOf(r web.Reader, all [kinds]seen, visible []string) web.Scope {
 	if !slices.ContainsFunc(all[:], func(s seen) bool { return !s.all }) {
 		return web.Scope{}
@@ -168,7 +168,7 @@ func scopeOf(r web.Reader, all [kinds]seen, visible []string) web.Scope {
 	}
 	if len(unknown) > 0 {
 		slices.Sort(unknown)
-		out.Missing = []string{"the API server did not report whether you (" + r.User + ") may read " + some(slices.Compact(unknown)) + "; the check is repeated"}
+		out.Missing = []string{"the API server did not report whether you (" + r.User + ") may list objects in " + some(slices.Compact(unknown)) + "; the check is repeated"}
 	}
 	if !all[services].all && len(visible) == 0 && len(unknown) == 0 {
 		out.Missing = []string{fmt.Sprintf("you (%s) may not list Microservices in any namespace with a service: ask an administrator for the ClusterRole heighliner-view, or for the ClusterRole view in a namespace", r.User)}
@@ -200,8 +200,8 @@ func some(namespaces []string) string {
 	return fmt.Sprintf("namespaces %s and %d more", strings.Join(namespaces[:most], ", "), len(namespaces)-most)
 }
 
-// filter returns the visible objects, and the labels of the namespaces that contain services. The selectors of ClusterFreezes require these
-// labels. filter drops unknown kinds. A kind that is not visible in any namespace becomes nil, as if it had not been read.
+// filter returns the visible objects, and the namespaces whose services are visible: the selectors of ClusterFreezes match the labels of namespaces.
+// filter drops all kinds that it does not list. A kind that is not visible in any namespace becomes nil, as if it had not been read.
 func filter(o cluster.Objects, all [kinds]seen) cluster.Objects {
 	return cluster.Objects{
 		Input: view.Input{

@@ -58,9 +58,9 @@ func (c Claims) groups(claims map[string]any) ([]string, error) {
 		}
 		return groups, nil
 	}
-	return nil, badToken("the claim %q is not a list of strings: see --oidc-groups-claim", c.Groups)
+	return nil, badToken("the claim %q is neither a string nor a list of strings: see --oidc-groups-claim", c.Groups)
 }
 
 func badToken(format string, args ...any) *web.Problem {
-	return &web.Problem{Status: http.StatusForbidden, Title: "The token of the identity provider cannot be used", Text: "An administrator of the board can fix this: " + fmt.Sprintf(format, args...) + "."}
+	return &web.Problem{Status: http.StatusForbidden, Title: "The token of the identity provider cannot be used", Text: "Report this to an administrator of the board: " + fmt.Sprintf(format, args...) + "."}
 }

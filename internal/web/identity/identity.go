@@ -30,7 +30,7 @@ const (
 
 // Rules map the names of users and groups to names for the API server.
 type Rules struct {
-	// UserPrefix and GroupsPrefix are added to names, so that a provider cannot issue names that already exist in the cluster. Each is
+	// UserPrefix and GroupsPrefix are prepended to names, so that a provider cannot issue names that already exist in the cluster. Each is
 	// empty for no prefix.
 	UserPrefix, GroupsPrefix string
 	// Groups lists the groups that are used, with their prefix. Other groups are ignored. If Groups is empty, all groups are used.
@@ -58,13 +58,13 @@ func (r Rules) Reader(user string, groups []string) (web.Reader, error) {
 		}
 	}
 	if len(out.Groups) > maxGroups {
-		return web.Reader{}, refused("You are in %d groups; at most %d are supported. Ask an administrator of the board to list the groups to use.", len(out.Groups), maxGroups)
+		return web.Reader{}, refused("You are in %d groups; at most %d are supported. Ask an administrator of the board to limit the groups with --groups.", len(out.Groups), maxGroups)
 	}
 	slices.Sort(out.Groups)
 	return out, nil
 }
 
-// fault describes why a name is invalid; empty if it is valid.
+// fault describes why a name is invalid. It returns an empty string if the name is valid.
 func fault(name string) string {
 	switch {
 	case strings.HasPrefix(name, reserved):

@@ -20,7 +20,7 @@ import (
 	"github.com/heighliner/heighliner/internal/web"
 )
 
-// These are the limits of a login.
+// These are the limits on logins.
 const (
 	// loginAge is how long a login may take.
 	loginAge = 10 * time.Minute
@@ -28,11 +28,11 @@ const (
 	maxLogins = 8
 	// exchangeTimeout limits the duration of requests to the provider.
 	exchangeTimeout = 15 * time.Second
-	// discoveryPause is the time until the next request to a provider that did not respond.
+	// discoveryPause is the minimum time between discovery requests to a provider that does not respond.
 	discoveryPause = 2 * time.Second
 )
 
-// These are the paths of a login.
+// These are the paths for logins and logouts.
 const (
 	loginPath    = "/login"
 	callbackPath = "/login/callback"
@@ -46,7 +46,8 @@ type OIDCOptions struct {
 	Issuer, ClientID, ClientSecret string
 	// Scopes are requested in addition to openid.
 	Scopes []string
-	// URL is the URL of the board for readers, without a path: https://board.example.com. The provider redirects to this URL, followed by /login/callback.
+	// URL is the URL at which readers open the board, without a path, such as https://board.example.com. The provider redirects users to
+	// /login/callback at this URL.
 	URL string
 	// Key is the session key, with [KeyLength] bytes. If it is nil, a random key is used.
 	Key []byte
@@ -70,7 +71,7 @@ type OIDC struct {
 	failed   time.Time
 }
 
-// login is a login in progress, stored in its cookie.
+// login is a login in progress. Each login is stored in its own cookie.
 type login struct {
 	State    string    `json:"s"`
 	Nonce    string    `json:"n"`
@@ -83,7 +84,7 @@ type login struct {
 func NewOIDC(o OIDCOptions) (*OIDC, error) {
 	for name, value := range map[string]string{"URL": o.URL, "issuer": o.Issuer} {
 		if u, err := url.Parse(value); err != nil || u.Scheme != "https" || u.Host == "" {
-			return nil, fmt.Errorf("the %s %q is not a URL with https://", name, value)
+			return nil, fmt.Errorf("the %s %q is not a URL that begins with https://", name, value)
 		}
 	}
 	if o.ClientID == "" || o.User == "" || o.Length <= 0 {
@@ -239,14 +240,14 @@ func (o *OIDC) finish(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if len(value) > maxCookie {
-		return refused("You are in %d groups, too many for a cookie. Ask an administrator of the board to list the groups to use with --groups.", len(s.Groups))
+		return refused("You are in %d groups, too many for a cookie. Ask an administrator of the board to limit the groups with --groups.", len(s.Groups))
 	}
 	http.SetCookie(w, cookie(sessionCookie, value, int(s.Expires.Sub(o.Clock.Now()).Seconds())))
 	http.Redirect(w, r, l.Return, http.StatusSeeOther)
 	return nil
 }
 
-// answered returns the session for the provider's response to a login.
+// answered returns the session that results from the provider's response to a login.
 func (o *OIDC) answered(ctx context.Context, l login, q url.Values) (session, error) {
 	if code := q.Get("error"); code != "" {
 		return session{}, refused("The identity provider rejected the login: %s.", cmp.Or(q.Get("error_description"), code))

@@ -232,7 +232,7 @@ func TestTokens(t *testing.T) {
 		"prefixed":           {map[string]any{"sub": "ana", "groups": []string{"system:masters"}}, func(o *OIDCOptions) { o.GroupsPrefix = "oidc:" }, 200, "oidc:ana"},
 		"one group":          {map[string]any{"sub": "ana", "groups": "team"}, nil, 200, "oidc:ana"},
 		"groups of objects":  {map[string]any{"sub": "ana", "groups": []any{map[string]any{"a": 1}}}, nil, 403, "not a string"},
-		"groups of a number": {map[string]any{"sub": "ana", "groups": 7}, nil, 403, "not a list of strings"},
+		"groups of a number": {map[string]any{"sub": "ana", "groups": 7}, nil, 403, "neither a string nor a list of strings"},
 		"groups elsewhere":   {map[string]any{"sub": "ana", "_claim_names": map[string]any{"groups": "src1"}, "_claim_sources": map[string]any{"src1": map[string]any{"endpoint": "https://id.example.com"}}}, nil, 403, "too many"},
 		"no user":            {map[string]any{}, nil, 403, "--oidc-username-claim"},
 		"email":              {map[string]any{"sub": "1", "email": "ana@example.com", "email_verified": true}, func(o *OIDCOptions) { o.User = "email" }, 200, "oidc:ana@example.com"},

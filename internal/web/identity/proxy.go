@@ -15,7 +15,7 @@ import (
 const proxyAge = 5 * time.Minute
 
 // Proxy trusts the headers of an authenticating proxy only on connections whose client certificate the server has
-// verified, like the request header authentication of the Kubernetes API server.
+// verified. Request header authentication in the Kubernetes API server works in the same way.
 type Proxy struct {
 	Rules
 	// Names are the allowed common names of certificates. If Names is empty, all certificates that the CA has issued are allowed.

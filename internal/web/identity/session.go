@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// These are the names of the cookies. Browsers accept cookies with the __Host- prefix only from exactly this host and
-// over HTTPS.
+// These are the names of the cookies. Browsers accept cookies with the __Host- prefix only over HTTPS and only from the
+// exact host to which they send them, so that no other host of the domain can set them.
 const (
 	sessionCookie = "__Host-hlnr-session"
-	loginCookie   = "__Host-hlnr-login-" // followed by the first characters of the state
+	loginCookie   = "__Host-hlnr-login-" // followed by the first characters of login.State
 )
 
 // maxCookie is the maximum length in bytes that browsers accept for a cookie, minus some space for its name and attributes.

@@ -71,7 +71,7 @@ var tlsRows = map[string]row{
 	"hnp tls apisix":                             {kind: "NetworkPolicy", patch: encryptedBy(`apisix: {}`, `secretName: a`)},
 	"hnp tls apisix by name":                     {kind: "NetworkPolicy", patch: encryptedBy(`apisix: {}`, `mode: ApisixTls, secretName: a`)},
 	"hnp tls apisix by the ingress":              {kind: "NetworkPolicy", patch: encryptedBy(`apisix: {}`, `mode: Ingress, secretName: a`), refused: tlsMode},
-	"hnp tls for a port that passes TLS through": {kind: "NetworkPolicy", patch: onPort("TLS", `, tls: {mode: Gateway}`), refused: "spec.domains[].tls cannot be combined with a port of protocol TLS"},
+	"hnp tls for a port that passes TLS through": {kind: "NetworkPolicy", patch: onPort("TLS", `, tls: {mode: Gateway}`), refused: "spec.domains[].tls cannot be combined with a port with protocol TLS"},
 	"hnp tls of gRPC":                            {kind: "NetworkPolicy", patch: onPort("GRPC", `, tls: {mode: Gateway}`)},
 	"hnp 64 domains with tls": {kind: "NetworkPolicy", patch: `spec: {domains: [` + strings.TrimSuffix(strings.Repeat(
 		`{domain: shop.example.com, tls: {mode: ListenerSet, secretName: "{{.ReleaseGroupName}}", issuerRef: {name: a, kind: ClusterIssuer}}},`, 64), ",") + `]}`},

@@ -91,7 +91,7 @@ func (Provider) NewView(s providers.Input) providers.View {
 	return v
 }
 
-// read returns a managed route. Its last rule splits requests by weight.
+// read returns a managed ApisixRoute, whose last rule splits requests by weight, as a Live route.
 func read(r *ApisixRoute) *providers.Live {
 	out := &providers.Live{
 		Name: r.Name, Objects: []resources.Object{r}, Deleting: r.DeletionTimestamp != nil, Path: "/", Weights: map[string]int{},
@@ -125,8 +125,8 @@ type view struct {
 // Live returns the routes by name.
 func (v *view) Live() map[string]*providers.Live { return v.live }
 
-// Missing returns a problem if the API server lacks the kind, or if ApisixRoutes do not support the
-// protocol.
+// Missing returns a problem if the API server does not serve ApisixRoutes, or if ApisixRoutes do not
+// support the protocol.
 func (v *view) Missing(protocol v1alpha1.PortProtocol) *providers.Problem {
 	if _, served := v.Served[kind.Kind]; !served {
 		return &providers.Problem{Reason: providers.ReasonProviderAPIMissing, Message: fmt.Sprintf(
@@ -135,7 +135,7 @@ func (v *view) Missing(protocol v1alpha1.PortProtocol) *providers.Problem {
 	if protocol == "" || protocol == v1alpha1.ProtocolHTTP {
 		return nil
 	}
-	return notSupported("spec.provider.apisix: ApisixRoutes route only to ports of protocol HTTP, not %s: use spec.provider.gateway, or remove the domains of this port", protocol)
+	return notSupported("spec.provider.apisix: ApisixRoutes route only to ports with protocol HTTP, not %s: use spec.provider.gateway, or remove the domains of this port", protocol)
 }
 
 func notSupported(format string, args ...any) *providers.Problem {
@@ -161,7 +161,7 @@ func (v *view) Unsupported(r providers.Route) *providers.Problem {
 	}
 	for i, m := range r.Matches {
 		if m.GRPC != nil {
-			return notSupported("canaryMatches[%d].grpc requires a port of protocol GRPC: use path", i)
+			return notSupported("canaryMatches[%d].grpc requires a port with protocol GRPC: use path", i)
 		}
 		if m.Path != nil && !plainPath.MatchString(m.Path.Value) {
 			return notSupported("canaryMatches[%d].path.value: an ApisixRoute allows only letters, digits and -._~%%!$&'()+,;=:@/", i)
@@ -188,7 +188,7 @@ func (v *view) Unapplied(routes []providers.Route) *providers.Problem {
 	case a != nil:
 		return notSupported("spec.sessionAffinity.cookie has no effect on ApisixRoutes: use spec.provider.gateway, or remove the field")
 	case v.Policy.Spec.Timeouts != nil:
-		return notSupported("spec.timeouts has no effect on ApisixRoutes, whose timeouts apply between two reads or writes: use spec.provider.gateway, or remove the field")
+		return notSupported("spec.timeouts has no effect on ApisixRoutes, whose timeouts apply between two successive reads or writes: use spec.provider.gateway, or remove the field")
 	case slices.ContainsFunc(routes, func(r providers.Route) bool { return r.Mirror != "" }):
 		return notSupported("mirrorPercent of a step has no effect on ApisixRoutes: use spec.provider.gateway, or remove mirrorPercent from the steps of the Microservice")
 	case slices.ContainsFunc(routes, func(r providers.Route) bool { return r.RecordTTL > 0 }):
@@ -339,7 +339,8 @@ func prefix(path string) []string {
 var conditions = []string{"Accepted", "ResourcesAvailable"}
 
 // answer returns a controller's report about a live route: the first condition for the current
-// generation; otherwise, a condition for an earlier generation; or nil if there is no report yet.
+// generation or, if there is none, a condition for an earlier generation. It returns nil if there is
+// no report yet.
 func answer(r *ApisixRoute) (c *metav1.Condition, accepted bool) {
 	for _, name := range conditions {
 		found := meta.FindStatusCondition(r.Status.Conditions, name)

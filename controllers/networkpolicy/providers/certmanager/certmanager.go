@@ -1,5 +1,5 @@
 // Package certmanager builds the cert-manager Certificates of domains, for all providers: one
-// Certificate for each Secret. All of its functions are pure.
+// Certificate for each Secret. Except for AddToScheme, its functions are pure.
 //
 // The package does not use the annotations from which cert-manager can create Certificates, because
 // the annotations of an Ingress or ListenerSet do not cover the hosts of other objects that share
@@ -54,10 +54,10 @@ func Missing(s providers.Input, t providers.TLS) *providers.Problem {
 		"tls.issuerRef: the API server does not have %s of %s: install cert-manager, or omit issuerRef and create the Secret yourself", Kind.Kind, GroupVersion)}
 }
 
-// Shared returns the Certificates for the hosts of the routes, one for each Secret that has an
-// issuer. Like the Certificates that cert-manager creates, each Certificate has the same name as
-// its Secret. A Certificate also keeps the hosts that it already contains and that a live route, but no desired
-// route, has.
+// Shared returns the Certificates for the hosts of the routes, one for each Secret whose certificate
+// has an issuer. Like the Certificates that cert-manager creates, each Certificate has the same name
+// as its Secret. A Certificate also keeps each host that it already contains if a live route, but no
+// desired route, has the host.
 func Shared(s providers.Input, routes []providers.Route, live map[string]*providers.Live) []providers.Shared {
 	issuers, had, hosts := map[string]v1alpha1.IssuerReference{}, map[string][]string{}, providers.BySecret(routes)
 	for _, r := range routes {
@@ -98,8 +98,8 @@ func Holds(o resources.Object, decided []providers.Route, live map[string]*provi
 }
 
 // names returns the sorted DNS names of a certificate for the given hosts. Hosts that a wildcard
-// covers are omitted, so that previews below the wildcard can start and end without a new
-// certificate.
+// covers are omitted, so that previews whose hosts the wildcard covers can start and end without a
+// new certificate.
 func names(hosts []string) []string {
 	var out []string
 	for _, host := range hosts {

@@ -28,7 +28,7 @@ func (v *view) Build(r providers.Route) []resources.Object {
 	for _, a := range v.attachments(r) {
 		p := v.parentRef(a)
 		if v.noListener(a) && slices.ContainsFunc(kept, excludes(p)) {
-			continue // No listener would serve the route.
+			continue // The named listener does not exist, so the previous parent stays.
 		}
 		common.ParentRefs = append(common.ParentRefs, p)
 	}

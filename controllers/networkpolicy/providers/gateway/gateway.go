@@ -3,15 +3,15 @@
 //
 //	gateway.go                 the provider of spec.provider.gateway
 //	routeref.go                the provider of spec.provider.routeRef
-//	user_route_rules.go        rules in user-managed routes, their previous backendRefs, and whether users changed them
-//	user_route_backendrefs.go  the backendRefs of rules in user-managed routes, and patches of them
+//	user_route_rules.go        rules in user-managed routes, their previous backendRefs, and the detection of changes by users
+//	user_route_backendrefs.go  the backendRefs of rules in user-managed routes, and patches for them
 //	live_routes.go             updates to the weights of live routes
 //	unsupported.go             settings that a route, or the API server, does not support
-//	build.go                   routes as they are applied
+//	build.go                   the routes to apply
 //	rules.go                   the rules, filters and weighted backends of routes; traffic/weights.go decides the weights
 //	route_confirmed.go         whether a route has the desired content, is accepted, and is served
-//	probe.go                   the rule that responds to probes, and which requests are sent to which address
-//	parent_acceptance.go       the status of routes and listeners that Gateways report
+//	probe.go                   the rule that responds to probes, and the addresses to which probes are sent
+//	parent_acceptance.go       the status that Gateways report for routes and listeners
 //	listeners.go               ListenerSets
 //	view.go                    the view of one reconcile, with its Gateways
 //	kinds.go                   the route kinds, and the parts that they have in common
@@ -115,12 +115,12 @@ func (Provider) NewView(s providers.Input) providers.View {
 	return v
 }
 
-// Live returns the routes by name. Routes of two kinds never have the same name, because the name
+// Live returns the routes by name. Routes of different kinds never have the same name, because the name
 // depends on the protocol.
 func (v *view) Live() map[string]*providers.Live { return v.live }
 
-// Referent returns a problem that names the first Gateway that does not exist, or the Gateway kind if
-// the API server does not serve it. It returns nil if there is no such problem.
+// Referent returns a problem that names the first Gateway that does not exist or cannot be read, or
+// the Gateway kind if the API server does not serve it. It returns nil if there is no such problem.
 func (v *view) Referent() *providers.Problem {
 	if _, served := v.Served[gatewayKind.Kind]; !served {
 		return v.Missing(v1alpha1.ProtocolHTTP)

@@ -116,8 +116,8 @@ func (p *parts) mirror(m *gatewayv1.HTTPRequestMirrorFilter) {
 	}
 }
 
-// rule adds the backends of a rule. The last rule splits by weight. Rules with more matches precede
-// it, in accordance with the order of precedence in GEP-718.
+// rule adds the backends of a rule. The last rule splits requests by weight. Rules with more specific
+// matches precede it, in accordance with the order of precedence in GEP-718.
 func (p *parts) rule(backends []gatewayv1.BackendRef, last bool) {
 	for _, b := range backends {
 		p.services[string(b.Name)] = true

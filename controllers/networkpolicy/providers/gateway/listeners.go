@@ -156,7 +156,7 @@ func (v *view) buildSet(name string, p providers.Parent, host string, t provider
 }
 
 // Holds reports whether a live route refers to a ListenerSet, regardless of the desired routes. A
-// ListenerSet is deleted after its routes.
+// ListenerSet is deleted after the routes that refer to it.
 func (v *view) Holds(o resources.Object, _ []providers.Route) bool {
 	if listenerSet(o) == nil {
 		return false
@@ -242,7 +242,7 @@ func (v *view) setServes(name string) *providers.Problem {
 		}
 	}
 	return &providers.Problem{Reason: providers.ReasonListenerNotReady, Message: fmt.Sprintf(
-		"the Gateway has not reported that the listener of ListenerSet %q is programmed: check that its controller implements ListenerSets", name)}
+		"the Gateway has not reported that the listener of ListenerSet %q is programmed: check that the Gateway's controller implements ListenerSets", name)}
 }
 
 // listenerProblem returns the problem that a listener's conditions show for a generation; nil if they show none.
@@ -263,7 +263,7 @@ func listenerProblem(conditions []metav1.Condition, generation int64, what strin
 		case gatewayv1.ListenerReasonInvalidCertificateRef:
 			reason, fix = providers.ReasonCertificateNotReady, "check that the Secret exists, has type kubernetes.io/tls and contains a certificate with its key"
 		case gatewayv1.ListenerReasonRefNotPermitted:
-			reason, fix = providers.ReasonCertificateNotReady, "create a ReferenceGrant in the namespace of the Secret that permits the reference"
+			reason, fix = providers.ReasonCertificateNotReady, "in the namespace of the Secret, create a ReferenceGrant that permits the reference"
 		}
 		return &providers.Problem{Reason: reason, Message: fmt.Sprintf("%s is not ready: %s: %s: %s", what, c.Reason, strings.TrimSuffix(c.Message, "."), fix)}
 	}

@@ -72,7 +72,7 @@ func TestListenerProblem(t *testing.T) {
 		"unknown":             {[]metav1.Condition{condition("Programmed", "Pending", "Unknown")}, "", ""},
 		"conflict":            {[]metav1.Condition{condition("Conflicted", "HostnameConflict", "True")}, providers.ReasonListenerNotReady, "it is not ready: HostnameConflict: reported: see its status"},
 		"no Secret":           {[]metav1.Condition{condition("ResolvedRefs", "InvalidCertificateRef", "False"), condition("Programmed", "Invalid", "False")}, providers.ReasonCertificateNotReady, "it is not ready: InvalidCertificateRef: reported: check that the Secret exists, has type kubernetes.io/tls and contains a certificate with its key"},
-		"no grant":            {[]metav1.Condition{condition("ResolvedRefs", "RefNotPermitted", "False")}, providers.ReasonCertificateNotReady, "it is not ready: RefNotPermitted: reported: create a ReferenceGrant in the namespace of the Secret that permits the reference"},
+		"no grant":            {[]metav1.Condition{condition("ResolvedRefs", "RefNotPermitted", "False")}, providers.ReasonCertificateNotReady, "it is not ready: RefNotPermitted: reported: in the namespace of the Secret, create a ReferenceGrant that permits the reference"},
 		"invalid route kinds": {[]metav1.Condition{condition("ResolvedRefs", "InvalidRouteKinds", "False")}, providers.ReasonListenerNotReady, "it is not ready: InvalidRouteKinds: reported: see its status"},
 		"port unavailable":    {[]metav1.Condition{condition("Accepted", "PortUnavailable", "False")}, providers.ReasonListenerNotReady, "it is not ready: PortUnavailable: reported: see its status"},
 	} {

@@ -41,8 +41,8 @@ func Same(old, want resources.Object) bool {
 }
 
 // answer reports whether a parent accepts a live route, and if not, why. An acceptance counts only
-// if the Gateway's spec allows it, because some gateways report the status of one parent for all
-// parents of a route.
+// if the Gateway's spec allows the route to attach to the parent, because some gateways report the
+// status of one parent for all parents of a route.
 func (v *view) answer(route resources.Object, p attachment) providers.Verdict {
 	a, g := acceptance(route, p), v.gateway(p.ParentReference)
 	switch {
@@ -51,9 +51,9 @@ func (v *view) answer(route resources.Object, p attachment) providers.Verdict {
 	case g == nil:
 		return providers.Verdict{Reason: providers.ReasonParentNotFound}
 	case several(route) && v.noListener(p):
-		return providers.Verdict{Reason: string(gatewayv1.RouteReasonNoMatchingParent), Message: "the Gateway has no such listener"}
+		return providers.Verdict{Reason: string(gatewayv1.RouteReasonNoMatchingParent), Message: "the Gateway has no listener with the name in sectionName"}
 	case p.set == "" && !admits(g, p.SectionName, v.Policy.Namespace):
-		return providers.Verdict{Reason: string(gatewayv1.RouteReasonNotAllowedByListeners), Message: "the listeners of this parent accept only routes in the Gateway's namespace"}
+		return providers.Verdict{Reason: string(gatewayv1.RouteReasonNotAllowedByListeners), Message: "the listeners of this parent do not accept routes from the policy's namespace"}
 	}
 	return a
 }
@@ -66,7 +66,7 @@ func several(route resources.Object) bool {
 
 // Acceptance reports whether the given parent accepts a live route, according to the status of the
 // route. Only a report for the current generation of the route counts; a parent without such a
-// report is pending. If several controllers report on one parent, one acceptance is sufficient.
+// report is pending. If several controllers report on a parent, one acceptance is sufficient.
 func Acceptance(route resources.Object, parent v1alpha1.ParentReference) providers.Verdict {
 	return acceptance(route, attachment{Parent: providers.Parent{ParentReference: parent}})
 }
@@ -113,9 +113,9 @@ func names(ref gatewayv1.ParentReference, a attachment, namespace string) bool {
 	return keyOf(ref, namespace) == key(namespace, a.ParentReference) && string(deref(ref.SectionName)) == a.SectionName
 }
 
-// admits returns false if all listeners of a parent accept only routes in the Gateway's namespace
-// and the route is in another namespace. It does not evaluate selectors, because the gateway
-// evaluates them.
+// admits returns false if the parent has listeners and each of them excludes the given namespace: it
+// accepts no routes, or only routes in the Gateway's namespace, which is a different one. Selectors
+// are not considered, because the gateway evaluates them.
 func admits(g *gatewayv1.Gateway, section, namespace string) bool {
 	shut := false
 	for _, l := range g.Spec.Listeners {
@@ -214,10 +214,10 @@ type served struct {
 	problem *providers.Problem
 }
 
-// listener returns the best listener for a host among the listeners of a route's parents that accept
-// the route; nil if there is none. Listeners without a problem take precedence. If several listeners remain, the order of the
-// protocols in wanted decides. known is false if a Gateway that could have such a listener does not
-// exist.
+// listener returns the best listener for a host; nil if there is none. The candidates are those
+// listeners of the route's parents that accept the route. Listeners without a problem take
+// precedence. If several listeners remain, the order of the protocols in wanted decides. known is
+// false if a Gateway that could have such a listener does not exist.
 func (v *view) listener(r providers.Route, host string, wanted []gatewayv1.ProtocolType) (best *served, known bool) {
 	known = true
 	rank := func(l *served) int {

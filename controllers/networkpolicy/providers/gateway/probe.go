@@ -41,11 +41,11 @@ func (v *view) probes(protocol v1alpha1.PortProtocol) bool {
 	return p != nil && p.Gateway != nil && p.Gateway.Confirm == v1alpha1.ConfirmProbe && kindOf(protocol).Kind == httpKind.Kind
 }
 
-// probeRule returns a rule that makes the gateway respond to probes of a route. All other rules of the
-// route must be complete. The path does not change during the lifetime of the route. The response identifies
-// the content: a gateway that still serves earlier content returns the response for that earlier
-// content. No request reaches a backend. The path match is exact, so the rule does not affect other
-// requests.
+// probeRule returns a rule that makes the gateway respond to probes of a route. The route must already
+// contain all its other rules, because the response depends on them. The path of the probes does not
+// change during the lifetime of the route. The response identifies the content: a gateway that still
+// serves earlier content returns the response for that earlier content. No probe reaches a backend.
+// The path match is exact, so the rule does not affect other requests.
 func (v *view) probeRule(r providers.Route, done *gatewayv1.HTTPRoute) gatewayv1.HTTPRouteRule {
 	return gatewayv1.HTTPRouteRule{
 		Matches: []gatewayv1.HTTPRouteMatch{{Path: pathMatch(v1alpha1.MatchPath{Value: v.probedPath(r), Type: v1alpha1.PathExact})}},
@@ -171,9 +171,9 @@ func (q question) at() string {
 	return fmt.Sprintf("%s://%s (listener %q, host %q)", scheme, net.JoinHostPort(q.Address, strconv.Itoa(int(q.Port))), q.listener, q.Host)
 }
 
-// questions returns the probes of a route, one for each address of each listener that serves it.
-// All hosts of a route have the same rules, so one host is sufficient. If no listener matches a
-// host of the route, there are no probes, and Serves reports the problem.
+// questions returns the probes of a route: for each listener that serves the route, one probe for
+// each address of the Gateway. All hosts of a route have the same rules, so one host is sufficient.
+// If no listener matches a host of the route, there are no probes, and Serves reports the problem.
 func (v *view) questions(r providers.Route, live resources.Object) []question {
 	var out []question
 	for _, p := range v.attachments(r) {
@@ -202,7 +202,7 @@ func (v *view) questions(r providers.Route, live resources.Object) []question {
 	return out
 }
 
-// addressesOf returns the addresses in the status of a Gateway to which probes can be sent.
+// addressesOf returns those addresses in the status of a Gateway that probes can be sent to.
 func addressesOf(g *gatewayv1.Gateway) []string {
 	var out []string
 	for _, a := range g.Status.Addresses {
@@ -213,9 +213,9 @@ func addressesOf(g *gatewayv1.Gateway) []string {
 	return out
 }
 
-// listeners returns the listeners of a parent that serve a route and have no problem. A listener
-// without its certificate does not block the route, because Serves reports the problem. If all
-// listeners of a Gateway have a problem, all of them are probed.
+// listeners returns the listeners of a parent that serve a route and have no problem. For example, a
+// listener that lacks its certificate is not probed: it does not block the route, and Serves reports
+// the problem. If all of a Gateway's listeners for the route have a problem, all of them are probed.
 func (v *view) listeners(g *gatewayv1.Gateway, p attachment, r providers.Route) []gatewayv1.Listener {
 	if p.set != "" {
 		set := v.set(p.set)
@@ -243,7 +243,7 @@ func (v *view) listeners(g *gatewayv1.Gateway, p attachment, r providers.Route) 
 	return fit
 }
 
-// takesRoute reports whether a listener admits HTTPRoutes in the policy's namespace. The API server
+// takesRoute reports whether a listener admits HTTPRoutes from the policy's namespace. The API server
 // has set omitted fields to their defaults.
 func (v *view) takesRoute(g *gatewayv1.Gateway, l gatewayv1.Listener) bool {
 	if !takesKind(l, httpKind) {
@@ -262,8 +262,9 @@ func (v *view) takesRoute(g *gatewayv1.Gateway, l gatewayv1.Listener) bool {
 	return false
 }
 
-// askedHost returns a host that a listener and a route have in common, preferably without a
-// wildcard, or "" if they have none.
+// askedHost returns a host without a wildcard that a listener and a route have in common. If all
+// common hosts have a wildcard, it returns a host that the first of them matches. If there is no
+// common host, it returns "".
 func (v *view) askedHost(l gatewayv1.Listener, r providers.Route) string {
 	wild := ""
 	for _, host := range r.Hostnames {

@@ -10,8 +10,8 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// fixes contains format strings for the fix, by the reason for which a parent rejects a route. Their
-// arguments are the kind and the namespace of the route.
+// fixes maps some of the reasons for which a parent rejects a route to the fix, as a format string
+// whose arguments are the kind and the namespace of the route.
 var fixes = map[string]string{
 	string(gatewayv1.RouteReasonNotAllowedByListeners):      "allow %ss from namespace %q in allowedRoutes of a listener",
 	string(gatewayv1.RouteReasonNoMatchingListenerHostname): "add to the Gateway a listener that accepts %ss from namespace %q and whose hostname matches spec.domains",
@@ -49,7 +49,7 @@ func (v *view) Verdict(r providers.Route, built []resources.Object) providers.Ve
 			return providers.Verdict{Reason: missing.Reason, Message: missing.Message}
 		case a.Pending && v.noListener(p):
 			return providers.Verdict{Reason: providers.ReasonNotAccepted, Message: fmt.Sprintf(
-				"%s: Gateway %q has no listener %q: set sectionName to the name of one of its listeners, or omit it", p.Field, key, p.SectionName)}
+				"%s: Gateway %q has no listener %q: set sectionName to the name of one of its listeners, or omit sectionName", p.Field, key, p.SectionName)}
 		case a.Pending:
 			return providers.Verdict{Pending: true, Late: providers.ReasonNotAccepted, Reason: providers.ReasonPending, Message: fmt.Sprintf(
 				"%s: Gateway %q has not reported the status of %s %q: check that a controller serves its GatewayClass %q", p.Field, key, kind, r.Name, g.Spec.GatewayClassName)}

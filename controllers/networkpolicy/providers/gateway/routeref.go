@@ -18,7 +18,7 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 )
 
-// RouteRef is the provider that writes rules of a user-managed route (user_route_rules.go).
+// RouteRef is the provider that manages rules of a user-managed route (see user_route_rules.go).
 type RouteRef struct{}
 
 var (
@@ -189,7 +189,7 @@ func byUs(o *metav1.OwnerReference) bool {
 }
 
 // ruleNames returns the names of the rules that a policy refers to. The empty name refers to the
-// rule without a name.
+// only rule of the route, or to the only rule without a name.
 func ruleNames(ref *v1alpha1.RouteReference) []string {
 	if len(ref.RuleNames) == 0 {
 		return []string{""}
@@ -257,7 +257,7 @@ func (v *userView) Unsupported(providers.Route) *providers.Problem {
 }
 
 // Unapplied returns a problem that names a setting that has no effect on a user-managed route,
-// and nil if there is no such setting.
+// or nil if there is no such setting.
 func (v *userView) Unapplied(routes []providers.Route) *providers.Problem {
 	text := ""
 	switch spec := v.Policy.Spec; {

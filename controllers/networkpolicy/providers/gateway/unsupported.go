@@ -40,16 +40,16 @@ func (v *view) Unsupported(r providers.Route) *providers.Problem {
 		case grpc && m.Method != "":
 			field = "method"
 		case !grpc && m.GRPC != nil:
-			return &providers.Problem{Reason: providers.ReasonNotSupported, Message: fmt.Sprintf("canaryMatches[%d].grpc requires a port of protocol GRPC: use path", i)}
+			return &providers.Problem{Reason: providers.ReasonNotSupported, Message: fmt.Sprintf("canaryMatches[%d].grpc requires a port with protocol GRPC: use path", i)}
 		}
 		if field != "" {
-			return &providers.Problem{Reason: providers.ReasonNotSupported, Message: fmt.Sprintf("canaryMatches[%d].%s cannot be combined with a port of protocol GRPC: use headers or grpc", i, field)}
+			return &providers.Problem{Reason: providers.ReasonNotSupported, Message: fmt.Sprintf("canaryMatches[%d].%s cannot be combined with a port with protocol GRPC: use headers or grpc", i, field)}
 		}
 	}
 	return nil
 }
 
-// Unapplied returns a problem that names a setting that has no effect on these routes, and nil if there is no
+// Unapplied returns a problem that names a setting that has no effect on these routes, or nil if there is no
 // such setting.
 func (v *view) Unapplied(routes []providers.Route) *providers.Problem {
 	spec := v.Policy.Spec

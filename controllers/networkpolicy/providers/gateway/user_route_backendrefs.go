@@ -29,8 +29,8 @@ func rulesOf(u *unstructured.Unstructured) []map[string]any {
 }
 
 // ruleNamed returns the index of the rule with the given name. It returns -1 if there is no such
-// rule or more than one. Only the experimental channel rejects duplicate names. The empty name
-// selects the only rule, or the only rule without a name.
+// rule or more than one. Duplicate names are possible, because only the experimental channel of the
+// Gateway API rejects them. The empty name selects the only rule, or the only rule without a name.
 func ruleNamed(rules []map[string]any, name string) int {
 	if name == "" && len(rules) == 1 {
 		return 0
@@ -114,10 +114,10 @@ type operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// Patch returns the JSON patch from the route as it was read to the desired route, or nil if the
+// Patch returns a JSON patch that turns the route that was read into the desired route, or nil if the
 // routes are equal. The patch changes only backendRefs of rules and Heighliner's annotations. The API
-// server applies the patch only if the route has not changed since it was read, so that the rule
-// indexes are correct.
+// server applies the patch only if the route has not changed since it was read, so the rule indexes
+// in the patch are still correct.
 func Patch(read, next *unstructured.Unstructured) []byte {
 	var ops []operation
 	had, has := rulesOf(read), rulesOf(next)
@@ -163,8 +163,8 @@ func change(path string, old, now any) []operation {
 	return []operation{{"replace", path, now}}
 }
 
-// typed returns a route in the Go types of the Gateway API, which are the same in all versions of a
-// kind. It returns nil if the kind is unknown, or if the content is not a route.
+// typed converts a route to the Go type of its kind in the Gateway API, which is the same for all
+// versions of the kind. It returns nil if the kind is unknown, or if the content is not a route.
 func typed(u *unstructured.Unstructured) resources.Object {
 	var o resources.Object
 	switch u.GetKind() {

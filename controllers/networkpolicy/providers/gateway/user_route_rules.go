@@ -76,9 +76,9 @@ func holders(t *resources.Taken, rules []map[string]any, releases map[string]boo
 
 // take returns a route in which the held rules route to the backends, and records the previous
 // backendRefs of these rules. held maps the index of each of these rules to its recorded name. The
-// other rules that the policy managed before are restored, but the records of rules in wanted that
-// do not exist are retained. A rule that another policy manages is taken over from that policy,
-// together with the record of the rule.
+// other rules that the policy managed before are restored, and their records are removed. However,
+// a record whose name is in wanted is retained if ruleNamed finds no rule with that name. A rule that
+// another policy manages is taken over from that policy, together with the record of the rule.
 func take(u *unstructured.Unstructured, policy string, held map[int]string, wanted []string, backends []any, t resources.Taken, input providers.Input) *unstructured.Unstructured {
 	next := u.DeepCopy()
 	rules, annotations := rulesOf(next), maps.Clone(next.GetAnnotations())

@@ -247,7 +247,7 @@ func (v *view) Missing(protocol v1alpha1.PortProtocol) *providers.Problem {
 	case protocol == v1alpha1.ProtocolHTTPS:
 		return notSupported("spec.provider.ingress: an Ingress has no field for pods that serve HTTPS: set annotationPrefix if its class supports the annotations of ingress-nginx, or use spec.provider.gateway")
 	}
-	return notSupported("spec.provider.ingress: Ingresses do not route to ports of protocol %s: use spec.provider.gateway, or remove the domains of this port", protocol)
+	return notSupported("spec.provider.ingress: Ingresses do not route to ports with protocol %s: use spec.provider.gateway, or remove the domains of this port", protocol)
 }
 
 func notSupported(format string, args ...any) *providers.Problem {
@@ -264,7 +264,7 @@ var (
 // selects the canary.
 func (v *view) Unsupported(r providers.Route) *providers.Problem {
 	if len(r.Matches) > 0 && v.prefix == "" {
-		return notSupported("canaryMatches: an Ingress cannot select requests: set spec.provider.ingress.annotationPrefix if its class supports the annotations of ingress-nginx")
+		return notSupported("canaryMatches: an Ingress without annotations cannot select requests: set spec.provider.ingress.annotationPrefix if its class supports the annotations of ingress-nginx")
 	}
 	headers, cookies := 0, 0
 	for i, m := range r.Matches {
@@ -297,7 +297,7 @@ func (v *view) Unsupported(r providers.Route) *providers.Problem {
 	return nil
 }
 
-// Unapplied returns a problem that names a setting that has no effect on Ingresses, and nil if there is no such
+// Unapplied returns a problem that names a setting that has no effect on Ingresses, or nil if there is no such
 // setting.
 func (v *view) Unapplied(routes []providers.Route) *providers.Problem {
 	if len(routes) == 0 {
@@ -349,9 +349,9 @@ func shares(r providers.Route) (main, second string, weight int32, exact bool) {
 
 // Build returns the Ingress of a route, and the Ingress of its canary if there is one. Each of these
 // Ingresses routes to one Service. If there are additional Services, the main Ingress also receives
-// their weights, and Verdict reports that the split is not supported. If the specification names a class
-// that does not exist, a live Ingress keeps its class, so that a wrong name does not interrupt
-// traffic.
+// their share of the traffic, and Verdict reports that the split is not supported. If the specification
+// names a class that does not exist, a live Ingress keeps its class, so that a wrong name does not
+// interrupt traffic.
 func (v *view) Build(r providers.Route) []resources.Object {
 	if live := mainOf(v.live[r.Name]); live != nil && v.missingClass() != nil {
 		v = v.of(live)
@@ -427,8 +427,8 @@ func (v *view) LiveTLS(host string) *providers.TLS {
 	return nil
 }
 
-// Verdict reports whether the live Ingresses of a route match those that Build returned. The status
-// of an Ingress does not cover its rules.
+// Verdict reports whether the live Ingresses of a route match those that Build returned. It ignores
+// the status of an Ingress, which does not cover the rules.
 func (v *view) Verdict(r providers.Route, built []resources.Object) providers.Verdict {
 	if _, second, _, exact := shares(r); !exact || second != "" && v.prefix == "" {
 		return providers.Verdict{Reason: providers.ReasonNotSupported, Message: fmt.Sprintf(
@@ -506,7 +506,7 @@ func (v *view) of(main *networkingv1.Ingress) *view {
 	return &view{Input: v.Input, class: deref(main.Spec.IngressClassName), prefix: main.Annotations[AnnotationPrefix], live: v.live}
 }
 
-// Apart returns true, because the controller of a class may reject a second Ingress with the same
+// Apart returns true, because the controller of a class might reject a second Ingress with the same
 // host and path, or serve either of the two.
 func (v *view) Apart() bool { return true }
 
@@ -527,8 +527,8 @@ func deref(text *string) string {
 	return *text
 }
 
-// Same reports whether a live Ingress has the desired content. Additions by other owners do not
-// matter, for example annotations, or TLS settings if the desired Ingress has none.
+// Same reports whether a live Ingress has the desired content. It ignores additions by other owners,
+// such as annotations, or TLS settings if the desired Ingress has none.
 func Same(old, want resources.Object) bool {
 	had, ok := old.(*networkingv1.Ingress)
 	has, also := want.(*networkingv1.Ingress)
@@ -554,8 +554,8 @@ func prefixed(had, has *networkingv1.Ingress) bool {
 	return true
 }
 
-// Serves returns the URL of a host. An Ingress does not report whether the host's certificate
-// exists. Only cert-manager reports this.
+// Serves returns the URL of a host. It never returns a problem, because an Ingress does not report
+// whether the host's certificate exists. Only cert-manager reports this.
 func (v *view) Serves(r providers.Route, host string) (string, *providers.Problem) {
 	scheme := "http"
 	if _, tls := r.TLS[host]; tls {

@@ -1,4 +1,4 @@
-// Package identitytest provides a small OpenID provider for tests. It supports discovery, keys, the authorization code flow with PKCE, and ID
+// Package identitytest provides a small OpenID provider for tests. It supports discovery, a key set, the authorization code flow with PKCE, and ID
 // tokens signed with RS256. It rejects requests that the protocol forbids. It is tested with the oidc package of go-oidc, which the product also
 // uses. The end-to-end tests of hack/boardtest use a real provider.
 package identitytest
@@ -87,7 +87,7 @@ func (p *Provider) Rotate(t testing.TB) {
 	p.key, p.kid = key, rand.Text()
 }
 
-// Person sets the claims of the next user who logs in. They override the claims that the provider sets by default.
+// Person sets the claims of the user for all subsequent logins. They override the claims that the provider sets by default.
 func (p *Provider) Person(claims map[string]any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
