@@ -4,7 +4,6 @@ import (
 	"sync"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
@@ -53,10 +52,10 @@ type readyTimes struct {
 	at map[client.ObjectKey]map[string]time.Time // by Service name; the zero time means that no endpoint is ready
 }
 
-// note records which Services of a policy have ready endpoints, and sets ReadySince for those that
-// have just become ready. A Service that was not observed before, such as after a restart of the manager, has no
-// ReadySince.
-func (r *readyTimes) note(policy client.ObjectKey, services map[string]*corev1.Service, endpoints map[string]traffic.Endpoints, now time.Time) {
+// note records which of the named Services of a policy have ready endpoints, and sets ReadySince for those
+// that have just become ready. A Service that does not exist yet has no ready endpoints. A Service that was first observed with ready
+// endpoints, such as after a restart of the manager, has no ReadySince.
+func (r *readyTimes) note(policy client.ObjectKey, services []string, endpoints map[string]traffic.Endpoints, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	before := r.at[policy]
@@ -67,7 +66,7 @@ func (r *readyTimes) note(policy client.ObjectKey, services map[string]*corev1.S
 		}
 		next[name] = at
 	}
-	for name := range services {
+	for _, name := range services {
 		e := endpoints[name]
 		since, known := before[name]
 		switch {

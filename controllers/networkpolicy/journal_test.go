@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
@@ -15,13 +14,12 @@ import (
 func TestReadyTimes(t *testing.T) {
 	var times readyTimes
 	policy, start := client.ObjectKey{Namespace: "prod", Name: "shop"}, time.Now()
-	services := map[string]*corev1.Service{"new": {}, "old": {}}
 	note := func(after time.Duration, ready ...string) map[string]traffic.Endpoints {
 		endpoints := map[string]traffic.Endpoints{}
 		for _, name := range ready {
 			endpoints[name] = traffic.Endpoints{Ready: []string{"pod"}}
 		}
-		times.note(policy, services, endpoints, start.Add(after))
+		times.note(policy, []string{"new", "old"}, endpoints, start.Add(after))
 		return endpoints
 	}
 	since := func(when string, endpoints map[string]traffic.Endpoints, name string, want time.Duration) {

@@ -35,6 +35,7 @@ func (r *Reconciler) observe(ctx context.Context, policy *v1alpha1.NetworkPolicy
 			return nil, err
 		}
 	}
+	r.ready.note(client.ObjectKeyFromObject(policy), traffic.StartingServices(f), f.Endpoints, f.Now)
 	return f, nil
 }
 
@@ -80,7 +81,6 @@ func (r *Reconciler) readEndpoints(ctx context.Context, f *traffic.Observed) err
 		}
 		f.Endpoints[name] = e
 	}
-	r.ready.note(client.ObjectKeyFromObject(f.Policy), f.Services, f.Endpoints, f.Now)
 	return nil
 }
 

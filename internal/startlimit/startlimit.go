@@ -32,7 +32,7 @@ type Limit struct {
 	mu       sync.Mutex
 	queue    workqueue.TypedRateLimitingInterface[reconcile.Request] // nil before the controller starts
 	admitted map[reconcile.Request]admission
-	called   map[reconcile.Request]bool // objects whose turn has come, but that have not asked again yet
+	called   map[reconcile.Request]bool // admitted objects that have not asked again yet
 	waiting  map[reconcile.Request]bool
 	line     []reconcile.Request // in the order of arrival; may contain objects that no longer wait
 }
@@ -56,7 +56,8 @@ func (l *Limit) Start(_ context.Context, queue workqueue.TypedRateLimitingInterf
 
 // Admit reports whether an object may start now. Otherwise, the object waits in line until it is enqueued, and the caller must ask again after the
 // returned duration if the object has not been enqueued by then. Limit has no timer: it detects that an admission has ended after Age only when one
-// of its methods is called. An object that was enqueued keeps its turn until it asks, even if that takes longer than Age.
+// of its methods is called. An object that was enqueued keeps its turn until it asks, for at most
+// maxAges times Age.
 func (l *Limit) Admit(object reconcile.Request) (now bool, again time.Duration) {
 	if l == nil || l.Max == 0 {
 		return true, 0
@@ -64,11 +65,11 @@ func (l *Limit) Admit(object reconcile.Request) (now bool, again time.Duration) 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.advance()
-	if _, ok := l.admitted[object]; ok || l.called[object] {
-		if ok && l.called[object] {
+	if _, ok := l.admitted[object]; ok {
+		if l.called[object] {
+			delete(l.called, object)
 			l.admit(object) // The object starts only now.
 		}
-		delete(l.called, object)
 		return true, 0
 	}
 	if len(l.admitted) < l.Max { // The line is empty, because advance admits from it first.
@@ -147,8 +148,13 @@ func (l *Limit) advance() {
 	}
 	now := l.Clock.Now()
 	for object, a := range l.admitted {
-		if !now.Before(a.ends) {
+		ends := a.ends
+		if l.called[object] {
+			ends = a.began.Add(maxAges * l.Age)
+		}
+		if !now.Before(ends) {
 			delete(l.admitted, object)
+			delete(l.called, object)
 		}
 	}
 	for len(l.line) > 0 && len(l.admitted) < l.Max {

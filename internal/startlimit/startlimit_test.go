@@ -94,6 +94,10 @@ func TestTurnIsKept(t *testing.T) {
 	if now, _ := l.Admit(object(1)); !now {
 		t.Error("1 lost its turn")
 	}
+	if admitted, _ := l.Counts(); admitted != 1 {
+		t.Errorf("%d objects are admitted after a late start, want 1", admitted)
+	}
+	clock.Step(l.Age)
 	if now, _ := l.Admit(object(1)); now {
 		t.Error("1 has a second turn")
 	}

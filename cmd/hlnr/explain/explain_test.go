@@ -258,7 +258,7 @@ func TestExplainRegistry(t *testing.T) {
 
 	for spec, note := range map[string]bool{"": true, ", platforms: [linux/amd64]": false} {
 		_, stdout, _ = hlnr(t, strings.Replace(manifest, "{image:", "{limits: {tags: 100}"+spec+", image:", 1), "explain", "-f", "-", "--docker-config", config("secret"))
-		if want := "note: spec.platforms is not set: the images were evaluated for linux/" + runtime.GOARCH + ", the platform of this machine, but the manager uses its own platform: set --platform to the platform of the manager\n"; strings.Contains(stdout, want) != note {
+		if want := "note: spec.platforms is not set: the images were evaluated for linux/" + runtime.GOARCH + ", the platform of this machine, but the manager uses its own platform: set --platform to the platform of the manager or to the value of its --default-platform flag\n"; strings.Contains(stdout, want) != note {
 			t.Errorf("spec %q: output:\n%s\nwant the note %q: %t", spec, stdout, want, note)
 		}
 	}

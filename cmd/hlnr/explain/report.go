@@ -130,7 +130,7 @@ func notes(policy *v1alpha1.ImagePolicy, e imagepolicy.Explanation, o options) (
 		notes = append(notes, "spec.imagePullSecrets were not read: access to the registry was anonymous; set --docker-config")
 	}
 	if o.tags == "" && len(spec.Platforms) == 0 && !o.platformSet {
-		notes = append(notes, fmt.Sprintf("spec.platforms is not set: the images were evaluated for %s, the platform of this machine, but the manager uses its own platform: set --platform to the platform of the manager", o.platform))
+		notes = append(notes, fmt.Sprintf("spec.platforms is not set: the images were evaluated for %s, the platform of this machine, but the manager uses its own platform: set --platform to the platform of the manager or to the value of its --default-platform flag", o.platform))
 	}
 	for _, part := range []struct {
 		field string

@@ -227,6 +227,64 @@ func TestFirstTrafficDelay(t *testing.T) {
 		w.settle()
 		want(t, "split", w.split(host), "1.0.0=80 1.2.0=20")
 	})
+	t.Run("active release is replaced without steps", func(t *testing.T) {
+		w := live(t, "a 1.0.0 active 100")
+		step(w, 2, nil, "c 1.1.0 active 100", "a 1.0.0 deprecated 0")
+		becomes(w, "c")
+		writes := w.writes
+		w.settle()
+		want(t, "split when the new release becomes ready", w.split(host), "1.0.0=100")
+		want(t, "confirmed", w.groupTraffic("1-x").Revision, 1)
+		want(t, "reason", w.groupTraffic("1-x").Reason, "")
+		requeued(t, w)
+		w.now = w.now.Add(FirstTrafficDelay)
+		w.settle()
+		want(t, "split", w.split(host), "1.1.0=100")
+		want(t, "confirmed with the new release", w.groupTraffic("1-x").Revision, 2)
+		t.Logf("%d writes", w.writes-writes)
+	})
+	t.Run("active release is rolled back", func(t *testing.T) {
+		w := live(t, "b 1.1.0 active 100", "a 1.0.0 deprecated 0")
+		step(w, 2, nil, "b 1.1.0 error 0", "a 1.0.0 active 100")
+		becomes(w, "a")
+		w.settle()
+		want(t, "split", w.split(host), "1.0.0=100")
+	})
+	t.Run("canary domain", func(t *testing.T) {
+		w := newWorld(t)
+		w.policy.Spec.Domains = append(w.policy.Spec.Domains, v1alpha1.Domain{Domain: "try.example.com", Release: canaryOf("")})
+		step(w, 1, nil, "a 1.0.0 active 100")
+		w.ready = map[string]int{"a": 2}
+		w.settle()
+		want(t, "split without a canary", w.split("try.example.com"), "1.0.0=100")
+		step(w, 2, nil, "c 1.1.0 canary 20", "a 1.0.0 active 80")
+		becomes(w, "c")
+		w.settle()
+		want(t, "split when the canary becomes ready", w.split("try.example.com"), "1.0.0=100")
+		want(t, "canary domains", w.groupTraffic("1-x").CanaryDomains, true)
+		w.now = w.now.Add(FirstTrafficDelay)
+		w.settle()
+		want(t, "split", w.split("try.example.com"), "1.1.0=100")
+	})
+	t.Run("newest domain moves to another group", func(t *testing.T) {
+		w := newWorld(t)
+		const fixed = "shop.example.com"
+		w.policy.Spec.Domains[0].Domain = fixed
+		step(w, 1, nil, "a 1.0.0 active 100")
+		w.ready = map[string]int{"a": 2}
+		w.settle()
+		newer := group("2-x", 2, "c 2.0.0 active 100")
+		newer.TrafficTime = &metav1.MicroTime{Time: w.now}
+		w.rollout(newer, w.ms.Status.ReleaseGroups[0])
+		becomes(w, "c")
+		for range 4 {
+			w.pass()
+			if split := w.split(fixed); split != "1.0.0=100" && split != "2.0.0=100" {
+				t.Errorf("split %q: the host must remain reachable", split)
+			}
+		}
+		want(t, "split", w.split(fixed), "2.0.0=100")
+	})
 	t.Run("no live release is ready", func(t *testing.T) {
 		w := live(t, "a 1.0.0 active 100")
 		w.ready["a"] = 0

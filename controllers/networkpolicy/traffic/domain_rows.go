@@ -201,7 +201,7 @@ func (d *planner) routeToCanary(r *Row, absent v1alpha1.WhenAbsent) {
 		if g == nil {
 			continue
 		}
-		if x := testable(g); x != nil && d.ready(x.VersionedMicroservice) {
+		if x := testable(g); x != nil && d.ready(x.VersionedMicroservice) && d.firstTrafficAt(x.VersionedMicroservice).IsZero() {
 			r.pinned = x.VersionedMicroservice
 			return
 		}

@@ -109,6 +109,22 @@ func (f *Observed) ready(release string) bool {
 	return len(f.Endpoints[f.ReleaseService(release)].Ready) > 0
 }
 
+// StartingServices returns the names of the Services of all releases that have traffic or may get it in
+// the current rollout state, whether or not the Services exist.
+func StartingServices(f *Observed) (names []string) {
+	if f.Microservice == nil {
+		return nil
+	}
+	for i := range f.Microservice.Status.ReleaseGroups {
+		for _, r := range f.Microservice.Status.ReleaseGroups[i].Releases {
+			if r.Status != v1alpha1.ReleaseError {
+				names = append(names, f.ReleaseService(r.VersionedMicroservice))
+			}
+		}
+	}
+	return names
+}
+
 // firstTrafficAt returns the time until which a release does not get its first traffic; zero if it does not
 // have to wait. A release waits only if a live route routes to other releases that are ready, because
 // otherwise requests fail anyway, and only if no live route refers to it yet.

@@ -96,7 +96,7 @@ func (r *reporter) groupReport(g *groupDecision) v1alpha1.GroupTraffic {
 	out.Reason, out.Message = v.Reason, status.Line(v.Message)
 	switch {
 	case !v.Pending:
-	case !r.inGrace(g):
+	case !r.inGrace(g) && g.delayed.IsZero():
 		out.Reason = cmp.Or(v.Late, v.Reason)
 	case out.Revision > 0 || prev.Reason == ReasonPending: // The status does not change if only the message differs.
 		out.Reason, out.Message = prev.Reason, prev.Message

@@ -130,14 +130,15 @@ func (d *planner) delayOf(g *v1alpha1.ReleaseGroup, withheld []string) time.Dura
 }
 
 // delayFirstTraffic treats releases that must not get their first traffic yet as not ready. It does this only if
-// the weights of the routes then remain unchanged. Otherwise, the delay of a new release could also delay the
-// rollback of another one.
+// the live weights can remain unchanged until then. Otherwise, the delay of a new release could also delay the
+// rollback of another one. A group without a live route is not delayed.
 func (d *planner) delayFirstTraffic(g *v1alpha1.ReleaseGroup, out *groupDecision, shares []split.Share, last map[string]int) {
 	report := d.report(g.Slug)
-	if g.TrafficTime == nil {
+	if g.TrafficTime == nil || len(last) == 0 {
 		return
 	}
 	var end time.Time
+	var delayed []string
 	without := slices.Clone(shares)
 	for i := range without {
 		s := &without[i]
@@ -148,10 +149,35 @@ func (d *planner) delayFirstTraffic(g *v1alpha1.ReleaseGroup, out *groupDecision
 		if s.Ready = false; end.IsZero() || at.Before(end) {
 			end = at
 		}
+		delayed = append(delayed, s.Release)
 	}
-	if weights, withheld := split.Weights(without); !end.IsZero() && maps.Equal(weights, last) {
+	if end.IsZero() {
+		return
+	}
+	if weights, withheld := split.Weights(without); maps.Equal(weights, last) {
 		out.weights, out.withheld, out.delayed = weights, withheld, end
+	} else if d.replaced(g, last) {
+		out.weights, out.withheld, out.delayed = maps.Clone(last), delayed, end
 	}
+}
+
+// replaced reports whether all releases with a live weight are ready, and are active, a canary, or were
+// replaced by a newer release. The rollout state of a release that is rolled back is error instead.
+func (d *planner) replaced(g *v1alpha1.ReleaseGroup, last map[string]int) bool {
+	for name, weight := range last {
+		i := slices.IndexFunc(g.Releases, func(r v1alpha1.Release) bool { return r.VersionedMicroservice == name })
+		if weight == 0 {
+			continue
+		}
+		if i < 0 || !d.ready(name) {
+			return false
+		}
+		r := g.Releases[i]
+		if r.Status != v1alpha1.ReleaseActive && r.Status != v1alpha1.ReleaseCanary && (r.Status != v1alpha1.ReleaseDeprecated || r.Promoted == 0) {
+			return false
+		}
+	}
+	return true
 }
 
 // awaited returns the time until which a group's routes are not written, because the withheld
@@ -166,12 +192,12 @@ func (d *planner) awaited(g *groupDecision, last map[string]int) time.Time {
 	if report.Revision >= g.group.TrafficRevision {
 		return time.Time{} // The routes already have this revision: the releases have lost their endpoints.
 	}
+	if !g.delayed.IsZero() {
+		return g.delayed
+	}
 	reported := report.Withheld
 	if slices.ContainsFunc(g.withheld, func(release string) bool { return slices.Contains(reported, release) }) {
 		return time.Time{}
-	}
-	if !g.delayed.IsZero() {
-		return g.delayed
 	}
 	began := g.group.TrafficTime.Time
 	if end := began.Add(d.delayOf(g.group, g.withheld)); !d.Now.Before(began) && d.Now.Before(end) { // The clock of the previous manager may have been ahead.
