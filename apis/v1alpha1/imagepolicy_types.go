@@ -99,8 +99,8 @@ type ImagePolicySpec struct {
 	Untagged UntaggedPolicy `json:"untagged,omitempty"`
 
 	// platforms that the image must support, such as "linux/amd64" or "linux/arm64/v8". All of
-	// them are required. Defaults to the manager's --default-platform flag, which defaults to the platform of the
-	// manager.
+	// them are required. Defaults to the manager's --default-platform flag, which defaults to linux
+	// with the architecture of the manager's node.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8

@@ -19,7 +19,7 @@ const (
 	SeveralSeries Reason = "SeveralSeries"
 	// WrongType is a response that is not a number: a range vector, a string, a histogram, or JSON of another type.
 	WrongType Reason = "WrongType"
-	// WrongUnit is a number that is impossible for the metric: a percentage above 100, or a negative duration.
+	// WrongUnit is a number that is impossible for the metric: a percentage below 0 or above 100, or a negative duration.
 	WrongUnit Reason = "WrongUnit"
 	// WrongTime is a response for a time other than the requested time.
 	WrongTime Reason = "WrongTime"
