@@ -67,11 +67,13 @@ func (r *Reconciler) planAndCreate(ctx context.Context, w *pass) (refused, err e
 }
 
 // limitStarts delays the start of a rollout while many others are starting. Until it is the Microservice's turn, no new
-// version starts. Everything else continues. During a scan or a freeze, a Microservice that is waiting in line stays in line.
+// version starts. Everything else continues. During a scan or a freeze, a Microservice stays in line, but does not use its turn.
 func (r *Reconciler) limitStarts(w *pass, now time.Time) {
 	self := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(w.ms)}
 	switch {
-	case w.inLine, w.facts.SourceStale, w.facts.Spec.Freeze != nil:
+	case w.inLine:
+	case w.facts.SourceStale, w.facts.Spec.Freeze != nil:
+		r.starts.Decline(self)
 	case startsInLine(&w.observed, w.plan):
 		start, again := r.starts.Admit(self)
 		if start {

@@ -37,8 +37,9 @@ type Limit struct {
 	line     []reconcile.Request // in the order of arrival; may contain objects that no longer wait
 }
 
-// maxAges limits the duration of an admission, as a multiple of Age.
-const maxAges = 15
+// maxAges limits the duration of an admission, and maxCalledAges the time in which an object must ask after its turn has come, both as a
+// multiple of Age.
+const maxAges, maxCalledAges = 15, 3
 
 // admission is the admission of one object. sequence is the sequence of the rollout state that the object last reported, or 0.
 type admission struct {
@@ -57,7 +58,7 @@ func (l *Limit) Start(_ context.Context, queue workqueue.TypedRateLimitingInterf
 // Admit reports whether an object may start now. Otherwise, the object waits in line until it is enqueued, and the caller must ask again after the
 // returned duration if the object has not been enqueued by then. Limit has no timer: it detects that an admission has ended after Age only when one
 // of its methods is called. An object that was enqueued keeps its turn until it asks, for at most
-// maxAges times Age.
+// maxCalledAges times Age.
 func (l *Limit) Admit(object reconcile.Request) (now bool, again time.Duration) {
 	if l == nil || l.Max == 0 {
 		return true, 0
@@ -105,6 +106,22 @@ func (l *Limit) Progress(object reconcile.Request, sequence int64) {
 	l.admitted[object] = a
 }
 
+// Decline ends the turn of an object that was enqueued but cannot start now, for example because of a freeze. An object that still
+// waits stays in line.
+func (l *Limit) Decline(object reconcile.Request) {
+	if l == nil || l.Max == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.called[object] {
+		return
+	}
+	delete(l.admitted, object)
+	delete(l.called, object)
+	l.advance()
+}
+
 // Leave removes from the line an object that no longer needs to wait. It does not end an admission.
 func (l *Limit) Leave(object reconcile.Request) {
 	if l == nil || l.Max == 0 {
@@ -150,7 +167,7 @@ func (l *Limit) advance() {
 	for object, a := range l.admitted {
 		ends := a.ends
 		if l.called[object] {
-			ends = a.began.Add(maxAges * l.Age)
+			ends = a.began.Add(maxCalledAges * l.Age)
 		}
 		if !now.Before(ends) {
 			delete(l.admitted, object)

@@ -87,7 +87,7 @@ func TestTurnIsKept(t *testing.T) {
 	l.Admit(object(3))
 	l.Leave(object(2))
 	l.Done(object(0)) // It is the turn of 1, which is busy.
-	clock.Step(time.Minute)
+	clock.Step(time.Minute - time.Second)
 	if now, _ := l.Admit(object(4)); now {
 		t.Error("4 starts before 3")
 	}
@@ -103,6 +103,28 @@ func TestTurnIsKept(t *testing.T) {
 	}
 	if now, _ := l.Admit(object(3)); !now {
 		t.Error("3 has no turn")
+	}
+}
+
+// TestDecline checks that an object that cannot start gives its turn to the next one, and that an object that waits stays in line.
+func TestDecline(t *testing.T) {
+	t.Parallel()
+	l, clock, q := newLimit(t, 1)
+	for i := range 4 {
+		l.Admit(object(i))
+	}
+	l.Decline(object(2)) // It is not its turn.
+	l.Done(object(0))
+	l.Decline(object(1))
+	if got, want := added(q), []reconcile.Request{object(1), object(2)}; !slices.Equal(got, want) {
+		t.Errorf("enqueued %v, want %v", got, want)
+	}
+	clock.Step(maxCalledAges * l.Age)
+	if now, _ := l.Admit(object(2)); now {
+		t.Error("2 keeps its turn although it asks too late")
+	}
+	if got, want := added(q), []reconcile.Request{object(3)}; !slices.Equal(got, want) {
+		t.Errorf("enqueued %v, want %v", got, want)
 	}
 }
 
@@ -169,6 +191,7 @@ func TestNoLimit(t *testing.T) {
 		l.Done(object(0))
 		l.Leave(object(1))
 		l.Progress(object(2), 1)
+		l.Decline(object(3))
 		if admitted, waiting := l.Counts(); admitted != 0 || waiting != 0 {
 			t.Errorf("%d admitted and %d waiting", admitted, waiting)
 		}

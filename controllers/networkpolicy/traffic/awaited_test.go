@@ -229,9 +229,10 @@ func TestFirstTrafficDelay(t *testing.T) {
 	})
 	t.Run("active release is replaced without steps", func(t *testing.T) {
 		w := live(t, "a 1.0.0 active 100")
+		step(w, 1, nil, "c 1.1.0 pending 0", "a 1.0.0 active 100")
+		w.settle()
 		step(w, 2, nil, "c 1.1.0 active 100", "a 1.0.0 deprecated 0")
 		becomes(w, "c")
-		writes := w.writes
 		w.settle()
 		want(t, "split when the new release becomes ready", w.split(host), "1.0.0=100")
 		want(t, "confirmed", w.groupTraffic("1-x").Revision, 1)
@@ -241,14 +242,15 @@ func TestFirstTrafficDelay(t *testing.T) {
 		w.settle()
 		want(t, "split", w.split(host), "1.1.0=100")
 		want(t, "confirmed with the new release", w.groupTraffic("1-x").Revision, 2)
-		t.Logf("%d writes", w.writes-writes)
 	})
-	t.Run("active release is rolled back", func(t *testing.T) {
-		w := live(t, "b 1.1.0 active 100", "a 1.0.0 deprecated 0")
-		step(w, 2, nil, "b 1.1.0 error 0", "a 1.0.0 active 100")
-		becomes(w, "a")
+	t.Run("canary is aborted when another release becomes ready", func(t *testing.T) {
+		w := live(t, "b 1.1.0 canary 50", "a 1.0.0 active 50")
+		step(w, 1, nil, "c 1.2.0 pending 0", "b 1.1.0 canary 50", "a 1.0.0 active 50")
 		w.settle()
-		want(t, "split", w.split(host), "1.0.0=100")
+		step(w, 2, nil, "c 1.2.0 active 100", "b 1.1.0 error 0", "a 1.0.0 deprecated 0")
+		becomes(w, "c")
+		w.settle()
+		want(t, "split", w.split(host), "1.2.0=100")
 	})
 	t.Run("canary domain", func(t *testing.T) {
 		w := newWorld(t)

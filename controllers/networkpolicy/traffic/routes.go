@@ -234,7 +234,7 @@ func (d *planner) keepUnready(rows []*Row) {
 // unreadyPin reports whether a row with a version cannot be routed yet, because its release has no
 // ready endpoint, or has just become ready, and no live route routes to it.
 func (d *planner) unreadyPin(r *Row) bool {
-	ready := d.ready(r.pinned) && (r.canary || d.firstTrafficAt(r.pinned).IsZero())
+	ready := d.ready(r.pinned) && d.firstTrafficAt(r.pinned).IsZero()
 	return r.pinned != "" && !ready && !d.carriesPin(r)
 }
 

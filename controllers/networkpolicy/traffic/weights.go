@@ -130,8 +130,8 @@ func (d *planner) delayOf(g *v1alpha1.ReleaseGroup, withheld []string) time.Dura
 }
 
 // delayFirstTraffic treats releases that must not get their first traffic yet as not ready. It does this only if
-// the live weights can remain unchanged until then. Otherwise, the delay of a new release could also delay the
-// rollback of another one. A group without a live route is not delayed.
+// the live weights can remain unchanged until then: the delay of a new release must not also delay the
+// removal of an aborted canary. A group without a live route is not delayed.
 func (d *planner) delayFirstTraffic(g *v1alpha1.ReleaseGroup, out *groupDecision, shares []split.Share, last map[string]int) {
 	report := d.report(g.Slug)
 	if g.TrafficTime == nil || len(last) == 0 {
@@ -156,15 +156,18 @@ func (d *planner) delayFirstTraffic(g *v1alpha1.ReleaseGroup, out *groupDecision
 	}
 	if weights, withheld := split.Weights(without); maps.Equal(weights, last) {
 		out.weights, out.withheld, out.delayed = weights, withheld, end
-	} else if d.replaced(g, last) {
+	} else if d.mayStay(g, last) {
 		out.weights, out.withheld, out.delayed = maps.Clone(last), delayed, end
 	}
 }
 
-// replaced reports whether all releases with a live weight are ready, and are active, a canary, or were
-// replaced by a newer release. The rollout state of a release that is rolled back is error instead.
-func (d *planner) replaced(g *v1alpha1.ReleaseGroup, last map[string]int) bool {
+// mayStay reports whether the releases of a group can keep their live weights for a moment: all of them are
+// ready, each is active, a canary, or was active before, and no other group's release has a share. A
+// canary that was aborted must lose its traffic at once.
+func (d *planner) mayStay(g *v1alpha1.ReleaseGroup, last map[string]int) bool {
+	total := 0
 	for name, weight := range last {
+		total += weight
 		i := slices.IndexFunc(g.Releases, func(r v1alpha1.Release) bool { return r.VersionedMicroservice == name })
 		if weight == 0 {
 			continue
@@ -177,7 +180,7 @@ func (d *planner) replaced(g *v1alpha1.ReleaseGroup, last map[string]int) bool {
 			return false
 		}
 	}
-	return true
+	return total == 100
 }
 
 // awaited returns the time until which a group's routes are not written, because the withheld
