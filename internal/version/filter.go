@@ -120,7 +120,7 @@ var versionFilters = []filter{
 	}},
 }
 
-// run returns the verdict of the first filter that refuses the candidate, and the reason, or two empty strings.
+// run returns the result of the first filter that refuses the candidate, and the reason, or two empty strings.
 func (s *Selector) run(filters []filter, c *candidate) (Verdict, string) {
 	for _, f := range filters {
 		if reason := f.refuses(s, c); reason != "" {

@@ -345,7 +345,7 @@ type Verdict struct {
 	Pending bool
 	// Reason and Message explain why the route is not accepted.
 	Reason, Message string
-	// Late is the reason that applies if the verdict is still pending after Grace; if Late is empty,
+	// Late is the reason that applies if the state is still pending after Grace; if Late is empty,
 	// Reason applies.
 	Late string
 }

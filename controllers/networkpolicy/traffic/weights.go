@@ -163,7 +163,7 @@ func (d *planner) delayFirstTraffic(g *v1alpha1.ReleaseGroup, out *groupDecision
 
 // mayStay reports whether the releases of a group can keep their live weights for a moment: all of them are
 // ready, each is active, a canary, or was active before, and no other group's release has a share. A
-// canary that was aborted must lose its traffic at once.
+// canary that was aborted must lose its traffic immediately.
 func (d *planner) mayStay(g *v1alpha1.ReleaseGroup, last map[string]int) bool {
 	total := 0
 	for name, weight := range last {
