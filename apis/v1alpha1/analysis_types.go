@@ -423,7 +423,7 @@ type ValueRange struct {
 	Max *float64 `json:"max,omitempty"`
 }
 
-// BaselineMode is a comparison with the active release.
+// BaselineMode defines how a value is compared with that of the active release.
 // +kubebuilder:validation:Enum=Ratio;Difference
 type BaselineMode string
 

@@ -102,7 +102,7 @@ func (c census) Collect(ch chan<- prometheus.Metric) {
 // starting reports the rollouts that are starting, and those that wait for their turn.
 type starting struct{ limit *startlimit.Limit }
 
-var rolloutsStarting = prometheus.NewDesc("heighliner_rollouts_starting", "Number of rollouts that are starting, and of rollouts that wait to start because of --max-starting-rollouts, by state.", []string{"state"}, nil)
+var rolloutsStarting = prometheus.NewDesc("heighliner_rollouts_starting", "Number of rollouts that are starting, and of rollouts that are waiting to start because of --max-starting-rollouts, by state.", []string{"state"}, nil)
 
 // Describe implements prometheus.Collector.
 func (starting) Describe(ch chan<- *prometheus.Desc) { ch <- rolloutsStarting }

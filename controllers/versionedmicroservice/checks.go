@@ -39,7 +39,7 @@ type checks struct {
 }
 
 // runChecks collects the results of analyses and hooks, and requests the measurements and calls that are due.
-// Each call returns the same results again until they are written to the status.
+// It returns the same results again until they are written to the status.
 func runChecks(ask checker, o *observed, now time.Time) checks {
 	key := client.ObjectKeyFromObject(o.release)
 	h := checks{analysis: o.release.Status.Analysis, hooks: o.release.Status.Hooks}

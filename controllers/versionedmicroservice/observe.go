@@ -36,8 +36,8 @@ type observed struct {
 	autoscaler    *autoscalingv2.HorizontalPodAutoscaler // nil if it does not exist
 	microservice  *v1alpha1.Microservice                 // nil if it does not exist
 	pods          []corev1.Pod                           // read only while they may explain a failure
-	probeMessages map[failingProbe]string                // answers to failing probes, keyed by container and probe
-	probesDue     time.Time                              // when to read the answers to probes again; zero if no later read is required
+	probeMessages map[failingProbe]string                // output of failing probes, keyed by container and probe
+	probesDue     time.Time                              // when to read the output of probes again; zero if no later read is required
 	rollout       *rollout                               // nil if the rollout state does not list the release
 	jobs          []hookJob                              // hook Jobs, with and without results in the status
 	lostJobs      map[string]bool                        // names of deleted Jobs whose results are not in the status
@@ -168,7 +168,7 @@ func hasReplicas(release *v1alpha1.VersionedMicroservice, d *appsv1.Deployment) 
 // failingProbe is a probe of a container: "startup", "readiness", or "liveness".
 type failingProbe struct{ container, probe string }
 
-// probeRead contains the answers to failing probes, and the time at which they were read.
+// probeRead contains the output of failing probes, and the time at which it was read.
 type probeRead struct {
 	at      time.Time
 	answers map[failingProbe]string
@@ -181,22 +181,22 @@ const (
 	eventInterval = 10 * time.Second
 )
 
-// probeAnswer matches the kubelet's event about a failed probe. It captures the type of the probe, and the answer to the probe.
+// probeAnswer matches the kubelet's event about a failed probe. It captures the type of the probe and its output.
 var probeAnswer = regexp.MustCompile(`(?s)^(?:\(combined from similar events\): )?(Startup|Readiness|Liveness) probe (?:failed|errored(?: and resulted in \w+ state)?): (.*)$`)
 
-// lacksAnswer reports whether a probe fails and the status does not contain this failure together with the answer to the probe.
+// lacksAnswer reports whether a probe fails and the status does not contain this failure together with the output of the probe.
 func lacksAnswer(o *observed, f failure) bool {
 	old := o.release.Status
 	return f.reason == v1alpha1.FailureReadinessFailing && (f.unanswered || old.Failure != f.reason || old.Message != status.Line(f.message))
 }
 
-// observeProbes reads the answer to a failing probe, for a failure whose message lacks this answer. Only the kubelet's events contain the
-// answers. observeProbes reads the events from the API server, because a cache would contain the events of all pods. If the events cannot
+// observeProbes reads the output of a failing probe, for a failure whose message lacks this output. Only the kubelet's events contain the
+// output. observeProbes reads the events from the API server, because a cache would contain the events of all pods. If the events cannot
 // be read, the message of the failure is less specific.
 func (r *reconciler) observeProbes(ctx context.Context, o *observed, state rolloutState, unanswered failure, now time.Time) {
 	key := client.ObjectKeyFromObject(o.release)
 	if last, ok := r.probed.Load(key); ok && now.Sub(last.(probeRead).at) < eventInterval {
-		// The answers might not be in the status yet, because writes to the status are paced.
+		// The output might not be in the status yet, because writes to the status are paced.
 		if o.probeMessages = last.(probeRead).answers; diagnose(o, state, now).message == unanswered.message {
 			o.probesDue = last.(probeRead).at.Add(eventInterval)
 		}
@@ -224,7 +224,7 @@ func (r *reconciler) observeProbes(ctx context.Context, o *observed, state rollo
 	}
 }
 
-// readProbes adds the answers in the events of one pod to o.probeMessages.
+// readProbes adds the output in the events of one pod to o.probeMessages.
 func (r *reconciler) readProbes(ctx context.Context, o *observed, pod *corev1.Pod) error {
 	var list eventsv1.EventList
 	if err := r.live.List(ctx, &list, client.InNamespace(o.release.Namespace), client.Limit(100),

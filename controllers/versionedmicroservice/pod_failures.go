@@ -27,7 +27,7 @@ type failure struct {
 	// notTried reports whether at least one container of the pod is not running. This container may be
 	// the reason why other containers do not become ready.
 	notTried bool
-	// unanswered reports whether the message about a failed probe lacks the answer to the probe.
+	// unanswered reports whether the message about a failed probe lacks the output of the probe.
 	unanswered bool
 }
 

@@ -190,7 +190,7 @@ func (s *scope) windowWait(run *Rollout, r *Row) *wait {
 // becomes the target, because the problem would block that version as well (rule 29).
 var outside = map[Reason]string{
 	"Unschedulable":        "the cluster has no capacity for its pods",
-	"ContainerCreating":    "a node has not created its containers",
+	"ContainerCreating":    "the containers of its pods have not been created",
 	"QuotaExceeded":        "a resource quota is exceeded",
 	"ImagePullBackOff":     "an image cannot be pulled",
 	"AdmissionUnavailable": "an admission webhook does not respond",

@@ -54,8 +54,8 @@ func (s *scope) mayFollow(r Row) bool {
 	return s.unreported() && (r.Status == Canary || s.g.Rollout == nil || s.now.Before(s.silentFrom()))
 }
 
-// silentFrom returns the time at which a policy without reports stops counting for the rollout of the
-// group.
+// silentFrom returns the time from which the rollout of the group no longer considers policies that have
+// not reported.
 func (s *scope) silentFrom() time.Time { return s.g.Rollout.Started.Add(s.o.Spec.Deadline) }
 
 // rival returns the active release that shares the traffic with the release of a rollout, and the group of the
@@ -72,7 +72,7 @@ func (s *scope) rival() (*scope, *Row) {
 	return s.rivalOf(*r)
 }
 
-// rivalOf is like rival, for a release that may not have started yet.
+// rivalOf is like rival, but for a release that may not have started yet.
 func (s *scope) rivalOf(r Row) (*scope, *Row) {
 	if a := s.g.ActiveRow(); a != nil {
 		return s, a

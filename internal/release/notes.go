@@ -132,7 +132,7 @@ const (
 	noAnswer Reason = "HookUnanswered"
 )
 
-// Condition is the type of a Microservice condition that notes about ongoing states set to true.
+// Condition is the type of a Microservice condition. A note about an ongoing state sets its condition to true.
 type Condition string
 
 // The conditions that notes about ongoing states set. The reason of the note becomes the reason of the condition.

@@ -57,8 +57,8 @@ type Result struct {
 	// Idle lists the releases that should not have traffic, are not in any route, and are drained. All
 	// other releases may serve requests, regardless of what the rollout state contains.
 	Idle []string
-	// NeverActive lists the releases whose objects to mark, so that a plan without the rollout state does not
-	// treat these releases as previously active. Each of them becomes active only if hooks approve, and its group
+	// NeverActive lists the releases whose objects must be marked, so that a plan without the rollout state does not
+	// treat these releases as previously active. Each of them becomes active only if hooks approve. Its group
 	// has no active release, or had none when the object was marked.
 	NeverActive []string
 	// RequeueTime is when to plan again even if nothing has changed. Zero means never.

@@ -20,7 +20,7 @@ func TestReleasesOfTheSameVersion(t *testing.T) {
 		summary  string
 		do       string
 	}{
-		"config canary": {"waits for approval since 10:00", view.Serving, second + " is live for 10% of group 1.x: waits for approval since 10:00.", second + " waits for approval since 10:00: hlnr continue shop " + second + ", or hlnr deprecate shop " + second},
+		"config canary": {"waits for approval since 10:00", view.Serving, second + " is live with a share of 10% in group 1.x: waits for approval since 10:00.", second + " waits for approval since 10:00: hlnr continue shop " + second + ", or hlnr deprecate shop " + second},
 		"config failed": {"failed 110m ago: container shop: exit 1: out of licenses", view.NotServing, second + " is not live: it failed 110m ago: container shop: exit 1: out of licenses.", second + " failed 110m ago: container shop: exit 1: out of licenses: hlnr retry shop " + second},
 	} {
 		s, ok := viewtest.Play(story, "shop")

@@ -99,7 +99,7 @@ func TestCanaryConfirmedWithoutHosts(t *testing.T) {
 	s.Input.NetworkPolicies = []v1alpha1.NetworkPolicy{*s.Input.NetworkPolicies[0].DeepCopy()}
 	s.Input.NetworkPolicies[0].Status.Domains = nil
 	a, err := view.WhyVersion(s.Input, ms.Namespace, ms.Name, "1.1.0", s.Now)
-	if want := "1.1.0 is live for 10% of group 1.x: "; err != nil || a.Result != view.Serving || !strings.HasPrefix(a.Summary, want) {
+	if want := "1.1.0 is live with a share of 10% in group 1.x: "; err != nil || a.Result != view.Serving || !strings.HasPrefix(a.Summary, want) {
 		t.Errorf("%v, %s, %q, want %q", err, a.Result, a.Summary, want)
 	}
 }

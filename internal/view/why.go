@@ -620,13 +620,13 @@ func (r Release) canarySummary(v, group string, asked int32) (Result, string) {
 	case asked == 0 && !r.Share.Match:
 		return NotServing, fmt.Sprintf("%s is not live yet: %s.", v, r.State.Sentence)
 	case r.Share.Since == nil: // The weight is programmed or confirmed, or work is split by pods.
-		return Serving, fmt.Sprintf("%s is live for %d%% of group %s: %s.", v, asked, group, r.State.Sentence)
+		return Serving, fmt.Sprintf("%s is live with a share of %d%% in group %s: %s.", v, asked, group, r.State.Sentence)
 	case programmed == nil:
-		return NotServing, fmt.Sprintf("It is unknown whether %s is live: %d%% of group %s is requested, but not programmed: %s.", v, asked, group, r.State.Sentence)
+		return NotServing, fmt.Sprintf("It is unknown whether %s is live: a share of %d%% in group %s is requested, but not programmed: %s.", v, asked, group, r.State.Sentence)
 	case *programmed == 0:
-		return NotServing, fmt.Sprintf("%s is not live yet: %d%% of group %s is requested, but not programmed: %s.", v, asked, group, r.State.Sentence)
+		return NotServing, fmt.Sprintf("%s is not live yet: a share of %d%% in group %s is requested, but not programmed: %s.", v, asked, group, r.State.Sentence)
 	}
-	return Serving, fmt.Sprintf("%s is live for %d%% of group %s, and %d%% is requested: %s.", v, *programmed, group, asked, r.State.Sentence)
+	return Serving, fmt.Sprintf("%s is live with a share of %d%% in group %s, and %d%% is requested: %s.", v, *programmed, group, asked, r.State.Sentence)
 }
 
 // freezeLines adds the freezes that apply to the service.

@@ -105,7 +105,7 @@ func (s *Stage) live() {
 
 	w.resize(160, 40)
 	w.press("w")
-	w.shows("1.3.0 is live for 10%", "press Enter to return")
+	w.shows("1.3.0 is live with a share of 10%", "press Enter to return")
 	w.press("Enter")
 	w.shows("q quit")
 	w.press("l")

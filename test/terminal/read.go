@@ -129,7 +129,7 @@ func (s *Stage) whyHost(active, canary string) {
 // whyVersions runs hlnr why for versions and for a pod.
 func (s *Stage) whyVersions(active, canary string) {
 	s.Helper()
-	s.why(cli.ExitYes, []string{canary + " is live for 10%", "waits for approval", "hlnr continue"}, s.Name, canary)
+	s.why(cli.ExitYes, []string{canary + " is live with a share of 10%", "waits for approval", "hlnr continue"}, s.Name, canary)
 	s.why(cli.ExitYes, []string{active + " is live"}, active)
 	s.why(cli.ExitNo, []string{"8.8.8 is not live: the ImagePolicy does not offer it"}, s.Name, "8.8.8")
 	v := read[view.Service](s, "tree", s.Name)

@@ -101,7 +101,7 @@ func only(ms *v1alpha1.Microservice, action v1alpha1.DecisionAction) (target, er
 	case 0:
 		return target{}, cli.No(fmt.Errorf("%s has no release to %s: %s", ms.Name, verbs[action], states(all)))
 	}
-	return target{}, cli.Usage(fmt.Errorf("%[2]s applies to several releases of %[1]s: name one of them: %[3]s", ms.Name, verbs[action], states(found)))
+	return target{}, cli.Usage(fmt.Errorf("%[1]s has several releases to %[2]s: name one of them: %[3]s", ms.Name, verbs[action], states(found)))
 }
 
 // byVersion finds the release of a version. If several releases of the version have different configurations, byVersion returns
@@ -119,7 +119,7 @@ func byVersion(ms *v1alpha1.Microservice, action v1alpha1.DecisionAction, wanted
 	case len(fit) == 1:
 		return fit[0], nil
 	case len(fit) > 1:
-		return target{}, cli.Usage(fmt.Errorf("%[3]s applies to several releases of %[1]s %[2]s: name one of them: %[4]s", ms.Name, wanted, verbs[action], strings.Join(objectsOf(fit), ", ")))
+		return target{}, cli.Usage(fmt.Errorf("%[1]s %[2]s has several releases to %[3]s: name one of them: %[4]s", ms.Name, wanted, verbs[action], strings.Join(objectsOf(fit), ", ")))
 	}
 	return found[0], nil // The caller rejects the decision, and reports the reason.
 }

@@ -141,7 +141,7 @@ func TestCommands(t *testing.T) {
 		"why of a URL":                      {approval, []string{"why", "https://shop.example.com/cart"}, cli.ExitYes, "shop.example.com/cart is served by 1.1.0 (10%) and 1.0.0 (90%).", ""},
 		"why of a host":                     {approval, []string{"why", "shop.example.com"}, cli.ExitYes, "NetworkPolicy " + approval.namespace + "/shop", ""},
 		"why of a group's host":             {approval, []string{"why", "1-x.shop.example.net"}, cli.ExitUsage, "", "host"},
-		"why of a service":                  {approval, []string{"why", "shop"}, cli.ExitYes, "1.1.0 is live for 10% of group 1.x", ""},
+		"why of a service":                  {approval, []string{"why", "shop"}, cli.ExitYes, "1.1.0 is live with a share of 10% in group 1.x", ""},
 		"why of an unknown host":            {approval, []string{"why", "shop.example.org"}, cli.ExitUsage, "", "did you mean"},
 		"why of an invalid URL":             {approval, []string{"why", "https://"}, cli.ExitUsage, "", "is not a URL"},
 		"why of a failure":                  {rolledBack, []string{"why", "shop", "1.1.0"}, cli.ExitNo, "1.1.0 is not live: it was rolled back 8m ago", ""},
@@ -603,7 +603,7 @@ func TestWhyOfAServiceWithAnotherConfiguration(t *testing.T) {
 		code    cli.Code
 		summary string
 	}{
-		"config canary": {cli.ExitYes, "shop-1-0-0-c2 is live for 10% of group 1.x: waits for approval since 10:00."},
+		"config canary": {cli.ExitYes, "shop-1-0-0-c2 is live with a share of 10% in group 1.x: waits for approval since 10:00."},
 		"config failed": {cli.ExitNo, "shop-1-0-0-c2 is not live: it failed 110m ago: container shop: exit 1: out of licenses."},
 	} {
 		code, stdout, stderr := stage(t, story).hlnr("why", "shop")

@@ -93,7 +93,7 @@ func (s snapshot) unrouted(g *v1alpha1.ReleaseGroup) (text string) {
 func (s snapshot) withoutPods(row *v1alpha1.Release) string {
 	o := s.release
 	if o != nil && s.ms.Spec.Availability.Exclusive && o.Spec.Replicas == 0 && s.rolling(row) {
-		return "waits for a ready pod: its pods were stopped for another release, which is being rolled out"
+		return "waits for a ready pod: the pods of the release were stopped for another release, which is being rolled out"
 	}
 	if row.Available || o == nil || o.Spec.Replicas == 0 || o.Status.ObservedGeneration != o.Generation || o.Status.Available > 0 {
 		return ""
