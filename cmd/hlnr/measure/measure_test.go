@@ -182,7 +182,7 @@ func TestAnswers(t *testing.T) {
 	s := begin(t, func(string, time.Time) (float64, bool) { return 0, false })
 	s.want(cli.ExitNo, "there was no traffic to measure: 0 of 1 rounds passed", "shop")
 	s.want(cli.ExitFailed, "no round could be measured: 0 of 1 rounds passed", "shop", "--prometheus", "http://127.0.0.1:1")
-	s.want(cli.ExitUsage, `--prometheus: "prometheus:9090" is not a URL`, "shop", "--prometheus", "prometheus:9090")
+	s.want(cli.ExitUsage, `--prometheus: "prometheus:9090" is not an HTTP or HTTPS URL`, "shop", "--prometheus", "prometheus:9090")
 	inconclusive := begin(t, func(string, time.Time) (float64, bool) { return 98.5, true })
 	inconclusive.microservice.Spec.UpdateStrategy.Canary.Analysis.Metrics[0].InconclusiveRange = &v1alpha1.ValueRange{Min: ptr.To(98.0)}
 	if err := env.Client.Update(t.Context(), inconclusive.microservice); err != nil {
