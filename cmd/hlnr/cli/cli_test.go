@@ -341,7 +341,7 @@ func TestFieldsOfAnotherVersion(t *testing.T) {
 		}}
 	}
 	code, _, stderr := call(t.Context(), t, []string{"hlnr", "pause", "--kubeconfig", kubeconfig(t, server.URL)}, pause)
-	if code != ExitFailed || !strings.Contains(stderr, `lack a field that it writes: unknown field "spec.paused"; nothing was written`) || strings.Contains(stderr, "cannot be handled") {
+	if code != ExitFailed || !strings.Contains(stderr, `lack a field that the command writes: unknown field "spec.paused"; nothing was written`) || strings.Contains(stderr, "cannot be handled") {
 		t.Errorf("exit code %d, error %q", code, stderr)
 	}
 	if got := <-validation; got != "Strict" {
