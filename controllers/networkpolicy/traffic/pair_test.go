@@ -800,6 +800,6 @@ func TestPlannerAndPolicies(t *testing.T) {
 func (s pairStats) counts() []simulate.Count {
 	return []simulate.Count{
 		{What: "steps", N: s.steps}, {What: "faults", N: s.faults}, {What: "plans", N: s.plans}, {What: "passes", N: s.passes},
-		{What: "promotions", N: s.promotions}, {What: "failed releases", N: s.failures},
+		{What: "promotions", N: s.promotions}, {What: "failed releases", N: s.failures}, {What: "passes that delay first traffic", N: s.delays},
 	}
 }

@@ -62,7 +62,7 @@ type misled struct {
 	what  string
 }
 
-type pairStats struct{ steps, faults, plans, passes, promotions, failures int }
+type pairStats struct{ steps, faults, plans, passes, promotions, failures, delays int }
 
 // object is the VersionedMicroservice of a release, together with the release's pods.
 type object struct {
@@ -413,14 +413,22 @@ func (p *pair) free() int {
 	return max(0, n)
 }
 
-// endpoints updates the ready pods that policies observe.
+// endpoints updates the ready pods that policies observe, and since when releases have ready pods.
 func (p *pair) endpoints() {
 	for _, n := range p.nets {
 		n.now = p.now
+		before := maps.Clone(n.ready)
 		clear(n.ready)
 		for name, o := range p.objects {
-			if o.ready > 0 {
-				n.ready[name] = o.ready
+			if o.ready == 0 {
+				continue
+			}
+			n.ready[name] = o.ready
+			if before[name] == 0 {
+				if n.readySince == nil {
+					n.readySince = map[string]time.Time{}
+				}
+				n.readySince[name] = p.now
 			}
 		}
 	}
@@ -905,6 +913,9 @@ func (p *pair) run(d time.Duration) {
 // group target only active releases and canaries, and only if they have endpoints.
 func (p *pair) checkRoutes(name string, f *Observed, out *Decision) {
 	d := newPlanner(f)
+	if slices.ContainsFunc(out.groups, func(g *groupDecision) bool { return !g.delayed.IsZero() }) {
+		p.stats.delays++
+	}
 	for _, r := range out.Routes {
 		if r.Pinned != "" || len(r.rows) > 0 && (r.rows[0].pinned != "" || r.rows[0].canary) {
 			continue
@@ -917,12 +928,17 @@ func (p *pair) checkRoutes(name string, f *Observed, out *Decision) {
 		if a == nil || !f.ready(a.VersionedMicroservice) {
 			continue
 		}
+		delayed := slices.ContainsFunc(out.groups, func(x *groupDecision) bool { return x.group == g && !x.delayed.IsZero() })
 		for _, b := range r.Backends {
 			of := d.releases[b.Service]
 			if !f.ready(of) {
 				p.fail("policy %s: route %s of %v gives %d to %s, which has no endpoints, although %s has endpoints", name, r.Name, r.Hostnames, b.Weight, of, a.VersionedMicroservice)
 			}
-			if row := d.rollout.rows[of]; row == nil || row.Status != v1alpha1.ReleaseActive && row.Status != v1alpha1.ReleaseCanary {
+			row := d.rollout.rows[of]
+			if delayed && row != nil && row.Status == v1alpha1.ReleaseDeprecated && row.Promoted > 0 {
+				continue // The release keeps its traffic until the new release has been ready for FirstTrafficDelay.
+			}
+			if row == nil || row.Status != v1alpha1.ReleaseActive && row.Status != v1alpha1.ReleaseCanary {
 				p.fail("policy %s: route %s of %v gives %d to %s, which is neither active nor canary", name, r.Name, r.Hostnames, b.Weight, of)
 			}
 		}
