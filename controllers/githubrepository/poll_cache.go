@@ -120,8 +120,8 @@ func (m *cacheEntry) addHints(numbers map[int64]notice) {
 	}
 }
 
-// start queues a poll, and cancels an earlier poll. The answers of the new poll must contain the changes that
-// the hints and the earlier poll's notices announced.
+// start queues a poll, and cancels the earlier poll of the repository, if any. GitHub's responses to the new
+// poll must contain the changes that the hints and the earlier poll's notices announced.
 func (ls *pollCache) start(key types.NamespacedName, l *poll, work func(context.Context, *poll)) {
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

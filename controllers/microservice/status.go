@@ -66,7 +66,7 @@ const silence = 10 * time.Second
 const silenceInLine = 50 * time.Second
 
 // silent returns how much longer the first status may be delayed; 0 if it must be written now. The status need
-// not be written while a Microservice is new and has no problem, and no decision is made yet, for example because
+// not be written while a Microservice is new and has no problem, and no decision has been made yet, for example because
 // the scan of its ImagePolicy is not complete.
 func silent(w *pass, problem *status.Error, now time.Time) time.Duration {
 	if problem != nil || w.plan.Changed || len(w.facts.State.Groups) > 0 || w.facts.State.Sequence > 0 || w.adopting ||

@@ -15,7 +15,7 @@
 //	cached.go      the content of the cache
 //	index.go       indexes of policies, and the policies that a change affects
 //	reconciler.go  the type Reconciler
-//	userroutes.go  the cache of user-managed routes, and clients that revert them
+//	userroutes.go  the cache of user-managed routes, and the delays after other clients revert changes to them
 //	domainlist.go  the list of domains that namespaces may use
 //	discovery.go   discovery of the kinds that providers use, and the cache for these kinds
 //	lost.go        a cache that reports kinds that the API server no longer serves

@@ -310,8 +310,8 @@ func (r *reconciler) observeAnalysis(ctx context.Context, w *rollout) error {
 	return err
 }
 
-// target returns the target of the metric queries for a release, including the Services that all
-// NetworkPolicies of its Microservice have for the release.
+// target returns the target of the metric queries for a release, including the release's Services
+// of all NetworkPolicies of its Microservice.
 func (r *reconciler) target(ctx context.Context, place *hook.Rollout, policies []v1alpha1.NetworkPolicy, group *v1alpha1.ReleaseGroup, row *v1alpha1.Release) (analysis.Target, error) {
 	ms := place.Microservice
 	t := analysis.Target{

@@ -23,7 +23,7 @@ const (
 	// MaxMeasurements is the maximum number of measurements of a metric in a status.
 	MaxMeasurements = 10
 
-	// bucket is the unit to which the times of rounds are rounded up. As a result, releases that are measured at about the same time send equal
+	// bucket is the unit to which the times of rounds are rounded up. As a result, releases that are measured at about the same time send identical
 	// queries, and no time window begins before the step.
 	bucket = 5 * time.Second
 

@@ -129,7 +129,7 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// TestShared checks that equal queries for many releases are sent once.
+// TestShared checks that identical queries for many releases are sent once.
 func TestShared(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64

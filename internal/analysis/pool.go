@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// keepAnswers is how long the response to a query is reused for equal queries.
+	// keepAnswers is how long the response to a query is reused for identical queries.
 	keepAnswers = time.Minute
 	// keepEndpoints is how long an unused endpoint is kept in memory.
 	keepEndpoints = 10 * time.Minute
@@ -22,7 +22,7 @@ const (
 	maxRetryAfter     = 5 * time.Minute
 )
 
-// pool limits the number of concurrent queries and the rate of queries to each endpoint. It sends equal queries only once.
+// pool limits the number of concurrent queries and the rate of queries to each endpoint. It sends identical queries only once.
 type pool struct {
 	ctx   context.Context
 	slots *outbound.Slots

@@ -244,7 +244,7 @@ func bounds(m *v1alpha1.AnalysisMetric) error {
 	case m.Latency != nil && r.Max == nil:
 		return fmt.Errorf("a latency should be low: set max")
 	case m.Latency != nil && m.Baseline == "" && (*r.Max <= 0 || *r.Max > 60):
-		return fmt.Errorf("a latency is in seconds, up to 60: write max: 0.5 for 500 milliseconds")
+		return fmt.Errorf("max is a latency in seconds, greater than 0 and at most 60: for example, set max to 0.5 for 500 milliseconds")
 	}
 	return nil
 }

@@ -82,7 +82,7 @@ func (s *scope) podsWait(run *Rollout, r *Row, c Object) *wait {
 }
 
 // jobsWait returns why the ConfirmRollout hooks of a release cannot be called yet, or nil. The hook Jobs of the failed and superseded releases of the
-// group must end first, so that a migration, its reversal, and the migration of the next version never run at the same time (rule 49). Of a previously
+// group must end first, so that a migration, its reversal, and the migration of the next version never run at the same time (rule 49). For a previously
 // active release, only the gate Jobs count, because a user may have adopted that release while its migration was running.
 func (s *scope) jobsWait(r *Row) *wait {
 	if w := s.reportWait(r); w != nil {

@@ -299,7 +299,7 @@ func (s *scope) activeSize(active Object) int {
 	return max(rest, min(active.Replicas, full))
 }
 
-// measured is how long the autoscaler of a release needs until its recommendations are based only on the current traffic. It is the default
+// measured is how long it takes until the recommendations of a release's autoscaler are based only on the current traffic. It is the default
 // stabilization window of a HorizontalPodAutoscaler. This window may contain smaller recommendations, from the time when the release had less
 // traffic. They have no effect as long as the minimum of the autoscaler is larger.
 const measured = 5 * time.Minute

@@ -59,7 +59,7 @@ func newTestCommand(f *cli.Factory) *cobra.Command {
 		Use:   "test [MICROSERVICE] [-f FILE]",
 		Short: "Show what an analysis would have decided, round by round",
 		Long: `test runs the queries of an analysis for the active release, and shows what the analysis would have
-decided: now or, with --since, in each round of a past period. Use it to find an analysis that would roll
+decided: now or, with --since, in each round of a period that ends now. Use it to find an analysis that would roll
 back a healthy release, before a canary depends on this analysis. After a failed analysis, the next round
 begins another simulated rollout.
 
@@ -82,7 +82,7 @@ or there was no traffic; 5: the canary would have waited for a user.`,
 	flags := cmd.Flags()
 	flags.StringVarP(&t.file, "filename", "f", "", "manifest with the Microservice whose analysis is tested; - is standard input")
 	flags.StringVar(&t.release, "release", "", "version or name of the VersionedMicroservice to measure; by default the active release of the newest group")
-	flags.DurationVar(&t.since, "since", 0, "run all rounds of a past period of this length, such as 24h; by default, run one round now")
+	flags.DurationVar(&t.since, "since", 0, "run all rounds of the period of this length that ends now, such as 24h; by default, run one round now")
 	prometheus := AddPrometheus(flags, "for the metrics")
 	t.output = cli.AddOutput(cmd, cli.FormatJSON, cli.FormatYAML, cli.FormatWide)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -220,7 +220,7 @@ func (p *Pool) Ask(policy types.NamespacedName, probes []providers.Probe) {
 // Forget stops and removes all probes of a policy.
 func (p *Pool) Forget(policy types.NamespacedName) { p.Ask(policy, nil) }
 
-// run sends a probe until it succeeds.
+// run repeats a probe until it succeeds.
 func (p *Pool) run(ctx context.Context, policy types.NamespacedName, probe providers.Probe, a *asked) {
 	defer a.cancel()
 	for round := 1; ; round++ {
