@@ -169,7 +169,7 @@ func TestProgress(t *testing.T) {
 		t.Errorf("an object with progress blocks others for longer than %d times Age", maxAges)
 	}
 
-	l, clock, _ = newLimit(t, 1)
+	l, _, _ = newLimit(t, 1)
 	l.Admit(object(0))
 	l.Admit(object(1))
 	l.Progress(object(1), 1)
