@@ -67,7 +67,8 @@ func (r *Reconciler) planAndCreate(ctx context.Context, w *pass) (refused, err e
 }
 
 // limitStarts delays the start of a rollout while many others are starting. Until it is the Microservice's turn, no new
-// version starts. Everything else continues. During a scan or a freeze, a Microservice stays in line, but does not use its turn.
+// version starts. Everything else continues. During a scan or a freeze, a Microservice stays in line. If its turn
+// comes during that time, it loses the turn, and waits in line again afterwards.
 func (r *Reconciler) limitStarts(w *pass, now time.Time) {
 	self := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(w.ms)}
 	switch {

@@ -25,7 +25,8 @@ import (
 	"github.com/heighliner/heighliner/internal/index"
 )
 
-// observe reads all facts on which a decision is based. It writes nothing.
+// observe reads all facts on which a decision is based. It writes nothing to the API server. In memory, it records when Services
+// became ready.
 func (r *Reconciler) observe(ctx context.Context, policy *v1alpha1.NetworkPolicy) (*traffic.Observed, error) {
 	f := &traffic.Observed{Policy: policy, Now: r.Now()}
 	for _, read := range []func(context.Context, *traffic.Observed) error{

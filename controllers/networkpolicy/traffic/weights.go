@@ -167,11 +167,11 @@ func (d *planner) delayFirstTraffic(g *v1alpha1.ReleaseGroup, out *groupDecision
 func (d *planner) mayStay(g *v1alpha1.ReleaseGroup, last map[string]int) bool {
 	total := 0
 	for name, weight := range last {
-		total += weight
-		i := slices.IndexFunc(g.Releases, func(r v1alpha1.Release) bool { return r.VersionedMicroservice == name })
 		if weight == 0 {
 			continue
 		}
+		total += weight
+		i := slices.IndexFunc(g.Releases, func(r v1alpha1.Release) bool { return r.VersionedMicroservice == name })
 		if i < 0 || !d.ready(name) {
 			return false
 		}
