@@ -41,6 +41,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 	"github.com/heighliner/heighliner/test/apiserver"
 	"github.com/heighliner/heighliner/test/await"
+	"github.com/heighliner/heighliner/test/httpclient"
 	"github.com/heighliner/heighliner/test/port"
 )
 
@@ -538,7 +539,7 @@ func pullRequests(t *testing.T, namespace, elsewhere, webhooks string) {
 	repo.Close(number, true)
 	delivery := repo.PullRequestEvent(number, "closed")
 	for secret, want := range map[string]int{"guesses": http.StatusUnauthorized, "signs": http.StatusAccepted} {
-		if got, err := delivery.Send(t.Context(), http.DefaultClient, "http://"+webhooks+path, []byte(secret)); got != want || err != nil {
+		if got, err := delivery.Send(t.Context(), httpclient.New(), "http://"+webhooks+path, []byte(secret)); got != want || err != nil {
 			t.Errorf("delivery signed with %q: got %d, %v, want %d", secret, got, err, want)
 		}
 	}

@@ -32,6 +32,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 	"github.com/heighliner/heighliner/test/apiserver"
 	"github.com/heighliner/heighliner/test/await"
+	"github.com/heighliner/heighliner/test/httpclient"
 	"github.com/heighliner/heighliner/test/port"
 )
 
@@ -170,7 +171,7 @@ func (a *tenant) delivery(want int) {
 	a.Helper()
 	await.Nil(a, func(ctx context.Context) error { // The manager reuses the content of a Secret for a few seconds.
 		url := "http://" + a.webhooks + "/github/" + a.namespace + "/shop"
-		if got, err := a.repo.PushEvent("main", strings.Repeat("a", 40)).Send(ctx, http.DefaultClient, url, []byte("signs")); got != want || err != nil {
+		if got, err := a.repo.PushEvent("main", strings.Repeat("a", 40)).Send(ctx, httpclient.New(), url, []byte("signs")); got != want || err != nil {
 			return fmt.Errorf("delivery: got %d, %v, want %d", got, err, want)
 		}
 		return nil

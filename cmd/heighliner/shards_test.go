@@ -18,6 +18,7 @@ import (
 	"github.com/heighliner/heighliner/internal/shard"
 	"github.com/heighliner/heighliner/test/apiserver"
 	"github.com/heighliner/heighliner/test/await"
+	"github.com/heighliner/heighliner/test/httpclient"
 )
 
 // writers records the managers that wrote objects in each namespace, in order. Consecutive writes by the same manager
@@ -199,7 +200,7 @@ func installShardRole(t *testing.T, namespace string) {
 
 // shards returns the number of shards that a manager holds, according to its metrics.
 func (m *manager) shards() (held int) {
-	resp, err := http.Get("http://" + m.metrics + "/metrics")
+	resp, err := httpclient.New().Get("http://" + m.metrics + "/metrics")
 	if err != nil {
 		return 0 // The manager has not started yet.
 	}

@@ -36,6 +36,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 	"github.com/heighliner/heighliner/test/apiserver"
 	"github.com/heighliner/heighliner/test/await"
+	"github.com/heighliner/heighliner/test/httpclient"
 	"github.com/heighliner/heighliner/test/port"
 )
 
@@ -185,7 +186,7 @@ func (m *manager) stop() {
 
 // reconciled returns the number of times that a controller has reconciled an object.
 func (m *manager) reconciled(controller string) int {
-	resp, err := http.Get("http://" + m.metrics + "/metrics")
+	resp, err := httpclient.New().Get("http://" + m.metrics + "/metrics")
 	if err != nil {
 		return 0 // The manager has not started yet.
 	}

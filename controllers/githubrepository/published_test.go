@@ -56,7 +56,7 @@ func TestPublishedDeliveries(t *testing.T) {
 		}
 		what := fmt.Sprintf("%d: %s %s of %q", count, example.Event, payload.Action, full)
 		delivery := githubtest.Delivery{ID: fmt.Sprint(count), Event: example.Event, Payload: example.Payload}
-		code, err := delivery.Send(t.Context(), http.DefaultClient, d.path(names[full]), []byte("signs"))
+		code, err := delivery.Send(t.Context(), d.web, d.path(names[full]), []byte("signs"))
 		if err != nil || code != http.StatusAccepted {
 			t.Errorf("%s: answered %d, %v", what, code, err)
 		}

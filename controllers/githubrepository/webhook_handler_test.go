@@ -27,6 +27,7 @@ import (
 type door struct {
 	*story
 	address string
+	web     *http.Client
 
 	mu      sync.Mutex
 	passed  []string // hints and packages in the form "name [numbers]" and "name package"
@@ -62,7 +63,7 @@ func serve(t *testing.T) *door {
 	}).init()
 	server := httptest.NewServer(d.hooks)
 	t.Cleanup(server.Close)
-	d.address = server.URL
+	d.address, d.web = server.URL, server.Client()
 	s.secret("webhook", "secret", "signs")
 	s.repository("shop", func(r *v1alpha1.GitHubRepositorySpec) { r.WebhookSecretRef = &v1alpha1.Reference{Name: "webhook"} })
 	return d
@@ -73,7 +74,7 @@ func (d *door) path(name string) string { return d.address + "/github/" + d.name
 // send sends a delivery, and returns the status code of the response.
 func (d *door) send(delivery githubtest.Delivery, secret string) int {
 	d.Helper()
-	code, err := delivery.Send(d.Context(), http.DefaultClient, d.path("shop"), []byte(secret))
+	code, err := delivery.Send(d.Context(), d.web, d.path("shop"), []byte(secret))
 	if err != nil {
 		d.Fatal(err)
 	}
@@ -142,7 +143,7 @@ func TestDeliveriesThatAreRefused(t *testing.T) {
 		d.mu.Lock()
 		before := d.results[test.result]
 		d.mu.Unlock()
-		response, err := http.DefaultClient.Do(request)
+		response, err := d.web.Do(request)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -301,7 +302,7 @@ func TestSlowDeliveries(t *testing.T) {
 		request.Header.Set("X-Hub-Signature-256", "sha256=00")
 		request.Header.Set("Content-Type", "application/json")
 		go end.Write([]byte("{"))
-		if response, err := http.DefaultClient.Do(request); err == nil { // otherwise, the test has ended
+		if response, err := d.web.Do(request); err == nil { // otherwise, the test has ended
 			response.Body.Close()
 		}
 	}

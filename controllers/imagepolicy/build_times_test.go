@@ -458,7 +458,7 @@ func TestExplainTimesOfManyImages(t *testing.T) {
 // manifest returns the stored manifest of a tag.
 func manifest(t *testing.T, server *registrytest.Server, tag string) string {
 	t.Helper()
-	resp, err := http.Get("http://" + server.Host() + "/v2/" + path + "/manifests/" + tag)
+	resp, err := server.Client().Get("http://" + server.Host() + "/v2/" + path + "/manifests/" + tag)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -478,7 +478,7 @@ func put(t *testing.T, server *registrytest.Server, tag, manifest string) {
 		t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", string(types.DockerManifestSchema2))
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := server.Client().Do(req)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -240,14 +240,14 @@ func TestMinAgeOfAnImageThatComesBack(t *testing.T) {
 func retag(t *testing.T, server *registrytest.Server, tag, digest string) {
 	t.Helper()
 	url := "http://" + server.Host() + "/v2/" + path + "/manifests/"
-	answer, err := http.Get(url + digest)
+	answer, err := server.Client().Get(url + digest)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer answer.Body.Close()
 	r, _ := http.NewRequest(http.MethodPut, url+tag, answer.Body)
 	r.Header.Set("Content-Type", answer.Header.Get("Content-Type"))
-	put, err := http.DefaultClient.Do(r)
+	put, err := server.Client().Do(r)
 	if err != nil || put.StatusCode/100 != 2 {
 		t.Fatal(err, put)
 	}

@@ -31,6 +31,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry/registrytest"
 	"github.com/heighliner/heighliner/test/apiserver"
 	"github.com/heighliner/heighliner/test/await"
+	"github.com/heighliner/heighliner/test/httpclient"
 	"github.com/heighliner/heighliner/test/port"
 )
 
@@ -148,7 +149,7 @@ func TestQueries(t *testing.T) {
 	for _, image := range []string{"team/shop", "team/cart"} {
 		images.Push(t, image, "1.1.0")
 	}
-	if _, err := http.Post("http://"+webhooks+"/github/"+namespace+"/github", "application/json", strings.NewReader("{}")); err != nil {
+	if _, err := httpclient.New().Post("http://"+webhooks+"/github/"+namespace+"/github", "application/json", strings.NewReader("{}")); err != nil {
 		t.Fatal(err)
 	}
 	status(t, namespace, "shop", "1.1.0", v1alpha1.ReleaseActive)
@@ -318,7 +319,7 @@ type result struct {
 }
 
 func ask(prometheus, path string, parameters url.Values) ([]result, error) {
-	response, err := http.Get("http://" + prometheus + "/api/v1/" + path + "?" + parameters.Encode())
+	response, err := httpclient.New().Get("http://" + prometheus + "/api/v1/" + path + "?" + parameters.Encode())
 	if err != nil {
 		return nil, err
 	}

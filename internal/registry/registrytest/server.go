@@ -107,6 +107,9 @@ func New(t testing.TB, options ...Option) *Server {
 	return s
 }
 
+// Client returns an HTTP client that trusts the registry's certificate. The connections end with the server.
+func (s *Server) Client() *http.Client { return s.front.Client() }
+
 // Host returns the registry's host and port.
 func (s *Server) Host() string { return s.front.Listener.Addr().String() }
 
@@ -265,7 +268,7 @@ func (s *Server) Delete(t testing.TB, path, identifier string) {
 	if err != nil {
 		t.Fatalf("delete %s from %s: %v", identifier, path, err)
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := s.back.Client().Do(req)
 	if err != nil {
 		t.Fatalf("delete %s from %s: %v", identifier, path, err)
 	}
