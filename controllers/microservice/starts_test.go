@@ -177,7 +177,7 @@ func TestStartsInLine(t *testing.T) {
 	}
 }
 
-// TestWhatStartsInLine checks each condition that a start must meet to wait in line.
+// TestWhatStartsInLine checks each condition under which a Microservice waits in line to start a release.
 func TestWhatStartsInLine(t *testing.T) {
 	t.Parallel()
 	type change func(o *observed, p *plan)

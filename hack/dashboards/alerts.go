@@ -112,7 +112,7 @@ func alerts() []ruleGroup {
 			inState("Approval|Inconclusive|TogetherHeld|Gate", 4*3600)...),
 		alert("HeighlinerGatewayNotConfirming", "gateway-not-confirming", "warning", "2m",
 			subject+" has waited for a gateway to program its weight for more than 5 minutes.",
-			"The canary does not continue. When its progress deadline ends, it loses its traffic, and later restarts at the first step.",
+			"The canary does not continue. When its progress deadline expires, it loses its traffic, and later restarts at the first step.",
 			inState("Programming", 300)...),
 		alert("HeighlinerRoutesNotProgrammed", "gateway-not-confirming", "warning", "15m",
 			object("NetworkPolicy")+": some of the routes are not programmed, or have no ready endpoint.",

@@ -102,7 +102,7 @@ func TestSampled(t *testing.T) {
 	}
 }
 
-// drawn returns response times of a release with little and uneven traffic, in intervals of 15 s. In one of thirty intervals, a neighbor on the node
+// drawn returns response times of a release with little and uneven traffic, in intervals of 15 s. In about one in thirty intervals, a neighbor on the node
 // makes all requests five times as slow.
 func drawn(r *rand.Rand, factor float64) (intervals [][]float64) {
 	for range 20 {

@@ -117,7 +117,7 @@ func TestLists(t *testing.T) {
 		{"a value in a namespace", []client.ListOption{client.InNamespace("one"), client.MatchingFields{"release": "x"}}, []string{"a", "c"}},
 		{"a value of each object", []client.ListOption{client.InNamespace("two"), client.MatchingFields{"release": "all"}}, []string{"d"}},
 		{"a value that no object has", []client.ListOption{client.InNamespace("one"), client.MatchingFields{"release": "z"}}, nil},
-		{"an index of all namespaces in one", []client.ListOption{client.InNamespace("two"), client.MatchingFields{"host": "x"}}, nil},
+		{"an index of all namespaces, read for one namespace", []client.ListOption{client.InNamespace("two"), client.MatchingFields{"host": "x"}}, nil},
 		{"an index of all namespaces", []client.ListOption{client.MatchingFields{"host": "x"}}, []string{"a", "c", "d"}},
 	} {
 		var list corev1.PodList

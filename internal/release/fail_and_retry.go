@@ -257,7 +257,7 @@ func (s *scope) showUnhealthy(run *Rollout, r *Row, c Object, cause Reason) {
 		s.requeueAt(shown)
 		return
 	}
-	s.state(r, false, Unhealthy, fmt.Sprintf("%s is not healthy: %s; its progress deadline ends at %s", r.Version, s.inWords(cause, c), end.Format(time.RFC3339)))
+	s.state(r, false, Unhealthy, fmt.Sprintf("%s is not healthy: %s; its progress deadline expires at %s", r.Version, s.inWords(cause, c), end.Format(time.RFC3339)))
 }
 
 // failRow sets the status of a release to error, and removes its weight.

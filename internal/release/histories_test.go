@@ -354,7 +354,7 @@ var histories = []scene{
 		h.run(9 * time.Minute)
 		h.want("its deadline restarts", map[string]string{"1.1.0": "active 90", "1.2.0": "canary 10"})
 		h.run(2 * time.Minute)
-		h.want("the deadline ends, and it loses its traffic", map[string]string{"1.1.0": "active 100", "1.2.0": "pending 0"})
+		h.want("the deadline expires, and it loses its traffic", map[string]string{"1.1.0": "active 100", "1.2.0": "pending 0"})
 	}},
 	{"rule 18: a release whose policy was created later is retained with standby pods", func(h tale) {
 		h.push("1.0.0")

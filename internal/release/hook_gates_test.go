@@ -973,7 +973,7 @@ func TestFailedReleaseOfAGroupThatEnds(t *testing.T) {
 	h.run(time.Hour)
 	o.UncreatedJob = "revert" // The API server rejects its Job.
 	h.run(time.Hour)
-	h.message("its revert waits", "AwaitingJobs", "group 1.x has ended, and 1.1.0 is removed when the Jobs of its hooks have ended; the API server rejects the Job of its hook revert: change that hook, or fix the cause of the rejection")
+	h.message("its revert waits", "AwaitingJobs", "group 1.x has ended, and 1.1.0 is removed when the Jobs of its hooks have ended; the API server rejects the Job of its hook \"revert\": change that hook, or fix the cause of the rejection")
 	o.UncreatedJob = "" // The Job is accepted.
 	h.run(time.Hour)
 	o.ActiveJobs = false // The Job has ended.
@@ -1051,7 +1051,7 @@ func TestRejectedJobOfAFailure(t *testing.T) {
 	h.run(30 * time.Minute)
 	h.push("1.2.0")
 	h.run(time.Hour)
-	h.message("it waits", "AwaitingGate", "1.2.0 is waiting without pods: its ConfirmRollout hooks are called when the hook Jobs of 1.1.0 have ended; the API server rejects the Job of its hook revert: change that hook, or fix the cause of the rejection")
+	h.message("it waits", "AwaitingGate", "1.2.0 is waiting without pods: its ConfirmRollout hooks are called when the hook Jobs of 1.1.0 have ended; the API server rejects the Job of its hook \"revert\": change that hook, or fix the cause of the rejection")
 	if h.err != nil {
 		t.Error(h.err)
 	}

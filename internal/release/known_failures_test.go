@@ -451,7 +451,7 @@ var aborts = []struct {
 
 // TestAbortsAtEachStep (rows 1, 18 and 26) checks, at every step, that the end of a canary, whatever its
 // cause, gives all weight to the active release, which had all its pods throughout, and removes all pods of
-// the canary. The world checks the weights at every write.
+// the canary. The simulation checks the weights at every write.
 func TestAbortsAtEachStep(t *testing.T) {
 	steps := []Step{{Weight: 0, Pause: time.Hour}, {Weight: 1, Pause: time.Hour}, {Weight: 50, Pause: time.Hour}, {Weight: 99, Pause: time.Hour}, {Weight: 100, Pause: time.Hour}}
 	for _, abort := range aborts {

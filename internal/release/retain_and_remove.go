@@ -263,7 +263,7 @@ func (c Object) whyUncreated() string {
 	if c.UncreatedJob == "" {
 		return ""
 	}
-	return fmt.Sprintf("; the API server rejects the Job of its hook %s: change that hook, or fix the cause of the rejection", c.UncreatedJob)
+	return fmt.Sprintf("; the API server rejects the Job of its hook %q: change that hook, or fix the cause of the rejection", c.UncreatedJob)
 }
 
 // ownJobs reports whether hook Jobs of a release have not ended or may still start, for example because the

@@ -77,7 +77,7 @@ var streams = []scene{
 		h.run(10 * time.Minute)
 		h.want("another policy confirms", map[string]string{"1.0.0": "active 100", "2.0.0": "active 100"})
 	}},
-	{"newest domains of a policy that rollouts no longer wait for do not block a newer group", func(h tale) {
+	{"if rollouts no longer wait for a policy, its domains that follow the newest group do not block a newer group", func(h tale) {
 		h.newest(twoSteps...)
 		h.policy("api")
 		h.run(time.Minute)

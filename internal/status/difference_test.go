@@ -77,7 +77,7 @@ func TestDifference(t *testing.T) {
 }
 
 // TestMergePatch checks with random objects that the API server's merge (RFC 7386) of the patch results in the new object, and that the patch
-// has no field that does not differ.
+// contains only fields that differ.
 func TestMergePatch(t *testing.T) {
 	t.Parallel()
 	leaf := rapid.OneOf(rapid.Custom(func(r *rapid.T) any { return float64(rapid.IntRange(0, 2).Draw(r, "n")) }), rapid.SampledFrom([]any{"a", "", true, []any{}, []any{"a", map[string]any{"x": "y"}}}))

@@ -279,7 +279,7 @@ type Phase struct {
 	Counts
 	// Latency is the latency of all versions.
 	Latency Latency
-	// VersionLatency is the latency of each version with a successful answer.
+	// VersionLatency is the latency of each version with at least one successful response.
 	VersionLatency map[string]Latency
 }
 

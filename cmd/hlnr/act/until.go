@@ -18,7 +18,7 @@ var (
 )
 
 // until parses a time in the future. The text is a duration such as 4h or 2d12h, a weekday with or without a time of day,
-// a time of day, a date, or a time in RFC 3339. A weekday or date without a time of day means 00:00, in the time zone of the parameter now.
+// a time of day, a date, or a time in RFC 3339 format. A weekday or date without a time of day means 00:00, in the time zone of the parameter now.
 func until(text string, now time.Time) (time.Time, error) {
 	at, err := readUntil(strings.TrimSpace(text), now)
 	switch {

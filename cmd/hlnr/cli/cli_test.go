@@ -302,7 +302,7 @@ func TestErrorsOfTheCluster(t *testing.T) {
 		"context":                {"http://127.0.0.1:1", []string{"--context", "prodution"}, ExitUsage, `there is no context in the kubeconfig with the name "prodution"; did you mean "production"?`},
 		"another context":        {"http://127.0.0.1:1", []string{"--context", "test"}, ExitUsage, `there is no context in the kubeconfig with the name "test"; there is production`},
 		"missing file":           {"http://127.0.0.1:1", []string{"--kubeconfig", "testdata/none"}, ExitUsage, "--kubeconfig: "},
-		"file of text":           {"http://127.0.0.1:1", []string{"--kubeconfig", "cli_test.go"}, ExitUsage, "the file cli_test.go is not a kubeconfig: set --kubeconfig or KUBECONFIG to a kubeconfig"},
+		"text file":              {"http://127.0.0.1:1", []string{"--kubeconfig", "cli_test.go"}, ExitUsage, "the file cli_test.go is not a kubeconfig: set --kubeconfig or KUBECONFIG to a kubeconfig"},
 		"folder":                 {"http://127.0.0.1:1", []string{"--kubeconfig", "."}, ExitUsage, "the file . is not a kubeconfig (is a directory)"},
 		"empty file":             {"http://127.0.0.1:1", []string{"--kubeconfig", os.DevNull}, ExitFailed, "no cluster is configured: set --kubeconfig or KUBECONFIG"},
 	} {

@@ -114,7 +114,7 @@ func TestWithheld(t *testing.T) {
 	unavailable.Releases[1].Available = false
 	w.rollout(unavailable)
 	w.settle()
-	want(t, "no traffic at the first endpoint", w.split(host), "1.1.0=100")
+	want(t, "no traffic when only the first endpoint is ready", w.split(host), "1.1.0=100")
 	w.rollout(canary(2))
 	w.settle()
 	want(t, "traffic returns when available", w.split(host), "1.0.0=90 1.1.0=10")

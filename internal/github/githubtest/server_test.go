@@ -326,13 +326,13 @@ func TestLagOfReads(t *testing.T) {
 	address := fmt.Sprintf("/repos/acme/shop/issues/comments/%d", r.Comments(1)[0].ID)
 	r.Edit(1, "edited", func(p *PullRequest) { p.Title = "later" })
 	if got := ask(t, s, "GET", address, "", auth...).StatusCode; got != 404 {
-		t.Errorf("status %d for a read that lags, want 404", got)
+		t.Errorf("status %d for a stale read, want 404", got)
 	}
 	if got := ask(t, s, "PATCH", address, `{"body":"again"}`, auth...).StatusCode; got != 200 {
 		t.Errorf("status %d for a write, want 200", got)
 	}
 	if got := fieldOf(t, ask(t, s, "GET", "/repos/acme/shop/pulls/1", "", auth...), "title"); got == "later" {
-		t.Error("a read that lags sees the new title")
+		t.Error("a stale read contains the new title")
 	}
 	c.Step(5 * time.Second)
 	if got := fieldOf(t, ask(t, s, "GET", address, "", auth...), "body"); got != "again" {

@@ -25,7 +25,7 @@ import (
 // hashOfRobot is the entry for Robot in an htpasswd file, with the bcrypt hash of the password.
 const hashOfRobot = Robot + ":$2b$04$V6TnGHZsNjTZyY2T34BFjeHi95UvSGU/mg0F.c3fjDkE/SQh5F/k6\n"
 
-// distribution2 returns CNCF Distribution as packaged by Debian. It always returns a list as one page, and cannot delete a single tag. Tags are
+// distribution2 returns CNCF Distribution as packaged by Debian. It always returns a list as one page, and cannot delete individual tags. Tags are
 // therefore deleted directly in its files.
 func distribution2() Product {
 	return Product{

@@ -118,7 +118,7 @@ func TestPinAndGitOps(t *testing.T) {
 	apply := `{"apiVersion": "hlnr.io/v1alpha1", "kind": "Microservice", "metadata": {"name": "shop", "namespace": "` + namespace + `"}, "spec": {"updateStrategy": {"manual": {"groups": [{"name": "1.x", "version": "1.0.1"}]}}}}`
 	check(t, env.As(t, "gitops").Patch(t.Context(), ms, client.RawPatch(types.ApplyPatchType, []byte(apply)), client.FieldOwner("kustomize-controller"), client.ForceOwnership), "")
 	if by := ms.Spec.UpdateStrategy.Manual.Groups[0].Author.Of("1.0.1"); by != "" {
-		t.Errorf("a pin that the tool set has the author %q", by)
+		t.Errorf("a pin set by a tool has the author %q", by)
 	}
 }
 
