@@ -595,7 +595,7 @@ func TestBadSpecifications(t *testing.T) {
 		t.Errorf("Reconciling of an unknown registry is %q", got)
 	}
 	if p.Status.ObservedGeneration == p.Generation {
-		t.Error("a specification without a scan counts as decided")
+		t.Error("observedGeneration was updated although the specification has not been scanned")
 	}
 }
 

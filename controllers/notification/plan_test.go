@@ -328,7 +328,7 @@ func TestFullRecordWhileATaskIsRunning(t *testing.T) {
 	for sending, want := range map[int]int{0: 5, 2: 3, 5: 0, 16: 0} {
 		w.state = map[string]receiverState{"chat": {running: sending > 0, sending: sending}}
 		if p := newPlan(w.observe(in, now), now); len(p.jobs["mail"]) != want {
-			t.Errorf("while a task sends %d messages, %d other messages start, want %d", sending, len(p.jobs["mail"]), want)
+			t.Errorf("while a task sends %d messages, the plan sends %d other messages, want %d", sending, len(p.jobs["mail"]), want)
 		}
 	}
 }

@@ -67,7 +67,7 @@ func keyNames(t *testing.T) []string {
 // that describe the flags of hlnr.
 func flagNames(t *testing.T) []string { return append(flagNamesOf(t, "cmd/heighliner"), "kubeconfig") }
 
-// flagNamesOf returns the flags that the code below a folder defines.
+// flagNamesOf returns the flags that the code in a folder and its subfolders defines.
 func flagNamesOf(t *testing.T, dir string) (found []string) {
 	for _, file := range sources(t, dir) {
 		ast.Inspect(file, func(n ast.Node) bool {
