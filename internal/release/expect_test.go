@@ -65,7 +65,7 @@ func (w *world) newerThan(o Observed, g, h *Group, version string) string {
 			continue // The release failed with another template, so the failure is dropped immediately.
 		}
 		if h.Row(r.Release) == nil && slices.ContainsFunc(h.Releases, func(x Row) bool { return x.Reason == "Aborted" && compare(x.Version, r.Version) > 0 }) {
-			continue // The release was superseded by a release that a user then deprecated in the same write.
+			continue // The same write recorded that the release was superseded, and that a user deprecated the release that superseded it.
 		}
 		if serves && hasObject(o, r.Release) && good(r.Release, r.Version, r.Config) {
 			return r.Release

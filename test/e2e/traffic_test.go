@@ -251,7 +251,7 @@ func (s *service) everyLoad() []*harness.Load {
 	return loads
 }
 
-// ready waits until a request of a load is answered.
+// ready waits until the service has responded to a request like those of a load.
 func (s *service) ready(c harness.LoadConfig) {
 	s.t.Helper()
 	c.Rate, c.Count, c.Timeout = 10, 1, 2*time.Second

@@ -45,7 +45,7 @@ const (
 	GroupCheck = "check"
 )
 
-// setHelp sets the usage text, which contains the name with which the user called the program.
+// setHelp sets the usage text, which contains the name under which the user called the program.
 func setHelp(root *cobra.Command, f *Factory) {
 	root.SetUsageTemplate(usage)
 	root.AddGroup(

@@ -488,7 +488,7 @@ func (s snapshot) pinOf(g *v1alpha1.ReleaseGroup) (to, words string) {
 	return to, words
 }
 
-// pinnedTo reports whether a group is pinned to the version or the release that wanted names. A pin to a version selects the release that is the
+// pinnedTo reports whether a group is pinned to wanted, which is the name of a version or a release. A pin to a version selects the release that is the
 // target of the group. A pin to a release selects only this release, and no other release of the same version.
 func (s snapshot) pinnedTo(g *v1alpha1.ReleaseGroup, wanted string) bool {
 	p := view.PinOf(s.ms, g, s.now)
