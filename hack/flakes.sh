@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# flakes.sh RUNS LOAD [PACKAGE...]: runs the tests RUNS times next to LOAD busy processes, prints the duration of each run, and
+# flakes.sh RUNS LOAD [PACKAGE...]: runs the tests RUNS times alongside LOAD busy processes, prints the duration of each run, and
 # lists each failed test with the number of runs in which it failed. Without packages, it runs the packages of make test, or of
 # make race if RACE is set. PLAIN contains the folders that make race omits, and FLAGS the flags for go test.
 set -euo pipefail

@@ -143,7 +143,7 @@ func (l *rolloutState) counts(t *testing.T, phase string) played {
 	}
 	t.Logf("%s: %v writes", phase, totals)
 	if slices.Min(totals) == 0 {
-		t.Errorf("%s: no write was counted for at least one service", phase)
+		t.Errorf("%s: at least one service has no counted writes", phase)
 	}
 	for _, total := range totals {
 		out.mean += float64(total) / float64(len(totals))

@@ -127,7 +127,7 @@ func TestHintsForUnknownPolicies(t *testing.T) {
 }
 
 // TestRequestedScansComeFirst checks that scans that a user or an event requested start before scans whose interval has ended, in the order of
-// the requests, even if they were queued before the request.
+// the requests. This includes scans that were already in the queue when they were requested.
 func TestRequestedScansComeFirst(t *testing.T) {
 	t.Parallel()
 	c := newCrowd(t)

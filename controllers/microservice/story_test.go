@@ -568,7 +568,7 @@ func (s *story) serving() map[string]int32 {
 }
 
 // TestCrashes checks that the result is the same if the manager stops at each write, either before the write,
-// or after the write but before the answer arrives. Each subtest stops at every fifth write.
+// or after the write but before the response arrives. Each subtest stops the manager at every fifth write.
 func TestCrashes(t *testing.T) {
 	t.Parallel()
 	const stories = 5

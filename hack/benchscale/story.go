@@ -130,7 +130,7 @@ func upTo(phases []phase, name string) ([]phase, error) {
 	return slices.Concat(phases[:last+1], slices.DeleteFunc(slices.Clone(phases[last+1:]), func(p phase) bool { return p.change != nil })), nil
 }
 
-// phase changes all services, waits for the goal, and then waits until there are no more writes.
+// phase changes all services, waits until all services have reached the goal, and then until there are no more writes.
 func (s *story) phase(ctx context.Context, number string, p phase) (*phaseResult, error) {
 	if p.before != nil {
 		if err := p.before(ctx); err != nil {

@@ -190,14 +190,14 @@ func TestOfHead(t *testing.T) {
 		"fork, built after the push":                   {fork, moves, Image{Digest: "sha256:2", Created: pushed.Add(time.Second)}, false},
 		"fork, of a later push":                        {fork, moves, Image{Digest: "sha256:2", Created: pushed.Add(time.Second), Revision: older}, false},
 
-		"revision is the merge, previous image":        {pr, moves, Image{Digest: previous, Revision: merge}, false},
-		"tag of the commit, no revision":               {pr, short, Image{Digest: "sha256:2"}, true},
-		"tag of the commit, revision of a base image":  {pr, short, Image{Digest: "sha256:2", Revision: older}, true},
-		"tag of the first digits, of another commit":   {pr, short, Image{Digest: "sha256:2", Revision: commit[:7] + older[7:]}, false},
-		"approved fork, no revision":                   {fork, approved, Image{Digest: "sha256:2"}, true},
-		"approved fork, revision is the head":          {fork, approved, Image{Digest: "sha256:2", Revision: commit}, true},
-		"approved fork, revision is the merge":         {fork, approved, Image{Digest: "sha256:2", Revision: merge}, true},
-		"approved fork, revision is of another commit": {fork, approved, Image{Digest: "sha256:2", Revision: older}, false},
+		"revision is the merge, previous image":       {pr, moves, Image{Digest: previous, Revision: merge}, false},
+		"tag of the commit, no revision":              {pr, short, Image{Digest: "sha256:2"}, true},
+		"tag of the commit, revision of a base image": {pr, short, Image{Digest: "sha256:2", Revision: older}, true},
+		"tag of the first digits, of another commit":  {pr, short, Image{Digest: "sha256:2", Revision: commit[:7] + older[7:]}, false},
+		"approved fork, no revision":                  {fork, approved, Image{Digest: "sha256:2"}, true},
+		"approved fork, revision is the head":         {fork, approved, Image{Digest: "sha256:2", Revision: commit}, true},
+		"approved fork, revision is the merge":        {fork, approved, Image{Digest: "sha256:2", Revision: merge}, true},
+		"approved fork, revision is another commit":   {fork, approved, Image{Digest: "sha256:2", Revision: older}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if why := OfHead(tc.pr, tc.tag, tc.image, previous); (why == "") != tc.want {

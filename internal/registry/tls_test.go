@@ -68,7 +68,7 @@ func TestParseTLS(t *testing.T) {
 		"another client's key":    {data: map[string][]byte{"tls.crt": certificate, "tls.key": otherKey}, wantText: `key "tls.key" is not the private key`},
 		"key with a huge factor":  {kind: TypeTLS, data: map[string][]byte{"tls.crt": certificate, "tls.key": certstest.KeyPEM(t, 2_800_000)}, wantText: `key "tls.key": an RSA key has more than 8192 bits`},
 		"authority is huge":       {data: map[string][]byte{"ca.crt": join(ca, certstest.RootPEM(t, 262_144))}, wantText: `key "ca.crt": certificate 2: an RSA key has more than 8192 bits`},
-		"authority's own first":   {data: map[string][]byte{"tls.crt": join(ca, certificate), "tls.key": key}, wantText: "store the client's certificate first"},
+		"authority comes first":   {data: map[string][]byte{"tls.crt": join(ca, certificate), "tls.key": key}, wantText: "store the client's certificate first"},
 		"client has expired":      {data: map[string][]byte{"tls.crt": expired, "tls.key": expiredKey}, wantText: `key "tls.crt": the certificate expired at`},
 		"client is not valid yet": {data: map[string][]byte{"tls.crt": certificate, "tls.key": key}, at: now.Add(-2 * time.Hour), wantText: `not valid before`},
 	} {

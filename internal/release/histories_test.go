@@ -113,7 +113,7 @@ var histories = []scene{
 		h.steps(twoSteps...)
 		h.live()
 	}},
-	{"a canary takes its steps", func(h tale) {
+	{"a canary goes through its steps", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.push("1.1.0")

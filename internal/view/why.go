@@ -440,8 +440,8 @@ func Services(in Input, wanted string) (out []string) {
 	return out
 }
 
-// find finds the release with the given version or name. If several releases match, it prefers
-// them by status: active, canary, pending, error, deprecated. Among releases with the same status, it returns the newest.
+// find finds the release with the given version or name. If several releases match, it selects
+// by status, in this order: active, canary, pending, error, deprecated. Among releases with the same status, it returns the newest.
 func (s *service) find(wanted string) (group *v1alpha1.ReleaseGroup, row *v1alpha1.Release) {
 	order := []v1alpha1.ReleaseStatus{v1alpha1.ReleaseActive, v1alpha1.ReleaseCanary, v1alpha1.ReleasePending, v1alpha1.ReleaseError, v1alpha1.ReleaseDeprecated}
 	for i := range s.ms.Status.ReleaseGroups {

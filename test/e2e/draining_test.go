@@ -106,7 +106,7 @@ type streams struct {
 	began  time.Time
 }
 
-// openStreams opens a long request and a WebSocket to a version that gets part of the traffic.
+// openStreams starts a long-running request and opens a WebSocket to a version that gets part of the traffic.
 func openStreams(t *testing.T, host, version string) *streams {
 	t.Helper()
 	var out *streams

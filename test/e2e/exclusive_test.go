@@ -87,7 +87,7 @@ func alone(t *testing.T, all []shift) {
 
 // TestExclusiveWorkers uses a worker whose versions must not run at the same time, and whose pods need three
 // seconds to terminate. The active version is replaced with the next version. A version that never becomes ready
-// is replaced with the previous version. A canary is aborted during its step. A user returns to the first
+// is replaced with the previous version. A canary is aborted during its step. A user rolls back to the first
 // version. Then versions are replaced while the manager is killed. Pods of two releases never run at the same
 // time.
 func TestExclusiveWorkers(t *testing.T) {

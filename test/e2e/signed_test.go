@@ -83,7 +83,7 @@ func (s *service) sign(key cosigntest.Key, digest string) {
 	s.write(tag, cosigntest.Artifact(s.t, "", key.Layer(s.t, cosigntest.Payload(s.images.Spec.Image, digest))))
 }
 
-// signAsReferrer signs a digest with a bundle. The subject of the bundle's manifest is the image.
+// signAsReferrer signs a digest and stores the signature in a bundle. The subject of the bundle's manifest is the image.
 func (s *service) signAsReferrer(key cosigntest.Key, digest string) {
 	s.t.Helper()
 	subject, err := name.NewDigest(s.localRepository()+"@"+digest, name.StrictValidation, name.Insecure)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// These are limits on a load, which is for measurements on one machine, not for stress tests.
+// These are the limits of a load. Loads are intended for measurements on one machine, not for stress tests.
 const (
 	maxRate     = 2000.0
 	maxDuration = 2 * time.Hour

@@ -79,7 +79,7 @@ func (f Frame) line(cells int) string {
 	return strings.Join(parts, "  ")
 }
 
-// bar fills part of the cells. A share above 0 fills at least one cell.
+// bar returns a bar in which the given fraction of the cells is filled. A fraction above 0 fills at least one cell.
 func bar(fraction float64, cells int) string {
 	full := int(math.Round(fraction * float64(cells)))
 	if fraction > 0 {

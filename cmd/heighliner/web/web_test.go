@@ -272,7 +272,7 @@ func (p *person) post(path string, form url.Values) (int, string) {
 	return p.do(p.request(http.MethodPost, path, form))
 }
 
-// want waits until a page contains a text.
+// want waits until a page contains the given text.
 func (p *person) want(path, text string) {
 	p.Helper()
 	last, found := "", false

@@ -2,7 +2,7 @@ package show
 
 import "testing"
 
-// TestHostOf checks that the host and the path of a question are parsed as a browser parses an address.
+// TestHostOf checks that the host and the path in an argument are parsed as a browser parses an address.
 func TestHostOf(t *testing.T) {
 	t.Parallel()
 	for q, want := range map[string][2]string{

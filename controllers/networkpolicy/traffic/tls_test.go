@@ -141,7 +141,7 @@ func TestCertificateNotReady(t *testing.T) {
 	}
 }
 
-// secrets returns the Secrets that serve hosts.
+// secrets returns the name of the TLS Secret of each host.
 func (w *world) secrets() map[string]string {
 	out := map[string]string{}
 	for _, o := range w.others {

@@ -200,7 +200,7 @@ var routingRows = map[string]row{
 	"hnp affinity without a kind":                    {kind: "NetworkPolicy", patch: `spec: {sessionAffinity: {}}`, refused: "spec.sessionAffinity: set exactly one of cookie and clientIP"},
 	"hnp affinity by both":                           {kind: "NetworkPolicy", patch: `spec: {sessionAffinity: {cookie: {}, clientIP: {}}}`, refused: "spec.sessionAffinity: set exactly one of cookie and clientIP"},
 	"hnp affinity's cookie with a space":             {kind: "NetworkPolicy", patch: `spec: {sessionAffinity: {cookie: {name: "a b"}}}`, refused: "spec.sessionAffinity.cookie.name"},
-	"hnp affinity's cookie long":                     {kind: "NetworkPolicy", patch: `spec: {sessionAffinity: {cookie: {name: ` + long(129) + `}}}`, refused: "spec.sessionAffinity.cookie.name: Too long"},
+	"hnp affinity's cookie name too long":            {kind: "NetworkPolicy", patch: `spec: {sessionAffinity: {cookie: {name: ` + long(129) + `}}}`, refused: "spec.sessionAffinity.cookie.name: Too long"},
 	"hnp affinity's lifetime in days":                {kind: "NetworkPolicy", patch: `spec: {sessionAffinity: {cookie: {lifetime: 1d}}}`, refused: "spec.sessionAffinity.cookie.lifetime"},
 	"hnp affinity's timeout too long":                {kind: "NetworkPolicy", patch: `spec: {sessionAffinity: {clientIP: {timeoutSeconds: 86401}}}`, refused: "spec.sessionAffinity.clientIP.timeoutSeconds"},
 	"hnp affinity's timeout not positive":            {kind: "NetworkPolicy", patch: `spec: {sessionAffinity: {clientIP: {timeoutSeconds: -1}}}`, refused: "spec.sessionAffinity.clientIP.timeoutSeconds"},
