@@ -217,8 +217,8 @@ func TestMinAgeOfReleases(t *testing.T) {
 	same(t, "offered after three minutes", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
 }
 
-// TestMinAgeOfTheFirstReleases checks that the releases in the first poll for a new policy are old enough, although the policy's first
-// scan ended before the poll. If releases were offered, later releases wait even if the list was empty in between.
+// TestMinAgeOfTheFirstReleases checks that the releases in the first poll for a new policy count as old enough, even though the policy's
+// first scan ended before the poll. Once releases have been offered, later releases wait for minAge, even if the list was empty for some time.
 func TestMinAgeOfTheFirstReleases(t *testing.T) {
 	for name, between := range map[string]func(*story){"": func(*story) {}, "after a restart": (*story).restart} {
 		t.Run(name, func(t *testing.T) {

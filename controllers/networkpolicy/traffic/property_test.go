@@ -433,7 +433,7 @@ func (h history) canariesAreCanaries(f *Observed, out *Decision) {
 }
 
 // hostsKeepARoute checks that a host that had routes keeps one of them as long as the specification
-// contains it: no gateway has accepted a new route yet. The host may lose a route if the group or the
+// contains it, because no gateway has accepted a new route yet. The host may lose a route if the group or the
 // only release of the route must not be reachable.
 func (h history) hostsKeepARoute(f *Observed, out *Decision) {
 	after, absent := newPlanner(h.w.facts()), map[string]bool{}
