@@ -133,8 +133,8 @@ type FeedbackDeployments struct {
 // +kubebuilder:validation:Enum=Open;Closed
 type PullRequestState string
 
-// The states of a pull request. A pull request is Closed only if GitHub reports that it is closed in
-// response to a request for that pull request.
+// The states of a pull request. A pull request is Closed only if GitHub, in response to a
+// request for that pull request, reports that it is closed.
 const (
 	PullRequestOpen   PullRequestState = "Open"
 	PullRequestClosed PullRequestState = "Closed"

@@ -218,8 +218,8 @@ type Release struct {
 
 	// status of the release. A pending release has not begun its first step: it is not available yet, or
 	// is waiting, for example for PreRollout hooks or the end of a freeze. A canary has begun its steps
-	// and may receive traffic, but is not active yet. The active release serves its group. A release in
-	// error did not become available in time, failed, or was aborted. A deprecated release was
+	// and may receive traffic, but is not active yet. The active release serves the traffic of its
+	// group. A release in error did not become available in time, failed, or was aborted. A deprecated release was
 	// previously active, or was superseded before it became active.
 	Status ReleaseStatus `json:"status"`
 

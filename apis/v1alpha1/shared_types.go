@@ -74,7 +74,7 @@ const (
 	// ReleaseCanary means that the release has begun its steps and may receive traffic, but is not active
 	// yet.
 	ReleaseCanary ReleaseStatus = "canary"
-	// ReleaseActive means that the release serves its group. After the first promotion, a group
+	// ReleaseActive means that the release serves the traffic of its group. After the first promotion, a group
 	// in the phase Live has exactly one active release.
 	ReleaseActive ReleaseStatus = "active"
 	// ReleaseError means that the release did not become available in time, failed, or was aborted.

@@ -171,7 +171,7 @@ type VersionedMicroserviceStatus struct {
 	// release is the status of the release in the Microservice. A pending release has not begun its first
 	// step: it is not available yet, or is waiting, for example for PreRollout hooks or the end of a
 	// freeze. A canary has begun its steps and may receive traffic, but is not active yet. The active
-	// release serves its group. A release in error did not become available in time, failed, or was
+	// release serves the traffic of its group. A release in error did not become available in time, failed, or was
 	// aborted. A deprecated release was previously active, or was superseded before it became active.
 	// +optional
 	Release ReleaseStatus `json:"release,omitempty"`

@@ -368,7 +368,7 @@ func TestHeadOf(t *testing.T) {
 			approve(s, pr)
 			offer(s, b)
 		}, b},
-		"approved, another offered": {func(s *service, pr *v1alpha1.PullRequest) {
+		"approved, another commit offered": {func(s *service, pr *v1alpha1.PullRequest) {
 			approve(s, pr)
 			offer(s, commit("c"))
 		}, ""},

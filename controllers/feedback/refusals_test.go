@@ -99,8 +99,8 @@ func TestCommentThatWasNeverWritten(t *testing.T) {
 		"closed":      func(s *story) { s.repo.Close(1, false); s.poll() },
 	} {
 		for may, permissions := range map[string]map[string]string{
-			"read comments":    {"deployments": "write", "pull_requests": "read"},
-			"read no comments": {"deployments": "write"},
+			"read comments":     {"deployments": "write", "pull_requests": "read"},
+			"not read comments": {"deployments": "write"},
 		} {
 			t.Run(name+", may "+may, func(t *testing.T) {
 				s := begin(t)

@@ -50,7 +50,7 @@ func TestDecide(t *testing.T) {
 		"a preview by name":                       {groups: []v1alpha1.ReleaseGroup{group("pr-7", "shop-1", 7)}, annotations: map[string]string{v1alpha1.AnnotationFollowGroup: "pr-7"}, containers: []string{"x"}, want: previewsNotFollowed, suspend: true},
 		"a preview without an active release":     {groups: []v1alpha1.ReleaseGroup{group("pr-7", "", 7)}, annotations: map[string]string{v1alpha1.AnnotationFollowGroup: "pr-7"}, containers: []string{"x"}, want: previewsNotFollowed, suspend: true},
 		"an unknown group":                        {groups: one, annotations: map[string]string{v1alpha1.AnnotationFollowGroup: "3.x"}, containers: []string{"x"}, want: groupNotFound, suspend: true},
-		"an unknown group after another one":      {groups: one, annotations: map[string]string{v1alpha1.AnnotationFollowGroup: "3.x", v1alpha1.AnnotationFollows: "old"}, containers: []string{"x"}, want: groupNotFound},
+		"an unknown group after a known one":      {groups: one, annotations: map[string]string{v1alpha1.AnnotationFollowGroup: "3.x", v1alpha1.AnnotationFollows: "old"}, containers: []string{"x"}, want: groupNotFound},
 		"no Microservice":                         {missing: true, containers: []string{"x"}, want: microserviceNotFound, suspend: true},
 		"a Microservice that was deleted":         {missing: true, annotations: map[string]string{v1alpha1.AnnotationFollows: "old"}, containers: []string{"x"}, want: microserviceNotFound},
 		"a release that no longer exists":         {groups: []v1alpha1.ReleaseGroup{group("1.x", "shop-0", 0)}, annotations: map[string]string{v1alpha1.AnnotationFollows: "old"}, containers: []string{"x"}, want: releaseNotFound},

@@ -117,7 +117,7 @@ func TestApprovalThatNoPollSaw(t *testing.T) {
 	for name, unseen := range map[string]func(*story, int){
 		"the manager was down":                  func(s *story, _ int) { s.restart() },
 		"GitHub was not polled for a long time": func(s *story, _ int) { s.clock.Step(time.Hour) },
-		"it was closed": func(s *story, n int) {
+		"the pull request was closed": func(s *story, n int) {
 			s.repo.Label(n)
 			s.repo.Close(n, false)
 			s.poll("shop")

@@ -145,7 +145,7 @@ func TestSteadyStateCostsNothing(t *testing.T) {
 	same(t, "version after a restart", s.poll("shop").ResourceVersion, version)
 }
 
-// TestClosed checks that a pull request counts as closed only after GitHub answers a request for its number,
+// TestClosed checks that a pull request counts as closed only after GitHub responds to a request for it,
 // that a closed pull request is kept for a day, and that it can be opened again.
 func TestClosed(t *testing.T) {
 	s := begin(t)
@@ -259,7 +259,7 @@ func TestLifeOfAPullRequest(t *testing.T) {
 	s.repo.Edit(n, "synchronize", func(p *githubtest.PullRequest) { p.HeadSHA = first })
 	r = s.poll("shop")
 	same(t, "head after a force push", pull(t, r, n).HeadSHA, first)
-	same(t, "its time: the last poll that saw another head", pull(t, r, n).HeadTime, timestamp(saw))
+	same(t, "time of the head: the last poll that saw another head", pull(t, r, n).HeadTime, timestamp(saw))
 
 	s.repo.Label(n)
 	r = s.poll("shop")
@@ -557,7 +557,7 @@ func TestReplacedRepository(t *testing.T) {
 	s.edit("shop", func(r *v1alpha1.GitHubRepository) { r.Spec.Owner = "acme" }) // the user's confirmation
 	r = s.poll("shop")
 	same(t, "open in the other repository", numbers(r, v1alpha1.PullRequestOpen), []int64{1})
-	same(t, "closed with the previous repository", numbers(r, v1alpha1.PullRequestClosed), []int64{3, 2})
+	same(t, "closed, from the previous repository", numbers(r, v1alpha1.PullRequestClosed), []int64{3, 2})
 }
 
 // TestReplacedInTheMiddleOfAPoll checks that pull requests are rejected if another repository takes over the
@@ -584,7 +584,7 @@ func TestCredentials(t *testing.T) {
 	s.policy("previews", "shop", ofPulls)
 	r, next := s.pass("shop")
 	wantCondition(t, r, "Stalled", `True SecretNotFound: spec.credentialsSecretRef.name: Secret "absent" not found in this namespace`)
-	same(t, "polls again with the interval", next, time.Minute)
+	same(t, "polls again after the interval", next, time.Minute)
 	s.secret("absent", "tokens", "good")
 	wantCondition(t, s.poll("shop"), "Stalled", `True InvalidSecret: spec.credentialsSecretRef.name: Secret "absent": `)
 	same(t, "requests without a credential", len(s.github.Counts()), 0)
@@ -773,7 +773,7 @@ func TestAllowedNamespaces(t *testing.T) {
 		allowed *v1alpha1.AllowedNamespaces
 		reads   bool
 	}{
-		{"nothing is reported", nil, false},
+		{"allowedNamespaces not set", nil, false},
 		{"all", &v1alpha1.AllowedNamespaces{From: "All"}, true},
 		{"same", &v1alpha1.AllowedNamespaces{From: "Same"}, false},
 		{"by label", selector("kubernetes.io/metadata.name", other), true},

@@ -83,7 +83,7 @@ func TestReadAgainWhileReplicasLag(t *testing.T) {
 			},
 			func(r *v1alpha1.GitHubRepository) bool { return len(r.Status.PullRequests[0].Labels) == 1 },
 		},
-		"it is closed": {
+		"a pull request is closed": {
 			func(r *githubtest.Repository) githubtest.Delivery {
 				r.Close(1, false)
 				return r.PullRequestEvent(1, "closed")

@@ -429,7 +429,7 @@ const (
 )
 
 // retainPullRequests drops closed pull requests that are no longer offered and were closed more than keepClosed ago.
-// It then drops more pull requests until the rest fits into maxPullRequests and the given number of bytes of JSON,
+// It then drops more pull requests until the others are within maxPullRequests and the given number of bytes of JSON,
 // and returns the number of pull requests that it drops for this reason. It first drops the other closed pull
 // requests that are no longer offered, then pull requests from forks, which anyone can open, then other pull
 // requests, then offered pull requests, and finally closed pull requests that are still offered, because ImagePolicies

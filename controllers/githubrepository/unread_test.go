@@ -66,17 +66,17 @@ func TestLabelsOfUnreadPullRequests(t *testing.T) {
 		play     func(*polls)
 		approved bool
 	}{
-		"each poll reads it": {func(p *polls) {
+		"each poll reads the pull request": {func(p *polls) {
 			p.read("ok", forked(sha(1), someLabels))
 			p.read("ok", forked(sha(1), someLabels, "ok"))
 		}, true},
-		"the first poll with the label does not read it": {func(p *polls) {
+		"the first poll with the label does not read the pull request": {func(p *polls) {
 			p.read("", forked(sha(1), someLabels, "ok"))
 			p.read("", forked(sha(2), someLabels, "ok"))
 			p.read("ok")
 			p.read("ok", forked(sha(2), someLabels, "ok"))
 		}, false},
-		"no poll reads it for an hour, during which the head commit can change and change back": {func(p *polls) {
+		"no poll reads the pull request for an hour, during which the head commit can change and change back": {func(p *polls) {
 			p.read("ok", forked(sha(1), 0))
 			for range 60 {
 				p.read("ok")

@@ -181,11 +181,11 @@ func TestDeliveryAfterAnError(t *testing.T) {
 	delivery := d.repo.PullRequestEvent(n, "edited")
 	working := d.hooks.repositories
 	d.hooks.repositories = unlisted{working}
-	same(t, "answer after an error", d.send(delivery, "signs"), 503)
+	same(t, "response after an error", d.send(delivery, "signs"), 503)
 	d.hooks.repositories = working
-	same(t, "answer to the same delivery", d.send(delivery, "signs"), 202)
+	same(t, "response to the same delivery", d.send(delivery, "signs"), 202)
 	same(t, "hints", d.after(time.Minute), []string{fmt.Sprintf("shop [%d]", n)})
-	same(t, "answer to a duplicate", d.send(delivery, "signs"), 202)
+	same(t, "response to a duplicate", d.send(delivery, "signs"), 202)
 	same(t, "hints of a duplicate", len(d.after(time.Minute)), 0)
 }
 
@@ -214,7 +214,7 @@ func TestHints(t *testing.T) {
 	}
 	same(t, "passed on immediately", d.after(coalesceDelay/2), []string(nil))
 	same(t, "passed on after a second", d.after(coalesceDelay/2), []string{"shop [1 3]", "shop shop"})
-	same(t, "answer to a repeated delivery", d.send(first, "signs"), 202)
+	same(t, "response to a repeated delivery", d.send(first, "signs"), 202)
 	same(t, "passed on from a repeated delivery", d.after(coalesceDelay), []string(nil))
 	d.mu.Lock()
 	same(t, "results", d.results, map[string]int{"Accepted": 5, "Ignored": 1, "Duplicate": 1})
@@ -224,7 +224,7 @@ func TestHints(t *testing.T) {
 	same(t, "response for another repository", d.send(cart.PushEvent("main", strings.Repeat("a", 40)), "signs"), 202)
 	same(t, "passed on for another repository", d.after(coalesceDelay), []string(nil))
 
-	same(t, "answer after the delivery was forgotten", func() int { d.clock.Step(rememberedFor); return d.send(first, "signs") }(), 202)
+	same(t, "response after the delivery was forgotten", func() int { d.clock.Step(rememberedFor); return d.send(first, "signs") }(), 202)
 	same(t, "passed on after the delivery was forgotten", d.after(coalesceDelay), []string{"shop [1]"})
 }
 
@@ -250,9 +250,9 @@ func TestHintsAreBounded(t *testing.T) {
 	for range deliveryBurst + 50 {
 		codes[d.send(d.repo.PullRequestEvent(1, "edited"), "signs")]++
 	}
-	same(t, "answers to a flood of deliveries", codes, map[int]int{202: deliveryBurst, 429: 50})
+	same(t, "responses to a flood of deliveries", codes, map[int]int{202: deliveryBurst, 429: 50})
 	d.clock.Step(10 * time.Second)
-	same(t, "answer after the flood", d.send(d.repo.PullRequestEvent(1, "edited"), "signs"), 202)
+	same(t, "response after the flood", d.send(d.repo.PullRequestEvent(1, "edited"), "signs"), 202)
 }
 
 // TestUnsignedDeliveries checks that unsigned deliveries, which anyone can send, use neither the rate nor the slots
@@ -266,14 +266,14 @@ func TestUnsignedDeliveries(t *testing.T) {
 	for range deliveryBurst + 50 {
 		codes[d.send(d.repo.PullRequestEvent(n, "edited"), "guessed")]++
 	}
-	same(t, "answers to a flood of deliveries", codes, map[int]int{401: deliveryBurst + 50})
-	same(t, "answer to a signed delivery", d.send(d.repo.PullRequestEvent(n, "edited"), "signs"), 202)
+	same(t, "responses to a flood of deliveries", codes, map[int]int{401: deliveryBurst + 50})
+	same(t, "response to a signed delivery", d.send(d.repo.PullRequestEvent(n, "edited"), "signs"), 202)
 	same(t, "reads of the Secret", reads.count, 1)
 
 	d.secret("webhook", "secret", "changed")
 	d.clock.Step(secretAge)
-	same(t, "answer with the previous Secret", d.send(d.repo.PullRequestEvent(n, "edited"), "signs"), 401)
-	same(t, "answer with the current Secret", d.send(d.repo.PullRequestEvent(n, "edited"), "changed"), 202)
+	same(t, "response with the previous Secret", d.send(d.repo.PullRequestEvent(n, "edited"), "signs"), 401)
+	same(t, "response with the current Secret", d.send(d.repo.PullRequestEvent(n, "edited"), "changed"), 202)
 	same(t, "reads of the Secret", reads.count, 2)
 }
 
@@ -316,14 +316,14 @@ func TestSlowDeliveries(t *testing.T) {
 		return nil
 	})
 	n := d.repo.Open(githubtest.PullRequest{HeadRef: "feature"})
-	same(t, "answer for the same repository", d.send(d.repo.PullRequestEvent(n, "opened"), "signs"), 202)
+	same(t, "response for the same repository", d.send(d.repo.PullRequestEvent(n, "opened"), "signs"), 202)
 	leave, ok := d.hooks.slots.enter(slot{"from 127.0.0.1", maxDeliveriesFrom})
 	if !ok {
 		t.Fatal("the address has no slot")
 	}
-	same(t, "answer while the address has no slot", d.send(d.repo.PullRequestEvent(n, "edited"), "signs"), 503)
+	same(t, "response while the address has no slot", d.send(d.repo.PullRequestEvent(n, "edited"), "signs"), 503)
 	leave()
-	same(t, "answer after a slot is free", d.send(d.repo.PullRequestEvent(n, "edited"), "signs"), 202)
+	same(t, "response after a slot is free", d.send(d.repo.PullRequestEvent(n, "edited"), "signs"), 202)
 }
 
 // TestDeliveriesOfAnApp checks a delivery from a GitHub App, which has only one webhook: the GitHubRepository for
@@ -361,7 +361,7 @@ func TestLargePush(t *testing.T) {
 	payload := fmt.Sprintf(`{"ref":"refs/heads/main","repository":{"full_name":"acme/shop"},"commits":[%s%s]}`, strings.Repeat(commit+",", 2047), commit)
 	same(t, "answer", d.send(githubtest.Delivery{ID: "1", Event: "push", Payload: []byte(payload)}, "signs"), 202)
 	same(t, "passed on", d.after(coalesceDelay), []string{"shop []"})
-	same(t, "answer to a wrong signature", d.send(githubtest.Delivery{ID: "2", Event: "push", Payload: []byte(payload)}, "guessed"), 401)
+	same(t, "response to a wrong signature", d.send(githubtest.Delivery{ID: "2", Event: "push", Payload: []byte(payload)}, "guessed"), 401)
 }
 
 // TestReplicasAskTheOther checks that a replica that does not reconcile the namespace requests the poll from

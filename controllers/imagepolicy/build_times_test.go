@@ -200,7 +200,7 @@ func TestByTimeOfAMovedTagWithMinAge(t *testing.T) {
 		"signed":          func() string { d := s.built("main", time.Minute); key.Sign(t, s.server, path, d); return d },
 		"signed later":    func() string { return s.built("main", 2*time.Minute) },
 		"from the future": func() string { d := s.built("main", -40*time.Second); key.Sign(t, s.server, path, d); return d },
-		"after a bad one": func() string {
+		"after an unsigned image": func() string {
 			s.built("main", 4*time.Minute)
 			s.scan("shop")
 			s.clock.Step(time.Hour)

@@ -72,7 +72,7 @@ type Scanner interface {
 
 // Verifier verifies image signatures.
 type Verifier interface {
-	// Verify searches for a signature by one of the keys. If it returns an error, there is no result.
+	// Verify searches for a signature made with one of the keys. If it returns an error, there is no result.
 	Verify(ctx context.Context, r registry.Request, digest string, keys cosign.Keys) (cosign.Result, error)
 }
 

@@ -481,7 +481,7 @@ func TestCredentials(t *testing.T) {
 				StringData: map[string]string{"username": "robot", "password": "secret"},
 			})
 			p = s.scan("shop")
-			same(t, "offered with the permission credential", offered(p), []string{"1.0.0 in release"})
+			same(t, "offered with the correct credential", offered(p), []string{"1.0.0 in release"})
 			reads := s.secrets
 			for range 3 {
 				s.pass("shop")
@@ -659,7 +659,7 @@ func TestRequestIsAnsweredOnce(t *testing.T) {
 			s.pass("shop")
 			s.restart()
 			s.clock.Step(time.Second)
-			same(t, "requests after the answer", s.server.Total(), asked)
+			same(t, "further requests to the registry", s.server.Total(), asked)
 		})
 	}
 	t.Run("after an error", func(t *testing.T) {
@@ -675,7 +675,7 @@ func TestRequestIsAnsweredOnce(t *testing.T) {
 		same(t, "next", next, 15*time.Second)
 		asked := s.server.Total()
 		s.pass("shop")
-		same(t, "requests after the answer", s.server.Total(), asked)
+		same(t, "further requests to the registry", s.server.Total(), asked)
 	})
 }
 
@@ -799,7 +799,7 @@ func TestStatusIsBounded(t *testing.T) {
 	}
 	out := newPlan(o, sc, time.Now())
 	if !out.truncated {
-		t.Error("everything fits, so the test has no effect")
+		t.Error("everything fits, so the test proves nothing")
 	}
 	o.policy.Status.Releases, o.policy.Status.Withdrawn = out.releases, out.withdrawn
 	setConditions(o, sc, out)

@@ -88,7 +88,7 @@ func TestMinAgeOverRestarts(t *testing.T) {
 		s.restart()
 		same(t, "young", len(young(s.scan("shop"))), 1)
 	})
-	t.Run("the age of versions pushed while the manager was down starts now", func(t *testing.T) {
+	t.Run("the age of versions pushed while the manager was down counts from now", func(t *testing.T) {
 		s := old(t, "1.0.0")
 		s.push("1.1.0")
 		s.clock.Step(time.Hour)

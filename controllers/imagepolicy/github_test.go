@@ -123,7 +123,7 @@ func TestReleasesOfGitHub(t *testing.T) {
 	})
 	p, _ = s.pass("shop") // the watch enqueues the policy
 	same(t, "offered when the list changed", offered(p), []string{"1.4.0 in release", "1.2.0 in release", "1.1.0 in release", "1.0.0 in release"})
-	same(t, "detail of a release that is no longer listed", p.Status.Releases[1], rel)
+	same(t, "details of a release that is no longer listed", p.Status.Releases[1], rel)
 
 	// The list is empty, and then GitHub is unavailable: nothing changes.
 	writes := s.writes
@@ -164,8 +164,8 @@ func TestPrereleasesOfGitHub(t *testing.T) {
 	s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.Releases[0].Prerelease = true })
 	for range 3 {
 		p = s.scan("shop")
-		same(t, "offered when it is marked", offered(p), []string{"1.0.0 in release"})
-		same(t, "withdrawn when it is marked", taken(p), []string{"1.1.0 in release: Excluded"})
+		same(t, "offered when marked as a pre-release", offered(p), []string{"1.0.0 in release"})
+		same(t, "withdrawn when marked as a pre-release", taken(p), []string{"1.1.0 in release: Excluded"})
 	}
 }
 
@@ -187,7 +187,7 @@ func TestReleaseOfGitHubIsGone(t *testing.T) {
 	same(t, "offered without its tag", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
 	s.server.Delete(s, path, digest)
 	p = s.scan("shop")
-	same(t, "offered after one proof", len(offered(p)), 2)
+	same(t, "offered after one scan without the image", len(offered(p)), 2)
 	for range 3 {
 		p = s.scan("shop")
 		same(t, "offered", offered(p), []string{"1.0.0 in release"})
@@ -235,7 +235,7 @@ func TestMinAgeOfTheFirstReleases(t *testing.T) {
 			s.push("1.0.0", "1.1.0", "1.2.0")
 			s.policy("shop", releases, func(p *v1alpha1.ImagePolicySpec) { p.MinAge = "10m" })
 			p, _ := s.pass("shop")
-			same(t, "names in the first scan", p.Status.Scan.Tags, int32(0))
+			same(t, "tags in the first scan", p.Status.Scan.Tags, int32(0))
 			between(s)
 			list("1.1.0", "1.0.0")
 			s.clock.Step(time.Second)
@@ -446,7 +446,7 @@ func TestSteps(t *testing.T) {
 		second := s.server.Push(t, "team/migrate", "1.0.0", "linux/amd64", "linux/arm64")
 		same(t, "images when all tags have moved", digests(s.scan("shop")), []string{first, second})
 	})
-	t.Run("for the platform", func(t *testing.T) {
+	t.Run("an image for another platform", func(t *testing.T) {
 		s := begin(t)
 		s.push("1.0.0")
 		s.server.Push(t, "team/migrate", "1.0.0", "linux/arm64")

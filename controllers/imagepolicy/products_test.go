@@ -65,7 +65,7 @@ func TestPoliciesOfProducts(t *testing.T) {
 
 				at.Stop()
 				p = s.scan("shop")
-				same(t, "offered while it is unavailable", offered(p), all)
+				same(t, "offered while the registry is unavailable", offered(p), all)
 				if got := condition(p, "SourceReachable"); !strings.HasPrefix(got, "False Unreachable") {
 					t.Errorf("SourceReachable is %q", got)
 				}

@@ -613,11 +613,11 @@ func TestAnotherSource(t *testing.T) {
 	s.pass("shop")
 	s.edit("shop", func(p *v1alpha1.ImagePolicy) { pulls(nil)(&p.Spec) })
 	p := s.scan("shop")
-	same(t, "to pull requests", append(previews(p), taken(p)...), []string{"one-1 1111 sha-1111111", " in release: Excluded"})
+	same(t, "changed to pull requests", append(previews(p), taken(p)...), []string{"one-1 1111 sha-1111111", " in release: Excluded"})
 	s.hold("shop", "one-1 "+sha("1"))
 	s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Source = nil })
 	p = s.scan("shop")
-	same(t, "to the registry", append(offered(p), taken(p)...), []string{"1.0.0 in release", " in one-1: Excluded"})
+	same(t, "changed to the registry", append(offered(p), taken(p)...), []string{"1.0.0 in release", " in one-1: Excluded"})
 }
 
 // TestAnotherRepository checks that a renamed repository counts as the same repository, and that another
@@ -743,7 +743,7 @@ func TestPullRequestsOfADeletedPolicy(t *testing.T) {
 	s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.OpenPullRequests = nil })
 	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.Labels = nil })
 	p = s.scan("shop")
-	same(t, "offered until they are read again", append(previews(p), taken(p)...), []string{"patch-2 2222 " + sha("2"), "old-1 1111 sha-1111111"})
+	same(t, "offered until the pull requests are read again", append(previews(p), taken(p)...), []string{"patch-2 2222 " + sha("2"), "old-1 1111 sha-1111111"})
 }
 
 const revision = "org.opencontainers.image.revision"
@@ -913,10 +913,10 @@ func TestPushTime(t *testing.T) {
 	s.push("sha-1111111")
 	s.policy("shop", pulls(nil))
 	p, _ := s.pass("shop")
-	same(t, "before it is known", p.Status.Releases[0].ReleaseTime.UTC(), made.UTC())
+	same(t, "before the push time is known", p.Status.Releases[0].ReleaseTime.UTC(), made.UTC())
 	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.PushTime = &pushed })
 	p, _ = s.pass("shop")
-	same(t, "when it is known", p.Status.Releases[0].ReleaseTime.UTC(), pushed.UTC())
+	same(t, "when the push time is known", p.Status.Releases[0].ReleaseTime.UTC(), pushed.UTC())
 }
 
 // TestManyPullRequestsAreValid checks that each limit that the schema admits for pull requests is valid.

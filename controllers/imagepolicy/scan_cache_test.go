@@ -77,7 +77,7 @@ func TestSharesOfScans(t *testing.T) {
 			func(c *crowd, i int) { c.begin("evil", fmt.Sprint(i), fmt.Sprintf("slow.example/x%d", i), "") }, 2,
 			func(c *crowd) { c.begin("evil", "good", "good.example/x", "") },
 		},
-		"others at that registry, including anonymous scans": {
+		"other namespaces at the same registry, including anonymous scans": {
 			func(c *crowd, i int) { c.begin("evil", fmt.Sprint(i), fmt.Sprintf("hub.example/x%d", i), "") }, 2,
 			func(c *crowd) { c.begin("good", "good", "hub.example/x", "") },
 		},

@@ -128,7 +128,7 @@ func TestVerifyWithAKeyThatComesLate(t *testing.T) {
 			s.keys(map[string][]byte{"cosign.pub": cosigntest.NewKey(t).PEM(t)})
 			for range 3 {
 				p = s.scan("shop")
-				same(t, "offered without an answer", len(p.Status.Releases), 1)
+				same(t, "offered without a response", len(p.Status.Releases), 1)
 				if got := condition(p, "Ready"); !strings.HasPrefix(got, "False Unreachable: ") {
 					t.Errorf("Ready is %q", got)
 				}

@@ -509,7 +509,7 @@ func TestDeletedCopies(t *testing.T) {
 	s.write("settings", "blue")
 	s.play()
 	same(t, "content when it is known again", s.runsWith(s.active()).Data["file"], "blue")
-	same(t, "ConfigurationLost when it is known again", condition(s.ms(), "ConfigurationLost"), "")
+	same(t, "ConfigurationLost when the content is known again", condition(s.ms(), "ConfigurationLost"), "")
 }
 
 // TestCopiesThatTheCacheLacks checks that a cache without the new copies causes neither second copies nor a report that

@@ -40,21 +40,21 @@ func TestVersionHeldElsewhereStartsNoGroup(t *testing.T) {
 			s.offerGroups("4.0.0", "2.0.0")
 			s.play()
 		}, lines("3-x Live target Latest", "  3.0.0 active 100% First, 2 replicas")},
-		"unless it pins the version": {func(s *story) {
+		"unless the Microservice pins the version": {func(s *story) {
 			s.edit(func(spec *v1alpha1.MicroserviceSpec) {
 				spec.UpdateStrategy.Manual = &v1alpha1.ManualUpdateStrategy{SemVer: &v1alpha1.SemVer{Name: "1.x", Version: "1.0.0"}}
 			})
 			s.offerGroups("2.0.0", "1.1.0", "1.0.0")
 			s.play()
 		}, lines("3-x Live target Latest", "  3.0.0 active 100% First, 2 replicas", "1-x Live target Pinned", "  1.0.0 active 100% First, 2 replicas")},
-		"unless it pins the version as its tag": {func(s *story) {
+		"unless the Microservice pins the version as its tag": {func(s *story) {
 			s.edit(func(spec *v1alpha1.MicroserviceSpec) {
 				spec.UpdateStrategy.Manual = &v1alpha1.ManualUpdateStrategy{SemVer: &v1alpha1.SemVer{Name: "1.x", Version: "v1.0.0"}}
 			})
 			s.offerGroups("2.0.0", "1.1.0", "1.0.0")
 			s.play()
 		}, lines("3-x Live target Latest", "  3.0.0 active 100% First, 2 replicas", "1-x Live target Pinned", "  1.0.0 active 100% First, 2 replicas")},
-		"unless it has the group": {func(s *story) {
+		"unless the Microservice has the group": {func(s *story) {
 			s.edit(func(spec *v1alpha1.MicroserviceSpec) { spec.UpdateStrategy.Canary = nil })
 			s.offerGroups()
 			s.play()

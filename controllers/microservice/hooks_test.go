@@ -135,7 +135,7 @@ func TestOutcomes(t *testing.T) {
 	}{
 		"all hooks of a gate": {early, []v1alpha1.HookStatus{hook("early", "ConfirmRollout", "Open", "")}, release.Object{Gates: gate(early, false, false, "late has not been called yet")}},
 		"no gate":             {free, []v1alpha1.HookStatus{more("a", "Open", "")}, release.Object{}},
-		"no hook answered":    {run, nil, release.Object{Gates: gate(run, false, false, "a has not been called yet, b has not been called yet")}},
+		"no hook called yet":  {run, nil, release.Object{Gates: gate(run, false, false, "a has not been called yet, b has not been called yet")}},
 		"one hook approves": {run, []v1alpha1.HookStatus{more("a", "Open", ""), more("b", "Waiting", "HTTP 409: freeze until Monday")},
 			release.Object{Gates: gate(run, false, false, "b responded: HTTP 409: freeze until Monday")}},
 		"all hooks approve": {run, []v1alpha1.HookStatus{more("a", "Open", ""), more("b", "Open", "")}, release.Object{Gates: gate(run, true, false, "")}},
@@ -148,7 +148,7 @@ func TestOutcomes(t *testing.T) {
 		"another type": {run, []v1alpha1.HookStatus{with(more("a", "Open", ""), func(h *v1alpha1.HookStatus) { h.Type = "Rollback" }), more("b", "Open", "")},
 			release.Object{Gates: gate(run, false, false, "a has not been called yet"), Rollback: &release.RollbackFact{Rollout: 7, Message: "a is open"}}},
 		"a check passed": {atStart, []v1alpha1.HookStatus{hook("pre", "PreRollout", "Delivered", "")}, release.Object{Gates: gate(atStart, true, false, "")}},
-		"a check without an answer": {atStart, []v1alpha1.HookStatus{with(hook("pre", "PreRollout", "Waiting", "connection refused"), func(h *v1alpha1.HookStatus) { h.Attempts = 2 })},
+		"a check without a response": {atStart, []v1alpha1.HookStatus{with(hook("pre", "PreRollout", "Waiting", "connection refused"), func(h *v1alpha1.HookStatus) { h.Attempts = 2 })},
 			release.Object{Gates: []release.GateFact{{Rollout: 7, Point: "PreRollout", Since: since.Time, Unanswered: true, Message: "pre did not respond: connection refused"}}}},
 		"a check in progress": {atStart, []v1alpha1.HookStatus{hook("pre", "PreRollout", "Waiting", "")}, release.Object{Gates: gate(atStart, false, false, "pre is waiting")}},
 		"a check failed":      {atStart, []v1alpha1.HookStatus{hook("pre", "PreRollout", "Failed", "HTTP 409: 2 of 9 tests")}, release.Object{Gates: gate(atStart, false, true, "pre responded: HTTP 409: 2 of 9 tests")}},
@@ -240,7 +240,7 @@ func TestJobsOfGates(t *testing.T) {
 		"a migration whose hook was renamed": {1, nil, true},
 		"a migration whose hook was renamed, next to a cleanup": {2, []v1alpha1.HookStatus{cleanup}, true},
 		"a migration that was deleted":                          {0, []v1alpha1.HookStatus{{Type: v1alpha1.HookConfirmRollout, Phase: v1alpha1.HookWaiting, Job: "a"}}, false},
-		"a call of a URL":                                       {1, []v1alpha1.HookStatus{{Type: v1alpha1.HookConfirmRollout, Phase: v1alpha1.HookWaiting}, cleanup}, false},
+		"a call to a URL":                                       {1, []v1alpha1.HookStatus{{Type: v1alpha1.HookConfirmRollout, Phase: v1alpha1.HookWaiting}, cleanup}, false},
 		"a cleanup":                                             {1, []v1alpha1.HookStatus{cleanup}, false},
 	} {
 		c := &v1alpha1.VersionedMicroservice{}

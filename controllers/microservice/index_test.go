@@ -35,7 +35,7 @@ func TestDecisionsAndFailuresAreUrgent(t *testing.T) {
 			v.Status.Analysis = &v1alpha1.ReleaseAnalysis{Phase: v1alpha1.AnalysisFailed}
 		}, true},
 		"a request for a rollback": {asked, answered, true},
-		"a gate that responded with a no": {
+		"a gate that rejected the promotion": {
 			hook(v1alpha1.HookConfirmPromotion, v1alpha1.HookWaiting), hook(v1alpha1.HookConfirmPromotion, v1alpha1.HookFailed), true,
 		},
 		"the same request": {answered, answered, false},

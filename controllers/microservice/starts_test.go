@@ -209,7 +209,7 @@ func TestWhatStartsInLine(t *testing.T) {
 		"a new version":       {},
 		"a new Microservice":  {empty},
 		"an applied decision": {decided, active(func(r *release.Row) { r.Decision = &release.Handled{ID: "x"} })},
-		"another group of which the version has a release": {func(o *observed, _ *plan) {
+		"a version that also has a release in another group": {func(o *observed, _ *plan) {
 			o.facts.State.Groups = append(o.facts.State.Groups, o.facts.State.Groups[0])
 			o.facts.State.Groups[1].Slug, o.facts.State.Groups[1].Releases = "2-x", slices.Clone(o.facts.State.Groups[0].Releases)
 			o.facts.State.Groups[1].Releases = append(o.facts.State.Groups[1].Releases, release.Row{Release: "x", Version: "1.1.0", Status: release.Deprecated})

@@ -247,8 +247,8 @@ func TestPins(t *testing.T) {
 	s.play()
 	s.play()
 	stray := `spec.updateStrategy.manual.groups[0].name: group "Release" does not exist (existing groups: release); no release starts in groups without a pin; correct the name, or remove the pin`
-	same(t, "Pinned by a name without a group", condition(s.ms(), "Pinned"), "False PinnedVersionMissing: "+stray)
-	same(t, "Stalled by a name without a group", condition(s.ms(), "Stalled"), "True PinnedVersionMissing: "+stray)
+	same(t, "Pinned for a pin to a missing group", condition(s.ms(), "Pinned"), "False PinnedVersionMissing: "+stray)
+	same(t, "Stalled for a pin to a missing group", condition(s.ms(), "Stalled"), "True PinnedVersionMissing: "+stray)
 	same(t, "events", s.events, []string{"PinnedVersionMissing: " + stray})
 	pin("1.1.0", "incident 7")
 	s.edit(func(spec *v1alpha1.MicroserviceSpec) { spec.UpdateStrategy.Manual = nil })
@@ -256,7 +256,7 @@ func TestPins(t *testing.T) {
 	if !slices.Contains(s.events, "Unpinned: the pin is removed; previous state: "+pinned) {
 		t.Errorf("no event shows the end of the pin: %q", s.events)
 	}
-	same(t, "Pinned when it is not", condition(s.ms(), "Pinned"), "")
+	same(t, "Pinned after the pin is removed", condition(s.ms(), "Pinned"), "")
 	if !s.until("1.1.1 active 100% RolledBack")() {
 		t.Errorf("the newest version is not active after the pin was removed: %s", s.rolloutState())
 	}

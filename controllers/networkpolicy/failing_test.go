@@ -209,6 +209,6 @@ func TestRefusedRouteHasNoCanary(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, "reason for the rejection", done.Refused[traffic.RouteName(out.Routes[0].Name)].Reason, "Invalid")
-	want(t, "the route was tried", slices.Contains(writer.applied, out.Routes[0].Name), true)
-	want(t, "the canary was tried", slices.Contains(writer.applied, out.Routes[0].Name+"-canary"), false)
+	want(t, "the route write was attempted", slices.Contains(writer.applied, out.Routes[0].Name), true)
+	want(t, "the canary write was attempted", slices.Contains(writer.applied, out.Routes[0].Name+"-canary"), false)
 }

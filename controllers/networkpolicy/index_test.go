@@ -59,8 +59,8 @@ func TestRollbacksAreUrgent(t *testing.T) {
 	}
 	matched, mirrored := v1alpha1.Release{Status: v1alpha1.ReleaseCanary, Match: true}, v1alpha1.Release{Status: v1alpha1.ReleaseCanary, MirrorPercent: 5}
 	ended := v1alpha1.Release{Status: v1alpha1.ReleaseDeprecated}
-	want(t, "without matched requests", rolledBack(of(matched), of(ended)), true)
-	want(t, "without mirrored requests", rolledBack(of(mirrored), of(ended)), true)
+	want(t, "a canary loses matched requests", rolledBack(of(matched), of(ended)), true)
+	want(t, "a canary loses mirrored requests", rolledBack(of(mirrored), of(ended)), true)
 	want(t, "from matched to mirrored requests", rolledBack(of(matched), of(mirrored)), false)
 	want(t, "a canary without requests", rolledBack(of(v1alpha1.Release{Status: v1alpha1.ReleaseCanary}), of(ended)), false)
 }

@@ -96,7 +96,7 @@ func TestDiagnose(t *testing.T) {
 		"first recorded probe message": {pods: []corev1.Pod{pod(running(time.Minute))}, seen: func(o *observed) {
 			o.release.Status.Failure, o.release.Status.Message = v1alpha1.FailureReadinessFailing, `container "shop" is running, but its readiness probe fails: refused`
 		}, want: failure{reason: v1alpha1.FailureReadinessFailing, message: `container "shop" is running, but its readiness probe fails: refused`}},
-		"answer to a recorded probe": {pods: []corev1.Pod{pod(running(time.Minute))}, seen: func(o *observed) {
+		"message for a recorded probe failure": {pods: []corev1.Pod{pod(running(time.Minute))}, seen: func(o *observed) {
 			o.release.Status.Failure, o.release.Status.Message = v1alpha1.FailureReadinessFailing, `container "shop" is running, but its readiness probe fails`
 			o.probeMessages = map[failingProbe]string{{"shop", "readiness"}: "refused"}
 		}, want: failure{reason: v1alpha1.FailureReadinessFailing, message: `container "shop" is running, but its readiness probe fails: refused`}},
@@ -423,16 +423,16 @@ func TestCauseOfAFailedCreation(t *testing.T) {
 	t.Parallel()
 	const outside, config, creation = v1alpha1.FailureContainerCreating, v1alpha1.FailureCreateContainerConfigError, v1alpha1.FailureCreateContainerError
 	for name, test := range map[string]struct{ reason, message, want, why string }{
-		"slow runtime":            {"CreateContainerError", `context deadline exceeded`, outside, "context deadline exceeded"},
-		"name of a slow creation": {"CreateContainerError", `failed to reserve container name "shop_shop-x1_shop_uid_0": name "shop_shop-x1_shop_uid_0" is reserved for "1f"`, outside, "failed to reserve container name"},
-		"slow start":              {"RunContainerError", `failed to start containerd task "shop": context deadline exceeded`, outside, "context deadline exceeded"},
-		"slow kubelet":            {"CreateContainerConfigError", `failed to sync configmap cache: timed out waiting for the condition`, outside, "failed to sync configmap cache"},
-		"slow Secret":             {"CreateContainerConfigError", `failed to sync secret cache: timed out waiting for the condition`, outside, "failed to sync secret cache"},
-		"lost layer":              {"CreateContainerError", `failed to create containerd container: error unpacking image: failed to extract layer sha256:1f: not found`, outside, "error unpacking image"},
-		"full disk":               {"CreateContainerError", `mkdir /var/lib/containerd/1f: no space left on device`, outside, "no space left on device"},
-		"missing ConfigMap":       {"CreateContainerConfigError", `configmap "shop" not found`, config, `configmap "shop" not found`},
-		"missing command":         {"RunContainerError", `exec: "/app": stat /app: no such file or directory`, creation, "no such file or directory"},
-		"output of the release":   {"PostStartHookError", `Exec lifecycle hook ([/warm]) failed: context deadline exceeded`, creation, "context deadline exceeded"},
+		"slow runtime":                     {"CreateContainerError", `context deadline exceeded`, outside, "context deadline exceeded"},
+		"name reserved by a slow creation": {"CreateContainerError", `failed to reserve container name "shop_shop-x1_shop_uid_0": name "shop_shop-x1_shop_uid_0" is reserved for "1f"`, outside, "failed to reserve container name"},
+		"slow start":                       {"RunContainerError", `failed to start containerd task "shop": context deadline exceeded`, outside, "context deadline exceeded"},
+		"slow kubelet":                     {"CreateContainerConfigError", `failed to sync configmap cache: timed out waiting for the condition`, outside, "failed to sync configmap cache"},
+		"slow Secret":                      {"CreateContainerConfigError", `failed to sync secret cache: timed out waiting for the condition`, outside, "failed to sync secret cache"},
+		"lost layer":                       {"CreateContainerError", `failed to create containerd container: error unpacking image: failed to extract layer sha256:1f: not found`, outside, "error unpacking image"},
+		"full disk":                        {"CreateContainerError", `mkdir /var/lib/containerd/1f: no space left on device`, outside, "no space left on device"},
+		"missing ConfigMap":                {"CreateContainerConfigError", `configmap "shop" not found`, config, `configmap "shop" not found`},
+		"missing command":                  {"RunContainerError", `exec: "/app": stat /app: no such file or directory`, creation, "no such file or directory"},
+		"output of the release":            {"PostStartHookError", `Exec lifecycle hook ([/warm]) failed: context deadline exceeded`, creation, "context deadline exceeded"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -34,14 +34,14 @@ func TestURLOfARelease(t *testing.T) {
 		policies []v1alpha1.NetworkPolicy
 		want     string
 	}{
-		"no policy":                     {nil, ""},
-		"its own domain":                {[]v1alpha1.NetworkPolicy{policy("a", to("https://all", true, "old", "new"), to("https://canary", true, "new"))}, "https://canary"},
-		"not programmed":                {[]v1alpha1.NetworkPolicy{policy("a", to("https://canary", false, "new"))}, ""},
-		"a domain of another release":   {[]v1alpha1.NetworkPolicy{policy("a", to("https://canary", true, "old"))}, ""},
-		"shared with another release":   {[]v1alpha1.NetworkPolicy{policy("a", to("https://all", true, "new", "old"))}, ""},
-		"without a backend":             {[]v1alpha1.NetworkPolicy{policy("a", to("https://canary", true))}, ""},
-		"without an address":            {[]v1alpha1.NetworkPolicy{policy("a", to("", true, "new"))}, ""},
-		"the same domains in any order": {[]v1alpha1.NetworkPolicy{policy("b", to("https://b", true, "new")), policy("a", to("https://a", true, "new"))}, "https://a"},
+		"no policy":                   {nil, ""},
+		"its own domain":              {[]v1alpha1.NetworkPolicy{policy("a", to("https://all", true, "old", "new"), to("https://canary", true, "new"))}, "https://canary"},
+		"not programmed":              {[]v1alpha1.NetworkPolicy{policy("a", to("https://canary", false, "new"))}, ""},
+		"a domain of another release": {[]v1alpha1.NetworkPolicy{policy("a", to("https://canary", true, "old"))}, ""},
+		"shared with another release": {[]v1alpha1.NetworkPolicy{policy("a", to("https://all", true, "new", "old"))}, ""},
+		"without a backend":           {[]v1alpha1.NetworkPolicy{policy("a", to("https://canary", true))}, ""},
+		"without an address":          {[]v1alpha1.NetworkPolicy{policy("a", to("", true, "new"))}, ""},
+		"policies in any order":       {[]v1alpha1.NetworkPolicy{policy("b", to("https://b", true, "new")), policy("a", to("https://a", true, "new"))}, "https://a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := urlOf(test.policies, "new"); got != test.want {

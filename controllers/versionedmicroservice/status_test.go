@@ -98,7 +98,7 @@ func TestReport(t *testing.T) {
 		"just written":        {seen: scene(2, 2), did: applied{deploymentWritten: true}, want: "0:"},
 		"not observed":        {seen: with(scene(2, 2), func(o *observed) { o.deployment.Status.ObservedGeneration = 4 }), want: "0:"},
 		"not scaled":          {seen: with(scene(2, 2), func(o *observed) { o.release.Spec.Replicas = 3 }), want: "0:"},
-		"not scaled, with a row": {seen: with(scene(2, 2), func(o *observed) {
+		"not scaled, canary release": {seen: with(scene(2, 2), func(o *observed) {
 			o.release.Spec.Replicas = 3
 			o.microservice = inRollout(v1alpha1.Release{Status: v1alpha1.ReleaseCanary}, nil)
 		}), want: "0: canary"},
@@ -326,7 +326,7 @@ func TestDecide(t *testing.T) {
 		"autoscaled":                                {with(scene(2, 2), autoscaled(2)), "autoscaler"},
 		"scaled up by its autoscaler":               {with(scene(4, 4), autoscaled(2)), "autoscaler"},
 		"minimum raised above the current replicas": {with(scene(4, 4), autoscaled(5)), "autoscaler scale 5"},
-		"no pods for an autoscaler": {with(scene(2, 2), func(o *observed) {
+		"no pods, so no autoscaler": {with(scene(2, 2), func(o *observed) {
 			autoscaled(0)(o)
 			o.autoscaler = &autoscalingv2.HorizontalPodAutoscaler{ObjectMeta: metav1.ObjectMeta{OwnerReferences: o.deployment.OwnerReferences}}
 		}), "unscale scale 0"},
@@ -391,7 +391,7 @@ func TestTransitionOfHooks(t *testing.T) {
 		before, now v1alpha1.HookStatus
 		want        bool
 	}{
-		"the first answer":    {asked, no, true},
+		"the first response":  {asked, no, true},
 		"another status code": {no, other, false},
 		"an approval":         {other, open, true},
 		"another call":        {no, next, true},

@@ -178,7 +178,7 @@ func (p panel) about(text string) panel {
 	return p
 }
 
-// wide returns a copy of the panel with a width, in columns of 24.
+// wide returns a copy of the panel with the given width, in columns of Grafana's grid, which has 24 columns.
 func (p panel) wide(columns int) panel {
 	p.GridPos.W = columns
 	return p

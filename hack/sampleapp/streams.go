@@ -195,7 +195,7 @@ func (a *App) selfSigned() (*tls.Config, error) {
 		NextProtos: []string{"h2", "http/1.1"},
 		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 			if hello.ServerName == "" {
-				return nil, errors.New("name the server: the client sent no SNI")
+				return nil, errors.New("the client sent no SNI: set the server name in the client")
 			}
 			serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))
 			if err != nil {

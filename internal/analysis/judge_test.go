@@ -36,19 +36,19 @@ func TestJudge(t *testing.T) {
 		answer answer
 		want   Measurement
 	}{
-		"above min":               {ranges(ptr(99.0), nil), answer{value: 99.5}, Measurement{Result: "Passed", Value: "99.5"}},
-		"at min":                  {ranges(ptr(99.0), nil), answer{value: 99}, Measurement{Result: "Passed", Value: "99"}},
-		"below min":               {ranges(ptr(99.0), nil), answer{value: 98.75}, Measurement{Result: "Failed", Value: "98.75", Message: "98.75 is below 99"}},
-		"at max":                  {ranges(nil, ptr(0.5)), answer{value: 0.5}, Measurement{Result: "Passed", Value: "0.5"}},
-		"above max":               {ranges(nil, ptr(0.5)), answer{value: 0.75}, Measurement{Result: "Failed", Value: "0.75", Message: "0.75 is above 0.5"}},
-		"zero":                    {ranges(ptr(0.0), ptr(0.0)), answer{}, Measurement{Result: "Passed", Value: "0"}},
-		"no range at all":         {ranges(nil, nil), answer{value: 1}, Measurement{Result: "Failed", Value: "1", Message: "1 is outside of all ranges"}},
-		"between the ranges":      {unclear(ptr(99.0), nil, ptr(95.0), nil), answer{value: 97}, Measurement{Result: "Inconclusive", Value: "97", Message: "97 is below 99"}},
-		"at the outer bound":      {unclear(ptr(99.0), nil, ptr(95.0), nil), answer{value: 95}, Measurement{Result: "Inconclusive", Value: "95", Message: "95 is below 99"}},
-		"below both":              {unclear(ptr(99.0), nil, ptr(95.0), nil), answer{value: 94}, Measurement{Result: "Failed", Value: "94", Message: "94 is below 99"}},
-		"outer bound on one side": {unclear(ptr(1.0), ptr(2.0), nil, ptr(3.0)), answer{value: 2.5}, Measurement{Result: "Inconclusive", Value: "2.5", Message: "2.5 is above 2"}},
-		"not on the other side":   {unclear(ptr(1.0), ptr(2.0), nil, ptr(3.0)), answer{value: 0.5}, Measurement{Result: "Failed", Value: "0.5", Message: "0.5 is below 1"}},
-		"no traffic":              {ranges(ptr(99.0), nil), answer{noTraffic: true}, Measurement{Result: "NoTraffic", Message: "no traffic"}},
+		"above min":                   {ranges(ptr(99.0), nil), answer{value: 99.5}, Measurement{Result: "Passed", Value: "99.5"}},
+		"at min":                      {ranges(ptr(99.0), nil), answer{value: 99}, Measurement{Result: "Passed", Value: "99"}},
+		"below min":                   {ranges(ptr(99.0), nil), answer{value: 98.75}, Measurement{Result: "Failed", Value: "98.75", Message: "98.75 is below 99"}},
+		"at max":                      {ranges(nil, ptr(0.5)), answer{value: 0.5}, Measurement{Result: "Passed", Value: "0.5"}},
+		"above max":                   {ranges(nil, ptr(0.5)), answer{value: 0.75}, Measurement{Result: "Failed", Value: "0.75", Message: "0.75 is above 0.5"}},
+		"zero":                        {ranges(ptr(0.0), ptr(0.0)), answer{}, Measurement{Result: "Passed", Value: "0"}},
+		"no range at all":             {ranges(nil, nil), answer{value: 1}, Measurement{Result: "Failed", Value: "1", Message: "1 is outside of all ranges"}},
+		"between the ranges":          {unclear(ptr(99.0), nil, ptr(95.0), nil), answer{value: 97}, Measurement{Result: "Inconclusive", Value: "97", Message: "97 is below 99"}},
+		"at the outer bound":          {unclear(ptr(99.0), nil, ptr(95.0), nil), answer{value: 95}, Measurement{Result: "Inconclusive", Value: "95", Message: "95 is below 99"}},
+		"below both":                  {unclear(ptr(99.0), nil, ptr(95.0), nil), answer{value: 94}, Measurement{Result: "Failed", Value: "94", Message: "94 is below 99"}},
+		"outer bound on one side":     {unclear(ptr(1.0), ptr(2.0), nil, ptr(3.0)), answer{value: 2.5}, Measurement{Result: "Inconclusive", Value: "2.5", Message: "2.5 is above 2"}},
+		"no outer bound on this side": {unclear(ptr(1.0), ptr(2.0), nil, ptr(3.0)), answer{value: 0.5}, Measurement{Result: "Failed", Value: "0.5", Message: "0.5 is below 1"}},
+		"no traffic":                  {ranges(ptr(99.0), nil), answer{noTraffic: true}, Measurement{Result: "NoTraffic", Message: "no traffic"}},
 		"fewer requests than required": {func(m *v1alpha1.AnalysisMetric) {
 			ranges(ptr(99.0), nil)(m)
 			m.MinimumRequests = 100
@@ -109,8 +109,8 @@ func TestBaseline(t *testing.T) {
 		"active without traffic":       {ratio, nil, ptr(1.5), *value(3), &answer{noTraffic: true}, Measurement{Result: "NoTraffic", Message: "no traffic for the active release", Baseline: true}},
 		"canary without traffic":       {ratio, nil, ptr(1.5), answer{noTraffic: true}, value(2), Measurement{Result: "NoTraffic", Message: "no traffic"}},
 		"both without traffic":         {ratio, nil, ptr(1.5), answer{noTraffic: true}, &answer{noTraffic: true}, Measurement{Result: "NoTraffic", Message: "no traffic"}},
-		"active is an error":           {ratio, nil, ptr(1.5), *value(3), &answer{err: errorf(Timeout, "no response in time")}, Measurement{Result: "Error", Message: "Timeout: the active release: no response in time"}},
-		"canary is an error":           {ratio, nil, ptr(1.5), answer{err: errorf(Timeout, "no response in time")}, value(2), Measurement{Result: "Error", Message: "Timeout: no response in time"}},
+		"active with an error":         {ratio, nil, ptr(1.5), *value(3), &answer{err: errorf(Timeout, "no response in time")}, Measurement{Result: "Error", Message: "Timeout: the active release: no response in time"}},
+		"canary with an error":         {ratio, nil, ptr(1.5), answer{err: errorf(Timeout, "no response in time")}, value(2), Measurement{Result: "Error", Message: "Timeout: no response in time"}},
 		"active beyond the buckets":    {ratio, nil, ptr(1.5), *value(9), &answer{value: 5, atLeast: true}, Measurement{Result: "Error", Message: "Infinite: "}},
 		"canary beyond the buckets":    {ratio, nil, ptr(1.5), answer{value: 5, atLeast: true}, value(1), Measurement{Result: "Failed", Value: "5", Message: "5 is above 1.5; canary 5, active 1"}},
 	} {

@@ -47,14 +47,14 @@ func TestReplay(t *testing.T) {
 		change func(*v1alpha1.CanaryAnalysis)
 		want   []v1alpha1.AnalysisPhase
 	}{
-		"none":                {"", nil, nil},
-		"passed":              {"PP PP PP", nil, []v1alpha1.AnalysisPhase{running, passed, passed}},
-		"failed, again":       {"PP FP PP PP PF", nil, []v1alpha1.AnalysisPhase{running, failed, running, passed, failed}},
-		"a tolerated failure": {"FP PP PP FP", func(s *v1alpha1.CanaryAnalysis) { s.FailureLimit = &one }, []v1alpha1.AnalysisPhase{running, running, passed, failed}},
-		"no traffic":          {"NN PP", nil, []v1alpha1.AnalysisPhase{waits, running}},
-		"inconclusive":        {"PI PP", nil, []v1alpha1.AnalysisPhase{inconclusive, inconclusive}},
-		"dry runs only":       {"PPF PPF", nil, []v1alpha1.AnalysisPhase{running, passed}},
-		"errors, then a user": {"E E E E E", nil, []v1alpha1.AnalysisPhase{running, running, running, running, inconclusive}},
+		"none":                      {"", nil, nil},
+		"passed":                    {"PP PP PP", nil, []v1alpha1.AnalysisPhase{running, passed, passed}},
+		"failed, again":             {"PP FP PP PP PF", nil, []v1alpha1.AnalysisPhase{running, failed, running, passed, failed}},
+		"a tolerated failure":       {"FP PP PP FP", func(s *v1alpha1.CanaryAnalysis) { s.FailureLimit = &one }, []v1alpha1.AnalysisPhase{running, running, passed, failed}},
+		"no traffic":                {"NN PP", nil, []v1alpha1.AnalysisPhase{waits, running}},
+		"inconclusive":              {"PI PP", nil, []v1alpha1.AnalysisPhase{inconclusive, inconclusive}},
+		"dry runs only":             {"PPF PPF", nil, []v1alpha1.AnalysisPhase{running, passed}},
+		"errors, then inconclusive": {"E E E E E", nil, []v1alpha1.AnalysisPhase{running, running, running, running, inconclusive}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -78,15 +78,15 @@ func TestSampled(t *testing.T) {
 		want           v1alpha1.MeasurementResult
 		message        string
 	}{
-		"equal":                         {sampledMetric("Ratio", slower), around(0.3), around(0.3), v1alpha1.MeasurementPassed, "medians: canary 0.2985 of 20, active 0.2985 of 20 samples, p "},
-		"slower, as allowed":            {sampledMetric("Ratio", slower), around(0.36), around(0.3), v1alpha1.MeasurementPassed, "p "},
-		"slower":                        {sampledMetric("Ratio", slower), around(0.5), around(0.3), v1alpha1.MeasurementFailed, "above 1.3"},
-		"slower by two samples of nine": {sampledMetric("Ratio", slower), []float64{1, 1, 1, 1, 9, 9, 9, 9, 9}, []float64{9, 9, 9, 1, 1, 1, 1, 1, 9}, v1alpha1.MeasurementPassed, "not significant: 9 is above 1.3"},
-		"a difference":                  {sampledMetric("Difference", v1alpha1.ValueRange{Min: &min99}), around(97), around(99.9), v1alpha1.MeasurementPassed, ""},
-		"too few":                       {sampledMetric("Ratio", slower), around(9)[:7], around(1), v1alpha1.MeasurementNoTraffic, "fewer than 8 samples with requests"},
-		"too few of the active":         {sampledMetric("Ratio", slower), around(9), around(1)[:7], v1alpha1.MeasurementNoTraffic, "fewer than 8 samples with requests for the active release"},
-		"beyond the buckets":            {sampledMetric("Ratio", slower), slices.Repeat([]float64{-10}, 9), around(1), v1alpha1.MeasurementFailed, "above 1.3"},
-		"both beyond the buckets":       {sampledMetric("Ratio", slower), slices.Repeat([]float64{-10}, 9), slices.Repeat([]float64{-10}, 9), v1alpha1.MeasurementError, "above the highest bucket"},
+		"equal":                          {sampledMetric("Ratio", slower), around(0.3), around(0.3), v1alpha1.MeasurementPassed, "medians: canary 0.2985 of 20, active 0.2985 of 20 samples, p "},
+		"slower, as allowed":             {sampledMetric("Ratio", slower), around(0.36), around(0.3), v1alpha1.MeasurementPassed, "p "},
+		"slower":                         {sampledMetric("Ratio", slower), around(0.5), around(0.3), v1alpha1.MeasurementFailed, "above 1.3"},
+		"slower by two samples of nine":  {sampledMetric("Ratio", slower), []float64{1, 1, 1, 1, 9, 9, 9, 9, 9}, []float64{9, 9, 9, 1, 1, 1, 1, 1, 9}, v1alpha1.MeasurementPassed, "not significant: 9 is above 1.3"},
+		"a difference":                   {sampledMetric("Difference", v1alpha1.ValueRange{Min: &min99}), around(97), around(99.9), v1alpha1.MeasurementPassed, ""},
+		"too few":                        {sampledMetric("Ratio", slower), around(9)[:7], around(1), v1alpha1.MeasurementNoTraffic, "fewer than 8 samples with requests"},
+		"too few for the active release": {sampledMetric("Ratio", slower), around(9), around(1)[:7], v1alpha1.MeasurementNoTraffic, "fewer than 8 samples with requests for the active release"},
+		"beyond the buckets":             {sampledMetric("Ratio", slower), slices.Repeat([]float64{-10}, 9), around(1), v1alpha1.MeasurementFailed, "above 1.3"},
+		"both beyond the buckets":        {sampledMetric("Ratio", slower), slices.Repeat([]float64{-10}, 9), slices.Repeat([]float64{-10}, 9), v1alpha1.MeasurementError, "above the highest bucket"},
 	} {
 		canary, active := sampledAnswer(pairs(tc.canary...), true), sampledAnswer(pairs(tc.active...), true)
 		m := judge(tc.metric, canary, &active)

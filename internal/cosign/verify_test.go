@@ -138,7 +138,7 @@ func TestVerify(t *testing.T) {
 		"attestation only": {sign: func(s *registrytest.Server, digest string) {
 			bundle(s, digest, key.BundleLayer(t, cosigntest.Statement("", digest, "https://slsa.dev/provenance/v1")))
 		}, want: NotSigned},
-		"bundle of a message": {sign: func(s *registrytest.Server, digest string) {
+		"bundle with messageSignature": {sign: func(s *registrytest.Server, digest string) {
 			bundle(s, digest, cosigntest.BundleOf([]byte(`{"messageSignature":{}}`)))
 		}, want: Invalid, reason: "no DSSE envelope"},
 		"bundle that is not JSON": {sign: func(s *registrytest.Server, digest string) { bundle(s, digest, cosigntest.BundleOf([]byte("{"))) },

@@ -39,17 +39,17 @@ func TestState(t *testing.T) {
 		now   int
 		want  State
 	}{
-		"until":                {v1alpha1.FreezeRules{Reason: "fair", Until: until(2)}, 1, State{Active: true, Until: at(2).Time, Reason: "fair"}},
-		"at the end":           {v1alpha1.FreezeRules{Reason: "fair", Until: until(2)}, 2, State{Over: true, Reason: "fair"}},
-		"indefinite":           {v1alpha1.FreezeRules{Reason: "fair", Indefinite: true}, 1000, State{Active: true, Reason: "fair"}},
-		"before the calendar":  {calendar, 0, State{From: at(1).Time, Until: at(9).Time, Reason: "fair"}},
-		"at a start":           {calendar, 1, State{Active: true, Until: at(9).Time, Reason: "fair"}},
-		"where periods adjoin": {calendar, 5, State{Active: true, Until: at(9).Time, Reason: "fair"}},
-		"between periods":      {calendar, 9, State{From: at(20).Time, Until: at(30).Time, Reason: "second"}},
-		"its own reason":       {calendar, 29, State{Active: true, Until: at(30).Time, Reason: "second"}},
-		"after the calendar":   {calendar, 30, State{Over: true, Reason: "fair"}},
-		"no time at all":       {v1alpha1.FreezeRules{Reason: "fair"}, 0, State{Over: true, Reason: "fair"}},
-		"an empty period":      {v1alpha1.FreezeRules{Reason: "fair", Periods: []v1alpha1.FreezePeriod{{From: at(3), To: at(3)}}}, 0, State{Over: true, Reason: "fair"}},
+		"until":                 {v1alpha1.FreezeRules{Reason: "fair", Until: until(2)}, 1, State{Active: true, Until: at(2).Time, Reason: "fair"}},
+		"at the end":            {v1alpha1.FreezeRules{Reason: "fair", Until: until(2)}, 2, State{Over: true, Reason: "fair"}},
+		"indefinite":            {v1alpha1.FreezeRules{Reason: "fair", Indefinite: true}, 1000, State{Active: true, Reason: "fair"}},
+		"before the calendar":   {calendar, 0, State{From: at(1).Time, Until: at(9).Time, Reason: "fair"}},
+		"at a start":            {calendar, 1, State{Active: true, Until: at(9).Time, Reason: "fair"}},
+		"where periods adjoin":  {calendar, 5, State{Active: true, Until: at(9).Time, Reason: "fair"}},
+		"between periods":       {calendar, 9, State{From: at(20).Time, Until: at(30).Time, Reason: "second"}},
+		"its own reason":        {calendar, 29, State{Active: true, Until: at(30).Time, Reason: "second"}},
+		"after the calendar":    {calendar, 30, State{Over: true, Reason: "fair"}},
+		"no end and no periods": {v1alpha1.FreezeRules{Reason: "fair"}, 0, State{Over: true, Reason: "fair"}},
+		"an empty period":       {v1alpha1.FreezeRules{Reason: "fair", Periods: []v1alpha1.FreezePeriod{{From: at(3), To: at(3)}}}, 0, State{Over: true, Reason: "fair"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := named("shop", "fair", tc.rules)
@@ -75,13 +75,13 @@ func TestOf(t *testing.T) {
 		},
 		"another namespace": {freezes: []v1alpha1.Freeze{named("blog", "fair", fair)}},
 		"excepted":          {freezes: []v1alpha1.Freeze{named("shop", "fair", fair, v1alpha1.FreezeException{Name: "cart", Reason: "hotfix"})}},
-		"another is exempt": {
+		"another name is exempt": {
 			freezes: []v1alpha1.Freeze{named("shop", "fair", fair, v1alpha1.FreezeException{Name: "search", Reason: "hotfix"})},
 			want:    &release.Freeze{Name: `Freeze "fair"`, Until: at(5).Time, Reason: "fair"},
 		},
 		"by label":         {freezes: []v1alpha1.Freeze{named("shop", "fair", v1alpha1.FreezeRules{Reason: "fair", Until: until(5), Selector: labelled("tier", "db")})}},
 		"invalid selector": {freezes: []v1alpha1.Freeze{named("shop", "fair", v1alpha1.FreezeRules{Reason: "fair", Until: until(5), Selector: invalid})}},
-		"the freeze that ends last, with those that follow": {
+		"the freeze that ends last, extended by an adjacent freeze": {
 			freezes: []v1alpha1.Freeze{
 				named("shop", "fair", fair), named("shop", "release-night", v1alpha1.FreezeRules{Reason: "night", Periods: []v1alpha1.FreezePeriod{{From: at(-1), To: at(6)}}}),
 				named("shop", "backup", v1alpha1.FreezeRules{Reason: "backup", Periods: []v1alpha1.FreezePeriod{{From: at(6), To: at(7)}, {From: at(8), To: at(9)}}}),

@@ -45,7 +45,7 @@ func TestParseOthers(t *testing.T) {
 	}{
 		{"no wait", "nothing is ready", nil},
 		{"no reason", "2.0.0 is waiting: frozen until tomorrow", []Wait{{Clause: "2.0.0 is waiting", Freeze: "frozen until tomorrow"}}},
-		{"a reason that does not end", `2.0.0 is waiting: frozen by a ("b`, []Wait{{Clause: "2.0.0 is waiting", Freeze: `frozen by a ("b`}}},
+		{"an unterminated reason", `2.0.0 is waiting: frozen by a ("b`, []Wait{{Clause: "2.0.0 is waiting", Freeze: `frozen by a ("b`}}},
 		{"no parenthesis", `2.0.0 is waiting: frozen by a ("b"; c`, []Wait{{Clause: "2.0.0 is waiting", Freeze: `frozen by a ("b"`}}},
 		{"truncated in a clause", `2.0.0 is waiting: frozen by a ("b"); 1.3.0 is waiting at 1…`, []Wait{{Clause: "2.0.0 is waiting", Freeze: `frozen by a ("b")`}, {Clause: "1.3.0 is waiting at 1", Freeze: `frozen by a ("b")`, Cut: true}}},
 		{"truncated after a clause", `2.0.0 is waiting: frozen by a ("b"); 1.3.0 is waiting at 10%: fro…`, []Wait{{Clause: "2.0.0 is waiting", Freeze: `frozen by a ("b")`}, {Clause: "1.3.0 is waiting at 10%", Freeze: `frozen by a ("b")`, Cut: true}}},

@@ -742,7 +742,7 @@ func TestGitHubApp(t *testing.T) {
 	}{
 		"of an organization": {false, false},
 		"of a user":          {true, false},
-		"by its ID":          {false, true},
+		"by installation ID": {false, true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -60,19 +60,19 @@ func TestWebhookIsRefused(t *testing.T) {
 		secret []byte
 		want   int
 	}{
-		"no signature":        {func(r *http.Request) { r.Header.Del("X-Hub-Signature-256") }, secret, 401},
-		"signature by SHA-1":  {func(r *http.Request) { signOld(r, "X-Hub-Signature") }, secret, 401},
-		"SHA-1 in SHA-256":    {func(r *http.Request) { signOld(r, "X-Hub-Signature-256") }, secret, 401},
-		"another secret":      {func(*http.Request) {}, []byte("other"), 401},
-		"empty signature":     {func(r *http.Request) { r.Header.Set("X-Hub-Signature-256", "sha256=") }, secret, 401},
-		"not hexadecimal":     {func(r *http.Request) { r.Header.Set("X-Hub-Signature-256", "sha256=xyz") }, secret, 401},
-		"empty secret":        {func(*http.Request) {}, nil, 403},
-		"signed with nothing": {func(r *http.Request) { r.Header.Set("X-Hub-Signature-256", githubtest.Sign(delivery.Payload, nil)) }, []byte{}, 403},
-		"changed body":        {func(r *http.Request) { r.Body = io.NopCloser(strings.NewReader(`{"action":"closed"}`)) }, secret, 401},
-		"form":                {func(r *http.Request) { r.Header.Set("Content-Type", "application/x-www-form-urlencoded") }, secret, 415},
-		"GET":                 {func(r *http.Request) { r.Method = http.MethodGet }, secret, 405},
-		"no event":            {func(r *http.Request) { r.Header.Del("X-GitHub-Event") }, secret, 400},
-		"no delivery":         {func(r *http.Request) { r.Header.Del("X-GitHub-Delivery") }, secret, 400},
+		"no signature":                {func(r *http.Request) { r.Header.Del("X-Hub-Signature-256") }, secret, 401},
+		"signature by SHA-1":          {func(r *http.Request) { signOld(r, "X-Hub-Signature") }, secret, 401},
+		"SHA-1 in SHA-256 header":     {func(r *http.Request) { signOld(r, "X-Hub-Signature-256") }, secret, 401},
+		"another secret":              {func(*http.Request) {}, []byte("other"), 401},
+		"empty signature":             {func(r *http.Request) { r.Header.Set("X-Hub-Signature-256", "sha256=") }, secret, 401},
+		"not hexadecimal":             {func(r *http.Request) { r.Header.Set("X-Hub-Signature-256", "sha256=xyz") }, secret, 401},
+		"empty secret":                {func(*http.Request) {}, nil, 403},
+		"signed with an empty secret": {func(r *http.Request) { r.Header.Set("X-Hub-Signature-256", githubtest.Sign(delivery.Payload, nil)) }, []byte{}, 403},
+		"changed body":                {func(r *http.Request) { r.Body = io.NopCloser(strings.NewReader(`{"action":"closed"}`)) }, secret, 401},
+		"form":                        {func(r *http.Request) { r.Header.Set("Content-Type", "application/x-www-form-urlencoded") }, secret, 415},
+		"GET":                         {func(r *http.Request) { r.Method = http.MethodGet }, secret, 405},
+		"no event":                    {func(r *http.Request) { r.Header.Del("X-GitHub-Event") }, secret, 400},
+		"no delivery":                 {func(r *http.Request) { r.Header.Del("X-GitHub-Delivery") }, secret, 400},
 		"not JSON": {func(r *http.Request) {
 			r.Body = io.NopCloser(strings.NewReader("hello"))
 			r.Header.Set("X-Hub-Signature-256", githubtest.Sign([]byte("hello"), secret))
@@ -117,9 +117,9 @@ func TestWebhookBodyIsBounded(t *testing.T) {
 		length int64 // announced length
 		most   int64 // maximum number of bytes read
 	}{
-		"30 MB":                 {30 << 20, 0},
-		"without end":           {-1, MaxPayload + 1<<20},
-		"more than is reported": {1000, MaxPayload + 1<<20},
+		"30 MB":                      {30 << 20, 0},
+		"without end":                {-1, MaxPayload + 1<<20},
+		"longer than Content-Length": {1000, MaxPayload + 1<<20},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

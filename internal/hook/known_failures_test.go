@@ -28,17 +28,17 @@ func TestEachEndIsReported(t *testing.T) {
 		before   v1alpha1.ReleaseStatus
 		reported bool
 	}{
-		"promoted by steps":  {v1alpha1.ReleaseActive, "Promoted", "1.4.3", v1alpha1.ReleaseCanary, true},
-		"steps were skipped": {v1alpha1.ReleaseActive, "Adopted", "1.4.3", v1alpha1.ReleaseCanary, true},
-		"adopted directly":   {v1alpha1.ReleaseActive, "Adopted", "1.4.3", v1alpha1.ReleasePending, true},
-		"the first one":      {v1alpha1.ReleaseActive, "First", "1.4.3", v1alpha1.ReleasePending, true},
-		"rolled back to":     {v1alpha1.ReleaseActive, "RolledBack", "1.4.3", v1alpha1.ReleaseDeprecated, true},
-		"failed":             {v1alpha1.ReleaseError, "AnalysisFailed", "1.4.2", v1alpha1.ReleaseCanary, true},
-		"aborted":            {v1alpha1.ReleaseError, "Aborted", "1.4.2", v1alpha1.ReleasePending, true},
-		"never became ready": {v1alpha1.ReleaseError, "CrashLoopBackOff", "1.4.2", v1alpha1.ReleasePending, true},
-		"reported already":   {v1alpha1.ReleaseActive, "Promoted", "1.4.3", v1alpha1.ReleaseActive, false},
-		"superseded":         {v1alpha1.ReleaseDeprecated, "Superseded", "1.4.2", v1alpha1.ReleaseCanary, false}, // The row is removed too.
-		"in progress":        {v1alpha1.ReleaseCanary, "Step", "1.4.2", v1alpha1.ReleasePending, false},
+		"promoted by steps":    {v1alpha1.ReleaseActive, "Promoted", "1.4.3", v1alpha1.ReleaseCanary, true},
+		"steps were skipped":   {v1alpha1.ReleaseActive, "Adopted", "1.4.3", v1alpha1.ReleaseCanary, true},
+		"adopted directly":     {v1alpha1.ReleaseActive, "Adopted", "1.4.3", v1alpha1.ReleasePending, true},
+		"the first release":    {v1alpha1.ReleaseActive, "First", "1.4.3", v1alpha1.ReleasePending, true},
+		"target of a rollback": {v1alpha1.ReleaseActive, "RolledBack", "1.4.3", v1alpha1.ReleaseDeprecated, true},
+		"failed":               {v1alpha1.ReleaseError, "AnalysisFailed", "1.4.2", v1alpha1.ReleaseCanary, true},
+		"aborted":              {v1alpha1.ReleaseError, "Aborted", "1.4.2", v1alpha1.ReleasePending, true},
+		"never became ready":   {v1alpha1.ReleaseError, "CrashLoopBackOff", "1.4.2", v1alpha1.ReleasePending, true},
+		"reported already":     {v1alpha1.ReleaseActive, "Promoted", "1.4.3", v1alpha1.ReleaseActive, false},
+		"superseded":           {v1alpha1.ReleaseDeprecated, "Superseded", "1.4.2", v1alpha1.ReleaseCanary, false}, // The row is removed too.
+		"in progress":          {v1alpha1.ReleaseCanary, "Step", "1.4.2", v1alpha1.ReleasePending, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -739,8 +739,8 @@ func TestOneNamespaceDoesNotBlockOthers(t *testing.T) {
 			}
 			return string(spelt) + strings.Repeat(".", i%2)
 		}, maxHostCalls},
-		"a name for each call": {func(i int) string { return fmt.Sprintf("h%d.hooks.example", i) }, maxShare},
-		"the host of both":     {func(int) string { return "both.example" }, maxHostCalls},
+		"a name for each call":             {func(i int) string { return fmt.Sprintf("h%d.hooks.example", i) }, maxShare},
+		"a host that both namespaces call": {func(int) string { return "both.example" }, maxHostCalls},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

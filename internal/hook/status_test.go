@@ -120,7 +120,7 @@ func TestFoldOverTime(t *testing.T) {
 	}
 	first := p.Fold(nil, questions, no("HTTP 409: later"), start)
 
-	t.Run("another message for the same answer waits a minute", func(t *testing.T) {
+	t.Run("another message for the same status code waits a minute", func(t *testing.T) {
 		t.Parallel()
 		if diff := cmp.Diff(first, p.Fold(first, questions, no("HTTP 409: much later"), start.Add(59*time.Second))); diff != "" {
 			t.Errorf("(-before +after):\n%s", diff)
@@ -157,7 +157,7 @@ func TestFoldOverTime(t *testing.T) {
 			}
 		}
 	})
-	t.Run("the first answer after an edit is shown, and the next one waits", func(t *testing.T) {
+	t.Run("the first response after an edit is shown, and the next one waits", func(t *testing.T) {
 		t.Parallel()
 		edited := func(attempts int) map[string]Outcome {
 			return map[string]Outcome{id: {Attempts: attempts, Message: "HTTP 409: later", Edited: start.Add(time.Second)}}
@@ -170,14 +170,14 @@ func TestFoldOverTime(t *testing.T) {
 			t.Errorf("(-before +after):\n%s", diff)
 		}
 	})
-	t.Run("an agreement does not wait", func(t *testing.T) {
+	t.Run("an approval does not wait", func(t *testing.T) {
 		t.Parallel()
 		got := p.Fold(first, questions, map[string]Outcome{id: {Yes: true, Attempts: 2}}, start.Add(time.Second))
 		if got[0].Phase != v1alpha1.HookOpen {
 			t.Errorf("phase %q", got[0].Phase)
 		}
 	})
-	t.Run("a refusal after the agreement comes too late", func(t *testing.T) {
+	t.Run("a refusal after the approval comes too late", func(t *testing.T) {
 		t.Parallel()
 		open := p.Fold(first, questions, map[string]Outcome{id: {Yes: true, Attempts: 2}}, start)
 		if diff := cmp.Diff(open, p.Fold(open, questions, no("no"), start.Add(time.Hour))); diff != "" {
@@ -191,7 +191,7 @@ func TestFoldOverTime(t *testing.T) {
 			t.Errorf("(-before +after):\n%s", diff)
 		}
 	})
-	t.Run("an agreement opens no later gate", func(t *testing.T) {
+	t.Run("an approval does not open a later gate", func(t *testing.T) {
 		t.Parallel()
 		open := p.Fold(first, questions, map[string]Outcome{id: {Yes: true, Attempts: 2}}, start)
 		q := one(v1alpha1.HookConfirmPromotion)

@@ -24,13 +24,13 @@ func TestReplacedBeforeItsPromotionWasReported(t *testing.T) {
 		known  *v1alpha1.NotificationDelivery
 		due    bool
 	}{
-		"its start was reported":             {nil, last(v1alpha1.NotifyStarted), true},
-		"a wait was reported":                {nil, last(v1alpha1.NotifyWaiting), true},
-		"its promotion was reported":         {nil, last(v1alpha1.NotifyPromoted), false},
-		"nothing was reported":               {nil, nil, false},
-		"promotions are not wanted":          {[]v1alpha1.NotificationEvent{v1alpha1.NotifyWaiting}, last(v1alpha1.NotifyWaiting), false},
-		"only promotions and waits":          {[]v1alpha1.NotificationEvent{v1alpha1.NotifyWaiting, v1alpha1.NotifyPromoted}, last(v1alpha1.NotifyWaiting), true},
-		"replacements are wanted, not known": {[]v1alpha1.NotificationEvent{v1alpha1.NotifyDeprecated}, nil, true},
+		"its start was reported":                        {nil, last(v1alpha1.NotifyStarted), true},
+		"a wait was reported":                           {nil, last(v1alpha1.NotifyWaiting), true},
+		"its promotion was reported":                    {nil, last(v1alpha1.NotifyPromoted), false},
+		"nothing was reported":                          {nil, nil, false},
+		"promotions are not wanted":                     {[]v1alpha1.NotificationEvent{v1alpha1.NotifyWaiting}, last(v1alpha1.NotifyWaiting), false},
+		"only promotions and waits":                     {[]v1alpha1.NotificationEvent{v1alpha1.NotifyWaiting, v1alpha1.NotifyPromoted}, last(v1alpha1.NotifyWaiting), true},
+		"replacements are wanted, nothing was reported": {[]v1alpha1.NotificationEvent{v1alpha1.NotifyDeprecated}, nil, true},
 	} {
 		r := &v1alpha1.NotificationReceiver{Name: "chat", Events: test.events}
 		if got := Due(r, test.known, replaced, now.Add(-time.Minute)) != nil; got != test.due {

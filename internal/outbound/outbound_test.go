@@ -237,16 +237,16 @@ func TestAllowed(t *testing.T) {
 		host   string
 		policy *Policy
 	}{
-		"network":             {"127.0.0.1", policy(t, Config{Allow: []string{"127.0.0.0/8"}})},
-		"address":             {"127.0.0.1", policy(t, Config{Allow: []string{"127.0.0.1"}})},
-		"suffix":              {"app.internal.example", policy(t, Config{Allow: []string{"internal.example"}})},
-		"suffix, dot":         {"app.internal.example", policy(t, Config{Allow: []string{".internal.example"}})},
-		"one is allowed":      {"rebound.example", policy(t, Config{Allow: []string{"127.0.0.0/8"}})},
-		"one port":            {"127.0.0.1", policy(t, Config{Allow: []string{"127.0.0.1:" + u.Port()}})},
-		"one port of name":    {"app.internal.example", policy(t, Config{Allow: []string{"internal.example:" + u.Port()}, Deny: []string{"internal.example:1"}})},
-		"trusted address":     {"127.0.0.1", policy(t, Config{}).Trusting("127.0.0.1")},
-		"trusted host":        {"app.internal.example", policy(t, Config{}).Trusting("APP.internal.example")},
-		"trusted, nil policy": {"127.0.0.1", (*Policy)(nil).Trusting("127.0.0.1")},
+		"network":                {"127.0.0.1", policy(t, Config{Allow: []string{"127.0.0.0/8"}})},
+		"address":                {"127.0.0.1", policy(t, Config{Allow: []string{"127.0.0.1"}})},
+		"suffix":                 {"app.internal.example", policy(t, Config{Allow: []string{"internal.example"}})},
+		"suffix, dot":            {"app.internal.example", policy(t, Config{Allow: []string{".internal.example"}})},
+		"one address is allowed": {"rebound.example", policy(t, Config{Allow: []string{"127.0.0.0/8"}})},
+		"one port":               {"127.0.0.1", policy(t, Config{Allow: []string{"127.0.0.1:" + u.Port()}})},
+		"one port of name":       {"app.internal.example", policy(t, Config{Allow: []string{"internal.example:" + u.Port()}, Deny: []string{"internal.example:1"}})},
+		"trusted address":        {"127.0.0.1", policy(t, Config{}).Trusting("127.0.0.1")},
+		"trusted host":           {"app.internal.example", policy(t, Config{}).Trusting("APP.internal.example")},
+		"trusted, nil policy":    {"127.0.0.1", (*Policy)(nil).Trusting("127.0.0.1")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -313,13 +313,13 @@ func TestRedirects(t *testing.T) {
 		want   string // body; empty for an error
 		typed  bool
 	}{
-		"on the host":              {"/here", 3, "end", false},
-		"not followed":             {"/here", 0, "<a href=\"/end\">Found</a>.\n\n", false},
-		"in a loop":                {"/loop", 3, "", false},
-		"to the metadata":          {"/metadata", 3, "", true},
-		"to another port":          {"/port", 3, "", true},
-		"to another scheme":        {"/secure", 3, "", true},
-		"not followed, to another": {"/metadata", 0, "<a href=\"http://169.254.169.254/latest/meta-data/\">Found</a>.\n\n", false},
+		"on the host":                   {"/here", 3, "end", false},
+		"not followed":                  {"/here", 0, "<a href=\"/end\">Found</a>.\n\n", false},
+		"in a loop":                     {"/loop", 3, "", false},
+		"to the metadata":               {"/metadata", 3, "", true},
+		"to another port":               {"/port", 3, "", true},
+		"to another scheme":             {"/secure", 3, "", true},
+		"not followed, to the metadata": {"/metadata", 0, "<a href=\"http://169.254.169.254/latest/meta-data/\">Found</a>.\n\n", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := get(client(t, p, Options{Redirects: test.follow}), server.URL+test.path)

@@ -38,22 +38,22 @@ func TestSlots(t *testing.T) {
 		next   ask
 		want   bool
 	}{
-		"nothing":                        {bounds, nil, ask{"a", "http://x"}, true},
-		"below the share at the host":    {bounds, []ask{{"a", "http://x"}}, ask{"a", "http://x"}, true},
-		"the share at the host":          {bounds, []ask{{"a", "http://x"}, {"a", "http://x"}}, ask{"a", "http://x"}, false},
-		"on other ports":                 {bounds, []ask{{"a", "http://x:1"}, {"a", "https://x:2/p"}}, ask{"a", "http://x"}, false},
-		"in another letter case":         {bounds, []ask{{"a", "http://Xy"}, {"a", "http://xY."}}, ask{"a", "http://xy"}, false},
-		"at another host":                {bounds, []ask{{"a", "http://x"}, {"a", "http://x"}}, ask{"a", "http://y"}, true},
-		"of another namespace":           {bounds, []ask{{"a", "http://x"}, {"a", "http://x"}}, ask{"b", "http://x"}, true},
-		"all of the host":                {bounds, []ask{{"a", "http://x"}, {"a", "http://x"}, {"b", "http://x"}, {"b", "http://x"}}, ask{"c", "http://x"}, false},
-		"all of the namespace":           {bounds, hosts("a", 4), ask{"a", "http://x"}, false},
-		"all of another namespace":       {bounds, hosts("a", 4), ask{"b", "http://a-0.example"}, true},
-		"all":                            {bounds, append(hosts("a", 4), hosts("b", 4)...), ask{"c", "http://x"}, false},
-		"not a URL":                      {bounds, []ask{{"a", "::"}, {"a", "::"}}, ask{"a", "::"}, false},
-		"bounds of 0 are 1, none taken":  {Bounds{}, nil, ask{"a", "http://x"}, true},
-		"bounds of 0 are 1, one taken":   {Bounds{}, []ask{{"a", "http://x"}}, ask{"b", "http://y"}, false},
-		"no namespace, share used":       {bounds, hosts("", 4), ask{"", "http://x"}, false},
-		"no namespace, share of another": {bounds, hosts("", 4), ask{"a", "http://x"}, true},
+		"nothing":                            {bounds, nil, ask{"a", "http://x"}, true},
+		"below the share at the host":        {bounds, []ask{{"a", "http://x"}}, ask{"a", "http://x"}, true},
+		"the share at the host":              {bounds, []ask{{"a", "http://x"}, {"a", "http://x"}}, ask{"a", "http://x"}, false},
+		"on other ports":                     {bounds, []ask{{"a", "http://x:1"}, {"a", "https://x:2/p"}}, ask{"a", "http://x"}, false},
+		"in a different letter case":         {bounds, []ask{{"a", "http://Xy"}, {"a", "http://xY."}}, ask{"a", "http://xy"}, false},
+		"at another host":                    {bounds, []ask{{"a", "http://x"}, {"a", "http://x"}}, ask{"a", "http://y"}, true},
+		"of another namespace":               {bounds, []ask{{"a", "http://x"}, {"a", "http://x"}}, ask{"b", "http://x"}, true},
+		"all of the host":                    {bounds, []ask{{"a", "http://x"}, {"a", "http://x"}, {"b", "http://x"}, {"b", "http://x"}}, ask{"c", "http://x"}, false},
+		"all of the namespace":               {bounds, hosts("a", 4), ask{"a", "http://x"}, false},
+		"all of another namespace":           {bounds, hosts("a", 4), ask{"b", "http://a-0.example"}, true},
+		"all":                                {bounds, append(hosts("a", 4), hosts("b", 4)...), ask{"c", "http://x"}, false},
+		"not a URL":                          {bounds, []ask{{"a", "::"}, {"a", "::"}}, ask{"a", "::"}, false},
+		"bounds of 0 are 1, none taken":      {Bounds{}, nil, ask{"a", "http://x"}, true},
+		"bounds of 0 are 1, one taken":       {Bounds{}, []ask{{"a", "http://x"}}, ask{"b", "http://y"}, false},
+		"no namespace, share used":           {bounds, hosts("", 4), ask{"", "http://x"}, false},
+		"no namespace, share of a namespace": {bounds, hosts("", 4), ask{"a", "http://x"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

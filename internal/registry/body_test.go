@@ -19,12 +19,12 @@ func TestPaceOfABody(t *testing.T) {
 		windows []int // bytes in each window
 		want    error
 	}{
-		"quick":                {[]int{5}, io.EOF},
-		"at the minimum":       {[]int{paceBytes, paceBytes, paceBytes, paceBytes, 1}, io.EOF},
-		"nothing":              {[]int{0, 0}, errTooSlow},
-		"a trickle":            {[]int{paceBytes - 1, 0}, errTooSlow},
-		"much, then a trickle": {[]int{100 * paceBytes, 10, 0}, errTooSlow},
-		"much, then nothing":   {[]int{100 * paceBytes, paceBytes, 0, 0}, errTooSlow},
+		"quick":                 {[]int{5}, io.EOF},
+		"at the minimum":        {[]int{paceBytes, paceBytes, paceBytes, paceBytes, 1}, io.EOF},
+		"nothing":               {[]int{0, 0}, errTooSlow},
+		"a trickle":             {[]int{paceBytes - 1, 0}, errTooSlow},
+		"a lot, then a trickle": {[]int{100 * paceBytes, 10, 0}, errTooSlow},
+		"a lot, then nothing":   {[]int{100 * paceBytes, paceBytes, 0, 0}, errTooSlow},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -35,14 +35,14 @@ func TestFullPageWithoutALink(t *testing.T) {
 		want      int
 		truncated bool
 	}{
-		"gives all without a size": {want: 1500, answer: func(w http.ResponseWriter, r *http.Request) {
+		"lists all without a size": {want: 1500, answer: func(w http.ResponseWriter, r *http.Request) {
 			if sized(r) {
 				page(w, tags[:1000])
 				return
 			}
 			page(w, tags)
 		}},
-		"links without a size": {want: 1500, answer: func(w http.ResponseWriter, r *http.Request) {
+		"has links only without a size": {want: 1500, answer: func(w http.ResponseWriter, r *http.Request) {
 			switch {
 			case sized(r):
 				page(w, tags[:1000])
@@ -53,7 +53,7 @@ func TestFullPageWithoutALink(t *testing.T) {
 				page(w, tags[:700])
 			}
 		}},
-		"gives less without a size": {want: 1000, truncated: true, answer: func(w http.ResponseWriter, r *http.Request) {
+		"lists fewer without a size": {want: 1000, truncated: true, answer: func(w http.ResponseWriter, r *http.Request) {
 			if sized(r) {
 				page(w, tags[:1000])
 				return
@@ -67,7 +67,7 @@ func TestFullPageWithoutALink(t *testing.T) {
 			}
 			registrytest.Status(http.StatusBadRequest, "UNSUPPORTED")(w, r)
 		}},
-		"has as many as a page": {want: 1000, answer: func(w http.ResponseWriter, _ *http.Request) { page(w, tags[:1000]) }},
+		"has exactly one full page": {want: 1000, answer: func(w http.ResponseWriter, _ *http.Request) { page(w, tags[:1000]) }},
 		"links to a last page that is full": {want: 1500, answer: func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Query().Has("last") {
 				page(w, tags[500:])

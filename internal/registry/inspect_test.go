@@ -99,7 +99,7 @@ func TestInspect(t *testing.T) {
 			platform: "linux/arm64",
 			want:     Image{Platforms: []string{"linux/amd64", "linux/arm64"}, Created: later, Labels: map[string]string{"of": "arm64"}}, gets: 2, blobs: 1,
 		},
-		"index, another platform": {
+		"index without the platform": {
 			push:     func(s *registrytest.Server) string { return s.PushIndex(t, "acme/web", "1", indexOf(t, nil, both)) },
 			platform: "windows/amd64",
 			want:     Image{Platforms: []string{"linux/amd64", "linux/arm64"}, Created: built, Revision: head, Labels: map[string]string{"of": "amd64", revisionAnnotation: head}}, gets: 2, blobs: 1,

@@ -12,16 +12,16 @@ func TestPace(t *testing.T) {
 		interval time.Duration
 		want     time.Duration
 	}{
-		"first":                {0, time.Minute, time.Minute},
-		"a few quiet":          {11, time.Minute, time.Minute},
-		"twelve quiet":         {12, time.Minute, 2 * time.Minute},
-		"two dozen quiet":      {24, time.Minute, 3 * time.Minute},
-		"three dozen quiet":    {36, time.Minute, 4 * time.Minute},
-		"no changes, ever":     {100_000, time.Minute, 4 * time.Minute},
-		"long interval":        {36, 10 * time.Hour, 24 * time.Hour},
-		"longer than the cap":  {36, 48 * time.Hour, 48 * time.Hour},
-		"no interval at all":   {36, 0, 0},
-		"the default interval": {36, 5 * time.Minute, 20 * time.Minute},
+		"first":                   {0, time.Minute, time.Minute},
+		"a few quiet scans":       {11, time.Minute, time.Minute},
+		"twelve quiet scans":      {12, time.Minute, 2 * time.Minute},
+		"two dozen quiet scans":   {24, time.Minute, 3 * time.Minute},
+		"three dozen quiet scans": {36, time.Minute, 4 * time.Minute},
+		"no changes, ever":        {100_000, time.Minute, 4 * time.Minute},
+		"long interval":           {36, 10 * time.Hour, 24 * time.Hour},
+		"longer than the cap":     {36, 48 * time.Hour, 48 * time.Hour},
+		"no interval at all":      {36, 0, 0},
+		"the default interval":    {36, 5 * time.Minute, 20 * time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var p Pace

@@ -304,7 +304,7 @@ var productCases = map[string]func(*product){
 		}
 		p.gone("with a witness that is also gone", "1.1.0", image, image, false)
 	},
-	"an image of an index that is deleted": func(p *product) {
+	"a deleted image of an index": func(p *product) {
 		index := withAttestations(p.T, "linux/amd64", "linux/arm64")
 		digest := p.PushIndex(p.path, "2.0.0", index)
 		manifest, err := index.IndexManifest()

@@ -237,23 +237,23 @@ func TestQuota(t *testing.T) {
 		want   time.Duration
 		spent  bool
 	}{
-		"none":                   {},
-		"remaining":              {header: map[string]string{"RateLimit": "limit=100, remaining=1, reset=30"}},
-		"used up":                {header: map[string]string{"RateLimit": "limit=100, remaining=0, reset=30"}, want: 30 * time.Second, spent: true},
-		"newer draft":            {header: map[string]string{"RateLimit": `"default";r=0;t=45`}, want: 45 * time.Second, spent: true},
-		"newer draft, remaining": {header: map[string]string{"RateLimit": `"default";r=7;t=45`}},
-		"two quotas, one spent":  {header: map[string]string{"RateLimit": `"hour";r=7;t=45, "minute";r=0;t=20`}, want: 20 * time.Second, spent: true},
-		"first of two spent":     {header: map[string]string{"RateLimit": `"second";r=0;t=1, "day";r=5000;t=40000`}, want: time.Second, spent: true},
-		"two spent quotas":       {header: map[string]string{"RateLimit": `"hour";r=0;t=45, "minute";r=0;t=20`}, want: 45 * time.Second, spent: true},
-		"spent, no end":          {header: map[string]string{"RateLimit": `"second";r=0, "day";r=5000;t=40000`}},
-		"fields":                 {header: map[string]string{"RateLimit-Remaining": "0", "RateLimit-Reset": "10"}, want: 10 * time.Second, spent: true},
-		"fields with a window":   {header: map[string]string{"RateLimit-Remaining": "0;w=60", "RateLimit-Reset": "10"}, want: 10 * time.Second, spent: true},
-		"time since 1970":        {header: map[string]string{"RateLimit-Remaining": "0", "RateLimit-Reset": "1767323345"}, want: 300 * time.Second, spent: true},
-		"Docker Hub: no end":     {header: map[string]string{"RateLimit-Limit": "100;w=21600", "RateLimit-Remaining": "0;w=21600"}},
-		"a week":                 {header: map[string]string{"RateLimit-Remaining": "0", "RateLimit-Reset": "604800"}, want: time.Hour, spent: true},
-		"larger than any number": {header: map[string]string{"RateLimit-Remaining": "0", "RateLimit-Reset": "9999999999999999999"}},
-		"now":                    {header: map[string]string{"RateLimit-Remaining": "0", "RateLimit-Reset": "0"}, want: time.Second, spent: true},
-		"unreadable":             {header: map[string]string{"RateLimit": "soon"}},
+		"none":                      {},
+		"remaining":                 {header: map[string]string{"RateLimit": "limit=100, remaining=1, reset=30"}},
+		"used up":                   {header: map[string]string{"RateLimit": "limit=100, remaining=0, reset=30"}, want: 30 * time.Second, spent: true},
+		"newer draft":               {header: map[string]string{"RateLimit": `"default";r=0;t=45`}, want: 45 * time.Second, spent: true},
+		"newer draft, remaining":    {header: map[string]string{"RateLimit": `"default";r=7;t=45`}},
+		"two quotas, one spent":     {header: map[string]string{"RateLimit": `"hour";r=7;t=45, "minute";r=0;t=20`}, want: 20 * time.Second, spent: true},
+		"first of two spent":        {header: map[string]string{"RateLimit": `"second";r=0;t=1, "day";r=5000;t=40000`}, want: time.Second, spent: true},
+		"two spent quotas":          {header: map[string]string{"RateLimit": `"hour";r=0;t=45, "minute";r=0;t=20`}, want: 45 * time.Second, spent: true},
+		"spent, no reset time":      {header: map[string]string{"RateLimit": `"second";r=0, "day";r=5000;t=40000`}},
+		"fields":                    {header: map[string]string{"RateLimit-Remaining": "0", "RateLimit-Reset": "10"}, want: 10 * time.Second, spent: true},
+		"fields with a window":      {header: map[string]string{"RateLimit-Remaining": "0;w=60", "RateLimit-Reset": "10"}, want: 10 * time.Second, spent: true},
+		"time since 1970":           {header: map[string]string{"RateLimit-Remaining": "0", "RateLimit-Reset": "1767323345"}, want: 300 * time.Second, spent: true},
+		"Docker Hub: no reset time": {header: map[string]string{"RateLimit-Limit": "100;w=21600", "RateLimit-Remaining": "0;w=21600"}},
+		"a week":                    {header: map[string]string{"RateLimit-Remaining": "0", "RateLimit-Reset": "604800"}, want: time.Hour, spent: true},
+		"too large for an integer":  {header: map[string]string{"RateLimit-Remaining": "0", "RateLimit-Reset": "9999999999999999999"}},
+		"now":                       {header: map[string]string{"RateLimit-Remaining": "0", "RateLimit-Reset": "0"}, want: time.Second, spent: true},
+		"unreadable":                {header: map[string]string{"RateLimit": "soon"}},
 	} {
 		h := http.Header{}
 		for key, value := range tc.header {
@@ -370,7 +370,7 @@ type answers func(*http.Request) *http.Response
 
 func (f answers) RoundTrip(req *http.Request) (*http.Response, error) { return f(req), nil }
 
-// TestPingsAreBounded checks that responses of hosts to which a registry redirects GET /v2/ are not cached, and that long challenges are not
+// TestPingsAreBounded checks that responses from hosts to which a registry redirects GET /v2/ are not cached, and that long challenges are not
 // cached.
 func TestPingsAreBounded(t *testing.T) {
 	t.Parallel()

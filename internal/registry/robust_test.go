@@ -19,25 +19,25 @@ func TestLinksToTheNextPage(t *testing.T) {
 		link func(host, port string) string
 		want Kind
 	}{
-		"relative":             {link: func(_, _ string) string { return "/v2/acme/web/tags/list?n=2&from=2" }},
-		"relative to the page": {link: func(_, _ string) string { return "list?n=2&from=2" }},
-		"absolute":             {link: func(h, p string) string { return "http://" + h + ":" + p + "/v2/acme/web/tags/list?n=2&from=2" }},
-		"port stripped":        {link: func(h, _ string) string { return "http://" + h + "/v2/acme/web/tags/list?n=2&from=2" }},
-		"another port":         {link: func(h, _ string) string { return "http://" + h + ":1/v2/acme/web/tags/list?n=2&from=2" }},
-		"another scheme":       {link: func(h, p string) string { return "https://" + h + ":" + p + "/v2/acme/web/tags/list?n=2&from=2" }},
-		"scheme and port":      {link: func(h, _ string) string { return "https://" + h + "/v2/acme/web/tags/list?n=2&from=2" }},
-		"with a foreign login": {link: func(h, p string) string { return "http://me:too@" + h + ":" + p + "/v2/acme/web/tags/list?n=2&from=2" }},
-		"another host":         {link: func(_, _ string) string { return "http://other.invalid/v2/acme/web/tags/list?n=2&from=2" }},
-		"another path":         {link: func(_, _ string) string { return "/artifactory/api/docker/web/v2/acme/web/tags/list?n=2&from=2" }},
-		"query alone":          {link: func(_, _ string) string { return "?n=2&from=2" }},
+		"relative":                {link: func(_, _ string) string { return "/v2/acme/web/tags/list?n=2&from=2" }},
+		"relative to the page":    {link: func(_, _ string) string { return "list?n=2&from=2" }},
+		"absolute":                {link: func(h, p string) string { return "http://" + h + ":" + p + "/v2/acme/web/tags/list?n=2&from=2" }},
+		"port stripped":           {link: func(h, _ string) string { return "http://" + h + "/v2/acme/web/tags/list?n=2&from=2" }},
+		"another port":            {link: func(h, _ string) string { return "http://" + h + ":1/v2/acme/web/tags/list?n=2&from=2" }},
+		"another scheme":          {link: func(h, p string) string { return "https://" + h + ":" + p + "/v2/acme/web/tags/list?n=2&from=2" }},
+		"scheme and port":         {link: func(h, _ string) string { return "https://" + h + "/v2/acme/web/tags/list?n=2&from=2" }},
+		"with a login in the URL": {link: func(h, p string) string { return "http://me:too@" + h + ":" + p + "/v2/acme/web/tags/list?n=2&from=2" }},
+		"another host":            {link: func(_, _ string) string { return "http://other.invalid/v2/acme/web/tags/list?n=2&from=2" }},
+		"another path":            {link: func(_, _ string) string { return "/artifactory/api/docker/web/v2/acme/web/tags/list?n=2&from=2" }},
+		"query alone":             {link: func(_, _ string) string { return "?n=2&from=2" }},
 		"host with the same prefix": {link: func(h, p string) string {
 			return "http://" + h + ".other.invalid:" + p + "/v2/acme/web/tags/list?n=2&from=2"
 		}},
 		"login that looks like the host": {link: func(h, p string) string {
 			return "http://" + h + ":" + p + "@other.invalid/v2/acme/web/tags/list?n=2&from=2"
 		}},
-		"no query":       {link: func(_, _ string) string { return "/v2/acme/web/tags/list" }, want: Malformed},
-		"no link at all": {link: func(_, _ string) string { return "%zz" }, want: Malformed},
+		"no query":     {link: func(_, _ string) string { return "/v2/acme/web/tags/list" }, want: Malformed},
+		"invalid link": {link: func(_, _ string) string { return "%zz" }, want: Malformed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -113,12 +113,12 @@ func TestListTruncates(t *testing.T) {
 		want                          int
 		truncated                     bool
 	}{
-		"below the cap":      {tags: 99, page: 10, maxTags: 100, want: 99},
-		"at the cap":         {tags: 100, page: 10, maxTags: 100, want: 100},
-		"above the cap":      {tags: 101, page: 10, maxTags: 100, want: 100, truncated: true},
-		"one page above":     {tags: 200, page: 1000, maxTags: 100, want: 100, truncated: true},
-		"page limit":         {tags: 100, page: 10, maxPages: 3, maxTags: 100, want: 30, truncated: true},
-		"page limit reached": {tags: 30, page: 10, maxPages: 3, maxTags: 100, want: 30},
+		"below the cap":              {tags: 99, page: 10, maxTags: 100, want: 99},
+		"at the cap":                 {tags: 100, page: 10, maxTags: 100, want: 100},
+		"above the cap":              {tags: 101, page: 10, maxTags: 100, want: 100, truncated: true},
+		"above the cap, in one page": {tags: 200, page: 1000, maxTags: 100, want: 100, truncated: true},
+		"page limit":                 {tags: 100, page: 10, maxPages: 3, maxTags: 100, want: 30, truncated: true},
+		"page limit reached":         {tags: 30, page: 10, maxPages: 3, maxTags: 100, want: 30},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -20,15 +20,15 @@ func TestDeadlineAfterAnAbsence(t *testing.T) {
 		failed  bool
 		requeue time.Duration
 	}{
-		"never away, in time":             {deadline: time.Minute, now: 59 * time.Second, requeue: time.Minute},
-		"never away, late":                {deadline: time.Minute, now: time.Minute, failed: true},
-		"back within the deadline":        {deadline: time.Minute, began: 10 * time.Second, now: 50 * time.Second, requeue: time.Minute},
-		"back shortly before it":          {deadline: time.Minute, began: 55 * time.Second, now: time.Minute, requeue: 70 * time.Second},
-		"back after it":                   {deadline: time.Minute, began: time.Hour, now: time.Hour, requeue: time.Hour + 10*time.Second},
-		"back after it, and still late":   {deadline: time.Minute, began: time.Hour, now: time.Hour + 10*time.Second, failed: true},
-		"back again, in the moment":       {deadline: time.Minute, began: time.Hour, now: time.Hour, grace: time.Hour + time.Second, requeue: time.Hour + time.Second},
-		"back again, after the moment":    {deadline: time.Minute, began: time.Hour, now: time.Hour, grace: time.Hour, failed: true},
-		"no longer than a short deadline": {deadline: 5 * time.Second, began: time.Hour, now: time.Hour + 5*time.Second, failed: true},
+		"never away, in time":                          {deadline: time.Minute, now: 59 * time.Second, requeue: time.Minute},
+		"never away, late":                             {deadline: time.Minute, now: time.Minute, failed: true},
+		"back within the deadline":                     {deadline: time.Minute, began: 10 * time.Second, now: 50 * time.Second, requeue: time.Minute},
+		"back shortly before the deadline":             {deadline: time.Minute, began: 55 * time.Second, now: time.Minute, requeue: 70 * time.Second},
+		"back after the deadline":                      {deadline: time.Minute, began: time.Hour, now: time.Hour, requeue: time.Hour + 10*time.Second},
+		"back after the deadline, and still late":      {deadline: time.Minute, began: time.Hour, now: time.Hour + 10*time.Second, failed: true},
+		"back again, within the grace period":          {deadline: time.Minute, began: time.Hour, now: time.Hour, grace: time.Hour + time.Second, requeue: time.Hour + time.Second},
+		"back again, after the grace period":           {deadline: time.Minute, began: time.Hour, now: time.Hour, grace: time.Hour, failed: true},
+		"grace period no longer than a short deadline": {deadline: 5 * time.Second, began: time.Hour, now: time.Hour + 5*time.Second, failed: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -40,7 +40,7 @@ var denials = []scene{
 		h.run(time.Hour)
 		h.want("the pin keeps the active release", map[string]string{"1.0.0": "active 100", "1.2.0": ""})
 	}},
-	{"rule 04: a denied and pinned active version is replaced through the steps of a version that was never active", func(h tale) {
+	{"rule 04: a version that was never active goes through its steps to replace a denied and pinned active version", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: 10 * time.Minute})
 		h.pin(Pin{Group: "1.x", Version: "1.0.0"})

@@ -88,8 +88,8 @@ var named = []scene{
 		h.push("1.1.0")
 		h.pin(Pin{Global: true, Release: "shop-1-0-0-typo"})
 		h.run(time.Hour)
-		h.want("blocked by the failure", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
-		h.message("blocked by the failure", "PinnedVersionMissing", `spec.updateStrategy.manual pins release "shop-1-0-0-typo", which no group has: no release starts; correct or remove the pin`)
+		h.want("blocked by the pin", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
+		h.message("blocked by the pin", "PinnedVersionMissing", `spec.updateStrategy.manual pins release "shop-1-0-0-typo", which no group has: no release starts; correct or remove the pin`)
 	}},
 	{"two pins of a group, to a version and to a release of that version, conflict", func(h tale) {
 		h.live()
@@ -140,7 +140,7 @@ var named = []scene{
 		h.newestDomains("failed", "1.0.0=100")
 		h.push("2.0.1")
 		h.run(2 * time.Minute)
-		h.want("a fixed version takes its steps", map[string]string{"1.0.0": "active 100", "2.0.1": "canary 10"})
+		h.want("a fixed version goes through its steps", map[string]string{"1.0.0": "active 100", "2.0.1": "canary 10"})
 		h.edit("end both", func(s *Spec) { s.Ended = []string{"1.x", "2.x"} })
 		h.run(time.Second)
 		h.want("both are ended", map[string]string{"1.0.0": "deprecated 0", "2.0.1": "deprecated 0"})
@@ -161,7 +161,7 @@ var named = []scene{
 		h.message("denied", "GroupExcluded", "group 1.x is in spec.endedGroups but keeps serving: the newer group to which its domains were moving no longer has a release; push another version for the newer group; to end group 1.x anyway, remove it from spec.endedGroups and add it again")
 		h.push("2.0.1")
 		h.run(2 * time.Minute)
-		h.want("a fixed version takes its steps", map[string]string{"1.0.0": "active 100", "2.0.1": "canary 10"})
+		h.want("a fixed version goes through its steps", map[string]string{"1.0.0": "active 100", "2.0.1": "canary 10"})
 		h.run(2 * time.Hour)
 		h.want("moved", map[string]string{"1.0.0": "", "2.0.1": "active 100"})
 	}},
@@ -183,7 +183,7 @@ var named = []scene{
 		h.state("unpinned", PinnedVersionMissing, false)
 		h.want("unpinned", map[string]string{"1.0.0": "active 100", "2.0.1": "canary 10"})
 	}},
-	{"a group that a user ends twice ends without the newer group that is gone", func(h tale) {
+	{"a group that a user ends a second time ends although the newer group is gone", func(h tale) {
 		h.newest(Step{Weight: 10, Pause: time.Hour})
 		h.push("2.0.0")
 		h.run(time.Minute)
@@ -218,7 +218,7 @@ var named = []scene{
 		h.want("draining", map[string]string{"1.0.0": "active 100", "2.0.0": "deprecated 0"})
 		h.edit("no end", func(s *Spec) { s.Ended = nil })
 		h.run(time.Hour)
-		h.want("pods are ready again", map[string]string{"1.0.0": "active 100", "2.0.0": "active 100"})
+		h.want("reopened", map[string]string{"1.0.0": "active 100", "2.0.0": "active 100"})
 	}},
 	{"the newest group, after it was ended, starts again when spec.endedGroups no longer lists it", func(h tale) {
 		h.live()
@@ -240,7 +240,7 @@ var named = []scene{
 		h.run(time.Hour)
 		h.empty("ended")
 	}},
-	{"a group that is excluded by a changed groupBy does not close for a group that a user ended", func(h tale) {
+	{"a group that is excluded by a changed groupBy does not close in favor of a group that a user ended", func(h tale) {
 		h.regroup("all")
 		h.live()
 		h.edit("end 1.x", func(s *Spec) { s.Ended = []string{"1.x"} })
@@ -264,7 +264,7 @@ var named = []scene{
 		h.want("a push does not start it again", map[string]string{"pr-7-b": "", "pr-8-a": "active 100"})
 		h.edit("no end", func(s *Spec) { s.Ended = nil })
 		h.run(time.Hour)
-		h.want("pods are ready again", map[string]string{"pr-7-b": "active 100", "pr-8-a": "active 100"})
+		h.want("started again", map[string]string{"pr-7-b": "active 100", "pr-8-a": "active 100"})
 	}},
 }
 

@@ -69,7 +69,7 @@ var exclusives = []scene{
 		h.runs("exchange", 0, 0)
 		h.edit("freeze", func(s *Spec) { s.Freeze = &Freeze{Name: "f", Reason: "r"} })
 		h.run(3 * time.Minute)
-		h.want("pods are ready again", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
+		h.want("the newer version is active again", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
 	}},
 	{"a release that is superseded while the Job of its PreRollout hook runs loses its pods", func(h tale) {
 		h.exclusive(1)

@@ -368,7 +368,7 @@ func TestFreezeCanFail(t *testing.T) {
 			start(s)
 			s.o.Spec.Freeze = f
 		}),
-		"steps are taken in a freeze": instead("Step", func(s *scope) {
+		"steps begin in a freeze": instead("Step", func(s *scope) {
 			f := s.o.Spec.Freeze
 			s.o.Spec.Freeze = nil
 			step(s)

@@ -157,7 +157,7 @@ var histories = []scene{
 		h.run(time.Hour)
 		h.edit("minimumAvailable", func(s *Spec) { s.MinimumAvailable = 1 })
 		h.run(time.Hour)
-		h.want("only one is retained", map[string]string{"1.0.0": "", "1.1.0": "active 100"})
+		h.want("only one release is retained", map[string]string{"1.0.0": "", "1.1.0": "active 100"})
 		h.broken["1.0.0"] = "CrashLoopBackOff"
 		h.withdraw("1.1.0", Denied)
 		h.run(24 * time.Hour)
@@ -286,7 +286,7 @@ var histories = []scene{
 		h.run(time.Hour)
 		h.want("unpinned", map[string]string{"1.1.0": "active 100", "2.0.0": "active 100"})
 	}},
-	{"rule 16: a pin to a retained release, and its end, take no steps", func(h tale) {
+	{"rule 16: adding or removing a pin to a retained release skips the steps", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -410,7 +410,7 @@ var histories = []scene{
 		h.run(time.Second)
 		h.want("again", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
 	}},
-	{"rule 22: spec.paused stops new rollouts, and not a pin to a retained release", func(h tale) {
+	{"rule 22: spec.paused stops new rollouts, but not a pin to a retained release", func(h tale) {
 		h.live()
 		h.push("1.1.0")
 		h.run(time.Hour)
@@ -446,7 +446,7 @@ var histories = []scene{
 		h.run(2 * time.Minute)
 		h.want("healthy for ten minutes", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 24: a superseded canary is removed, and the newest version takes all steps", func(h tale) {
+	{"rule 24: a superseded canary is removed, and the newest version goes through all steps", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.push("1.1.0")
@@ -651,7 +651,7 @@ var histories = []scene{
 		h.run(time.Second)
 		h.want("capacity", map[string]string{"1.4.0": "active 100"})
 	}},
-	{"rule 29: a failed release is followed by an older version, and a blocked one is not", func(h tale) {
+	{"rule 29: an older version starts after a failed release, but not after a blocked release", func(h tale) {
 		h.broken["1.2.0"], h.broken["1.1.0"] = "CrashLoopBackOff", "ImagePullBackOff"
 		h.push("1.2.0", "1.1.0", "1.0.0")
 		h.run(6 * time.Hour)
@@ -859,7 +859,7 @@ var histories = []scene{
 		h.run(time.Second)
 		h.want("no steps", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"rule 32: a canary that waits for its raised first step is a canary with traffic", func(h tale) {
+	{"rule 32: a canary that waits for its first step, now with a higher weight, counts as a canary with traffic", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Pause: time.Hour})
 		h.push("1.1.0")
@@ -1065,7 +1065,7 @@ var histories = []scene{
 		}
 		h.quality["1.1.0"] = VerdictFailed
 		h.run(time.Second)
-		h.want("pods are ready again", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.want("rolled back", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 	}},
 	{"rule 22: a failed analysis rolls back a paused canary", func(h tale) {
 		h.analysed(twoSteps...)
@@ -1106,7 +1106,7 @@ var histories = []scene{
 		h.startup = 5 * time.Minute
 		h.hooks[ConfirmRollout] = ""
 		h.run(time.Minute)
-		h.want("its clock starts now", map[string]string{"1.1.0": "pending 0"})
+		h.want("its deadline starts now", map[string]string{"1.1.0": "pending 0"})
 		h.run(time.Hour)
 		h.want("end", map[string]string{"1.1.0": "active 100"})
 		h.run(time.Hour)
@@ -1235,7 +1235,7 @@ var histories = []scene{
 		h.run(time.Hour)
 		h.want("retried by a user", map[string]string{"1.3.0": "active 100"})
 	}},
-	{"hooks: a step without more traffic calls no hook", func(h tale) {
+	{"hooks: a step that adds no traffic calls no hook", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Match: true, Mirror: 20}, Step{Weight: 10, Mirror: 10, Confirm: true, Pause: time.Minute})
 		h.hooks[ConfirmTrafficIncrease] = "no"
@@ -1246,7 +1246,7 @@ var histories = []scene{
 		}
 		h.steps(Step{Weight: 10, Mirror: 10, Pause: time.Minute}, Step{Weight: 10, Match: true, Confirm: true})
 		h.run(time.Hour)
-		h.want("matched users are more traffic", map[string]string{"1.1.0": "canary 10"})
+		h.want("matched users count as more traffic", map[string]string{"1.1.0": "canary 10"})
 	}},
 	{"hooks: a release loses pods at its first gate", func(h tale) {
 		h.live()
@@ -1285,13 +1285,13 @@ var histories = []scene{
 		h.run(time.Minute)
 		h.back["1.1.0"] = true
 		h.run(time.Second)
-		h.want("pods are ready again", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.want("rolled back", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 		delete(h.back, "1.1.0")
 		h.decideOn("1.1.0", Retry, "")
 		h.run(time.Hour)
 		h.want("another rollout", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"hooks: Adopt passes gates", func(h tale) {
+	{"hooks: Adopt skips gates", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.gates(ConfirmRollout, PreRollout, ConfirmPromotion)
@@ -1383,7 +1383,7 @@ var histories = []scene{
 		h.autoscale(h.object("1.1.0"), 15)
 		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
 		h.run(time.Second)
-		h.want("a rollback waits for as many pods", map[string]string{"1.1.0": "active 100"})
+		h.want("a rollback waits for the same number of pods", map[string]string{"1.1.0": "active 100"})
 		h.run(time.Hour)
 		h.want("rolled back", map[string]string{"1.0.0": "active 100"})
 	}},

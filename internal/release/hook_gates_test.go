@@ -275,7 +275,7 @@ var gated = []scene{
 		h.run(time.Hour)
 		h.want("adopted", map[string]string{"1.0.0": "active 100"})
 	}},
-	{"rule 45: an adopted release shows that a freeze delays it, and not spec.paused", func(h tale) {
+	{"rule 45: an adopted release shows that a freeze, not spec.paused, delays it", func(h tale) {
 		h.policy("web")
 		h.startup = time.Minute
 		h.push("1.0.0")
@@ -539,7 +539,7 @@ func TestPreRolloutWaitsForDomainsOfTheCanary(t *testing.T) {
 		"the domains route to the release":            {0, []Report{{Revision: 8, CanaryDomains: true, Canary: "new"}}, true},
 		"the domains do not route to the release yet": {0, []Report{{Revision: 8, CanaryDomains: true}}, false},
 		"the domains route to another release":        {0, []Report{{Revision: 8, CanaryDomains: true, Canary: "old"}}, false},
-		"the domains of one of two policies":          {0, []Report{{Revision: 8, CanaryDomains: true, Canary: "new"}, {Revision: 8, CanaryDomains: true}}, false},
+		"the domains of only one of two policies":     {0, []Report{{Revision: 8, CanaryDomains: true, Canary: "new"}, {Revision: 8, CanaryDomains: true}}, false},
 		"a policy that never confirmed":               {0, []Report{{Revision: 8, CanaryDomains: true, Canary: "new"}, {CanaryDomains: true}}, true},
 		"a policy behind the settled revision":        {8, []Report{{Revision: 8, CanaryDomains: true, Canary: "new"}, {Revision: 5, CanaryDomains: true}}, true},
 		"a policy with a message":                     {0, []Report{{Revision: 8, CanaryDomains: true, Message: "no listener"}}, false},

@@ -12,7 +12,7 @@ import (
 // knownFailures are histories that other progressive delivery controllers handle incorrectly. Names
 // begin with the number of the row in docs/design/known-failures.md.
 var knownFailures = []scene{
-	{"06 weights that do not divide a hundred", func(h tale) {
+	{"06 weights that do not divide 100 evenly", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 30}, Step{Weight: 60}, Step{Weight: 97, Pause: time.Minute})
 		h.push("1.1.0")
@@ -118,7 +118,7 @@ var knownFailures = []scene{
 		h.want("promoted", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
 		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
 		h.run(20 * time.Second)
-		h.want("pods are ready again", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
+		h.want("rolled back", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
 		h.ready("its first drain would have ended", "1.0.0", 2)
 		h.pin()
 		h.run(20 * time.Second)
@@ -212,7 +212,7 @@ var knownFailures = []scene{
 		h.want("draining", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
 		h.push("1.2.0")
 		h.run(time.Hour)
-		h.want("another version next to it", map[string]string{"1.2.0": "active 100"})
+		h.want("another version during the drain", map[string]string{"1.2.0": "active 100"})
 		if n := h.stats.failures; n > 0 {
 			h.fail("%d releases failed", n)
 		}
@@ -346,7 +346,7 @@ var knownFailures = []scene{
 		h.run(5 * interval)
 		h.want("the end", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "", "1.2.0": "active 100"})
 	}},
-	{"45 Adopt in a pause, and its end", func(h tale) {
+	{"45 Adopt in a pause, then the pause ends", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.push("1.1.0")
@@ -363,7 +363,7 @@ var knownFailures = []scene{
 			h.fail("the end of the pause moved traffic")
 		}
 	}},
-	{"45 Continue in a pause, and its end", func(h tale) {
+	{"45 Continue in a pause, then the pause ends", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Approval: true}, Step{Weight: 50, Approval: true})
 		h.push("1.1.0")
@@ -526,7 +526,7 @@ func TestDecisionsOnEachStatus(t *testing.T) {
 			h.push("1.2.0")
 			h.run(time.Hour)
 		}, m{}},
-		"on the way back": {func(h tale) {
+		"target of a rollback": {func(h tale) {
 			h.live()
 			h.push("1.1.0")
 			h.run(time.Hour)

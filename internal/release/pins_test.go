@@ -66,7 +66,7 @@ var pins = []scene{
 		h.run(time.Hour)
 		h.active("unpinned", "1.1.0-c4")
 	}},
-	{"rule 16: a version that was never active takes its steps when it is pinned", func(h tale) {
+	{"rule 16: a version that was never active goes through its steps when it is pinned", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.pin(Pin{Group: "1.x", Version: "1.1.0"})
@@ -190,11 +190,11 @@ var pins = []scene{
 		h.want("one group is pinned", map[string]string{"1.0.0": "active 100", "1.1.0": "", "2.1.0": "active 100"})
 		h.drop("1.0.0") // A row still contains it.
 		h.run(time.Hour)
-		h.want("by its row", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
-		h.state("by its row", "PinnedVersionMissing", false)
-		h.state("by its row", "Pinned", true)
+		h.want("found by its row", map[string]string{"1.0.0": "active 100", "1.1.0": ""})
+		h.state("found by its row", "PinnedVersionMissing", false)
+		h.state("found by its row", "Pinned", true)
 	}},
-	{"a pin without a group to an ending preview is reported as missing before another pin starts a rollout", func(h tale) {
+	{"a pin without a group, to an ending preview, is reported as missing before another pin starts a rollout", func(h tale) {
 		h.live()
 		h.push("pr-7-a")
 		h.run(time.Minute)
@@ -206,7 +206,7 @@ var pins = []scene{
 		h.want("nothing starts", map[string]string{"1.0.0": "active 100", "1.1.0": "", "1.2.0": ""})
 		h.state("nothing starts", "PinnedVersionMissing", true)
 	}},
-	{"a pin without a group to a release that another pin supersedes is reported as missing before the other pin starts a rollout", func(h tale) {
+	{"a pin without a group, to a release that another pin supersedes, is reported as missing before the other pin starts a rollout", func(h tale) {
 		h.gates(ConfirmRollout)
 		h.hooks[ConfirmRollout] = "away"
 		h.push("1.4.0")
@@ -262,8 +262,8 @@ var pins = []scene{
 		h.run(time.Minute)
 		h.decideOn("1.1.0", Retry, "")
 		h.run(time.Minute)
-		h.outcome("pinned to another", "1.1.0", DecisionNotApplicable+": the target of the group is 1.0.0 (Pinned)")
-		h.want("pinned to another", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
+		h.outcome("pinned to another version", "1.1.0", DecisionNotApplicable+": the target of the group is 1.0.0 (Pinned)")
+		h.want("pinned to another version", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 		h.state("the pin has not expired", "PinExpired", false)
 		h.pin(Pin{Group: "1.x", Version: "1.1.0"})
 		h.run(time.Minute)
@@ -361,7 +361,7 @@ var pins = []scene{
 		h.want("the active release responds again", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 		h.state("the active release responds again", "OnlyServing", false)
 	}},
-	{"a canary next to an active release without ready pods takes its steps although no policy confirms", func(h tale) {
+	{"a canary next to an active release without ready pods goes through its steps although no policy confirms", func(h tale) {
 		h.steps(Step{Weight: 0, Pause: time.Minute}, Step{Weight: 50, Approval: true})
 		h.policy("odd").never = true
 		h.push("1.0.0")
@@ -385,8 +385,8 @@ var pins = []scene{
 		h.run(time.Minute)
 		h.spoil(h.object("1.0.0"), "CrashLoopBackOff")
 		h.run(time.Hour)
-		h.want("the gateway may send requests to it", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
-		h.state("the gateway may send requests to it", "OnlyServing", true)
+		h.want("the gateway may send requests to 1.0.0", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
+		h.state("the gateway may send requests to 1.0.0", "OnlyServing", true)
 	}},
 	{"a canary whose routes are not programmed loses its traffic to an active release that has pods again", func(h tale) {
 		h.live()

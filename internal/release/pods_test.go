@@ -102,7 +102,7 @@ var workers = []scene{
 		h.run(time.Minute)
 		h.replicas("end", 0, 4)
 	}},
-	{"a policy that is deleted does not change how a group splits", func(h tale) {
+	{"a policy that is deleted does not change how a group splits traffic", func(h tale) {
 		h.edit("size", func(s *Spec) { s.Replicas = 10 })
 		h.live()
 		h.steps(Step{Weight: 50, Pause: time.Hour})
@@ -300,7 +300,7 @@ var workers = []scene{
 		h.run(5 * time.Second)
 		h.runs("exchange", 0, 0)
 		h.run(time.Minute)
-		h.want("pods are ready again", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
+		h.want("rolled back", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
 		h.runs("back", 1, 0)
 	}},
 	{"with SplitByRoutes, a group without a policy keeps all pods of both releases", func(h tale) {

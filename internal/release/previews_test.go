@@ -380,9 +380,9 @@ var previews = []scene{
 		}
 		h.want("superseded", map[string]string{"pr-7-b": "", "pr-7-c": ""})
 		h.run(time.Hour)
-		h.want("the last one", map[string]string{"pr-7-a": "", "pr-7-d": "active 100"})
+		h.want("the last push", map[string]string{"pr-7-a": "", "pr-7-d": "active 100"})
 	}},
-	{"rule 25: a push back to the live commit does nothing", func(h tale) {
+	{"rule 25: pushing the live commit again does nothing", func(h tale) {
 		h.reviewed()
 		h.push("pr-7-b")
 		h.run(5 * time.Second)
@@ -393,7 +393,7 @@ var previews = []scene{
 			h.fail("promoted again: %v", a)
 		}
 	}},
-	{"rule 25: a push back to the live commit while commits are pushed faster than previews start", func(h tale) {
+	{"rule 25: the live commit is pushed again while commits are pushed faster than previews start", func(h tale) {
 		h.reviewed()
 		for _, v := range []string{"pr-7-b", "pr-7-c", "pr-7-d", "pr-7-e", "pr-7-a"} {
 			h.push(v)
@@ -417,7 +417,7 @@ var previews = []scene{
 			h.push(fmt.Sprintf("pr-7-c%d", i))
 			h.run(4 * time.Second)
 		}
-		h.want("one is finished first", map[string]string{"pr-7-a": "deprecated 0", "pr-7-c7": "pending 0"})
+		h.want("one commit is finished first", map[string]string{"pr-7-a": "deprecated 0", "pr-7-c7": "pending 0"})
 		h.run(time.Hour)
 		h.want("the last commit", map[string]string{"pr-7-c7": "active 100"})
 	}},
@@ -603,7 +603,7 @@ var previews = []scene{
 		h.bounds(Previews{MaxGroups: 1, MaxAge: 2 * time.Hour})
 		h.push("pr-1-a", "pr-2-a")
 		h.run(time.Hour)
-		h.want("the higher number", map[string]string{"pr-1-a": "", "pr-2-a": "active 100"})
+		h.want("slot for the higher number", map[string]string{"pr-1-a": "", "pr-2-a": "active 100"})
 		h.push("pr-2-b")
 		h.run(90 * time.Minute)
 		h.withdrawGroup("pr-2", Closed)

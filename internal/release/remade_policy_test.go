@@ -8,7 +8,7 @@ import (
 // unreported contains histories of policies that were created again or lost their status, and that have not yet reported
 // where their domains route.
 var unreported = []scene{
-	{"a first release keeps its steps when a policy is created again while it starts", func(h tale) {
+	{"a first release does not skip its steps when a policy is created again while the release starts", func(h tale) {
 		h.policy("web").newest = true
 		h.push("1.0.0")
 		h.run(time.Minute)
@@ -30,9 +30,9 @@ var unreported = []scene{
 		h.remake(h.nets["web"])
 		plan()
 		h.run(time.Minute)
-		h.want("the canary has a tenth", map[string]string{"1.0.0": "active 100", "2.0.0": "canary 10"})
+		h.want("the canary has 10%", map[string]string{"1.0.0": "active 100", "2.0.0": "canary 10"})
 	}},
-	{"a canary of the newest domains keeps its steps while the policy that was created again has only reserved its references", func(h tale) {
+	{"a canary of the newest domains does not skip its steps while the policy that was created again has no routes yet", func(h tale) {
 		h.policy("web").newest = true
 		h.push("1.0.0")
 		h.run(time.Minute)

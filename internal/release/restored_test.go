@@ -4,7 +4,7 @@ import "time"
 
 // restored contains histories in which the status is lost and recovered from the objects.
 var restored = []scene{
-	{"rule 31: a release that failed its analysis takes its steps after the rollout state is lost", func(h tale) {
+	{"rule 31: a release that failed its analysis goes through its steps after the rollout state is lost", func(h tale) {
 		h.failedAbove()
 		h.loseState()
 		h.run(30 * time.Second)
@@ -13,7 +13,7 @@ var restored = []scene{
 		h.run(time.Hour)
 		h.want("1.2.0 fails again", map[string]string{"1.1.0": "active 100", "1.2.0": "error 0"})
 	}},
-	{"rule 31: a version above the active version takes its steps if its object does not show a failure", func(h tale) {
+	{"rule 31: a version above the active version goes through its steps if its object does not show a failure", func(h tale) {
 		h.failedAbove()
 		h.loseState()
 		for _, o := range h.objects {

@@ -639,7 +639,7 @@ func TestGroupByChangesOnALiveService(t *testing.T) {
 			t.Errorf("1.9.0 had 90%% of the traffic, but is not active in any group:\n%s", describe(Observed{}, Result{State: l}))
 		}
 	})
-	t.Run("a group does not close for a group that does not replace it", func(t *testing.T) {
+	t.Run("a group does not close in favor of a group that does not replace it", func(t *testing.T) {
 		o := regrouped(failed, "1.9.0", "2.0.1")
 		o.Objects = append(o.Objects, Object{Release: "1.9.0", Slug: "1-x", Name: "1.x", Level: "Release", Version: "1.9.0", Config: "c1", Created: t0, Stamp: 4, Replicas: 1, Failure: "CrashLoopBackOff"})
 		o.State.Sequence = 4

@@ -287,7 +287,7 @@ var protocol = []scene{
 		h.run(4*time.Minute + 40*time.Second) // 5m20s after the start of the pause, with 4m10s of health
 		h.want("not yet", map[string]string{"1.1.0": "canary 20"})
 		h.run(time.Minute)
-		h.want("five minutes of health", map[string]string{"1.1.0": "active 100"})
+		h.want("healthy for five minutes", map[string]string{"1.1.0": "active 100"})
 	}},
 	{"the oldest release keeps its size until it is removed", func(h tale) {
 		h.live()
@@ -312,13 +312,13 @@ var protocol = []scene{
 		h.want("both groups of the first plan", map[string]string{"2.0.0": "active 100", "3.0.0": "active 100"})
 		h.push("1.9.0", "4.0.0", "pr-7-a")
 		h.run(time.Minute)
-		h.want("older and newer", map[string]string{"1.9.0": "", "4.0.0": "active 100", "pr-7-a": "active 100"})
+		h.want("older and newer groups", map[string]string{"1.9.0": "", "4.0.0": "active 100", "pr-7-a": "active 100"})
 		h.state("older", "OlderGroup", true)
 		h.withdrawGroup("2-x", Closed)
 		h.run(time.Hour)
 		h.want("no older group starts when a group ends", map[string]string{"1.9.0": "", "2.0.0": "", "3.0.0": "active 100"})
 	}},
-	{"rule 25: three commits in a minute, and a push back to the live commit", func(h tale) {
+	{"rule 25: three commits in a minute, and the live commit again", func(h tale) {
 		h.policy("web")
 		h.steps(Step{Weight: 10, Pause: 10 * time.Minute})
 		h.startup = 30 * time.Second
@@ -538,7 +538,7 @@ func TestConfirmations(t *testing.T) {
 		"behind, without references":                  {Report{Revision: 5}, 0, time.Minute, "", deadline, false, 0},
 		"still behind at the deadline":                {Report{Revision: 5}, 0, deadline, "TrafficUnconfirmed PolicyNotProgrammed", 0, false, 6},
 		"behind the settled revision":                 {Report{Revision: 4}, 5, time.Minute, "PolicyNotProgrammed", deadline, false, 5},
-		"at the settled revision, behind the last":    {Report{Revision: 5}, 5, time.Minute, "", deadline, false, 5},
+		"at the settled revision, behind revision 6":  {Report{Revision: 5}, 5, time.Minute, "", deadline, false, 5},
 		"refers to the release, at the revision":      {Report{Revision: 6, References: []string{"old"}}, 0, deadline - 1, "", deadline, false, 0},
 		"still refers to the release at the deadline": {Report{Revision: 6, References: []string{"old"}}, 0, deadline, "TrafficUnconfirmed", 0, false, 0},
 		"never confirmed, without references":         {Report{}, 0, drain, "PolicyNotProgrammed", 0, true, 0},

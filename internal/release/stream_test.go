@@ -53,7 +53,7 @@ var streams = []scene{
 		h.run(time.Second)
 		h.newestDomains("its own canary", "2.0.0=90 2.1.0=10")
 	}},
-	{"a first release takes no steps if there are no steps or no newest domains", func(h tale) {
+	{"a first release is active immediately if there are no steps or no newest domains", func(h tale) {
 		h.newest()
 		h.push("2.0.0")
 		h.run(10 * time.Second)

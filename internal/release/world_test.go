@@ -792,7 +792,7 @@ func (w *world) write(n *net) {
 	w.noteNamed()
 }
 
-// serve creates the Services of a reconcile.
+// serve creates a Service for each release in the rollout state that the reconcile has read.
 func (n *net) serve() {
 	clear(n.serves)
 	for _, g := range n.pass.rolloutState.Groups {

@@ -530,7 +530,7 @@ func TestReleaseIsRefused(t *testing.T) {
 	}{
 		"when another replica holds the Lease": {"b", true, "b"},
 		"while a reconcile may run":            {"a", false, "a"},
-		"but not afterwards":                   {"a", true, ""},
+		"allowed while idle":                   {"a", true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lock := &record{}

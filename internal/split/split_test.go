@@ -33,13 +33,13 @@ func TestWeights(t *testing.T) {
 		withheld []string
 	}{
 		"as required":                                 {[]Share{active(90), canary(10)}, m{"a": 90, "c": 10}, nil},
-		"one of two":                                  {[]Share{active(100)}, m{"a": 100}, nil},
-		"weight 0 is not a backend":                   {[]Share{active(100), canary(0)}, m{"a": 100}, nil},
+		"active release only":                         {[]Share{active(100)}, m{"a": 100}, nil},
+		"weight 0 yields no backend":                  {[]Share{active(100), canary(0)}, m{"a": 100}, nil},
 		"the active release has no endpoint":          {[]Share{active(90, dead), canary(10)}, m{"c": 100}, []string{"a"}},
 		"the canary has no endpoint":                  {[]Share{active(90), canary(10, dead)}, m{"a": 100}, []string{"c"}},
-		"a canary without weight replaces it":         {[]Share{active(100, dead), canary(0)}, m{"c": 100}, []string{"a"}},
-		"no other release replaces it":                {[]Share{active(100, dead), canary(0, other)}, nil, []string{"a"}},
-		"not even a release with weight":              {[]Share{active(100, dead), canary(50, other)}, nil, []string{"a"}},
+		"weight-0 canary replaces the active release": {[]Share{active(100, dead), canary(0)}, m{"c": 100}, []string{"a"}},
+		"no eligible replacement":                     {[]Share{active(100, dead), canary(0, other)}, nil, []string{"a"}},
+		"ineligible release with weight":              {[]Share{active(100, dead), canary(50, other)}, nil, []string{"a"}},
 		"a pending release gets nothing":              {[]Share{active(90), canary(10, other)}, m{"a": 100}, nil},
 		"no endpoint at all":                          {[]Share{active(90, dead), canary(10, dead)}, nil, []string{"a", "c"}},
 		"withheld until it has all replicas":          {[]Share{active(90, withheld, partly), canary(10)}, m{"c": 100}, []string{"a"}},
@@ -50,7 +50,7 @@ func TestWeights(t *testing.T) {
 		"the largest takes the rest":                  {[]Share{active(1), canary(2)}, m{"a": 33, "c": 67}, nil},
 		"ties are broken by name":                     {[]Share{canary(1, named("d")), canary(1), active(1)}, m{"a": 34, "c": 33, "d": 33}, nil},
 		"of two replacements, the first by name":      {[]Share{canary(0, named("d")), canary(0), active(100, dead)}, m{"c": 100}, []string{"a"}},
-		"two are withheld, by name":                   {[]Share{canary(10, dead), active(90, dead), canary(0, named("d"))}, m{"d": 100}, []string{"a", "c"}},
+		"two are withheld, sorted by name":            {[]Share{canary(10, dead), active(90, dead), canary(0, named("d"))}, m{"d": 100}, []string{"a", "c"}},
 		"nothing":                                     {},
 	} {
 		t.Run(name, func(t *testing.T) {

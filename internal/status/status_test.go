@@ -24,15 +24,15 @@ import (
 func TestLine(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ in, want string }{
-		"empty":               {"", ""},
-		"plain":               {"as it is", "as it is"},
-		"several lines":       {" one\n\ttwo\r\n three ", "one two three"},
-		"control":             {"a\x00b\x1b[31mc\x7f", "ab[31mc"},
-		"broken UTF-8":        {"a\xffb", "ab"},
-		"exact":               {strings.Repeat("x", 512), strings.Repeat("x", 512)},
-		"long":                {strings.Repeat("x", 513), strings.Repeat("x", 509) + "…"},
-		"truncated in a rune": {strings.Repeat("x", 508) + "ééé", strings.Repeat("x", 508) + "…"},
-		"only long rune":      {strings.Repeat("é", 300), strings.Repeat("é", 254) + "…"},
+		"empty":                {"", ""},
+		"plain":                {"as it is", "as it is"},
+		"several lines":        {" one\n\ttwo\r\n three ", "one two three"},
+		"control":              {"a\x00b\x1b[31mc\x7f", "ab[31mc"},
+		"broken UTF-8":         {"a\xffb", "ab"},
+		"exact":                {strings.Repeat("x", 512), strings.Repeat("x", 512)},
+		"long":                 {strings.Repeat("x", 513), strings.Repeat("x", 509) + "…"},
+		"limit within a rune":  {strings.Repeat("x", 508) + "ééé", strings.Repeat("x", 508) + "…"},
+		"only multibyte runes": {strings.Repeat("é", 300), strings.Repeat("é", 254) + "…"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -169,7 +169,7 @@ func TestTransitions(t *testing.T) {
 		"another status":  {cond("False", "A", "x"), cond("True", "A", "x"), recorded{"Normal A Run x"}},
 		"two-line notes":  {nil, cond("True", "A", "x\ny"), recorded{"Normal A Run x y"}},
 		"nothing changed": {cond("True", "A", "x"), cond("True", "A", "x"), nil},
-		"two for one reason": {nil, append(cond("False", "A", "x"), metav1.Condition{Type: "Reachable", Status: "False", Reason: "A", Message: "y"}),
+		"two conditions, one reason": {nil, append(cond("False", "A", "x"), metav1.Condition{Type: "Reachable", Status: "False", Reason: "A", Message: "y"}),
 			recorded{"Warning A Run x"}},
 		"two reasons": {nil, append(cond("False", "A", "x"), metav1.Condition{Type: "Reachable", Status: "False", Reason: "B", Message: "y"}),
 			recorded{"Warning A Run x", "Warning B Run y"}},

@@ -42,7 +42,7 @@ func TestRankTimed(t *testing.T) {
 			rejected: map[string]Verdict{"sha-a": VerdictDeny, "sha-b": VerdictDeny, "latest": VerdictDeny, "sha-c": VerdictDeny,
 				"sha-e": VerdictParse, "sha-f": VerdictParse, "main": VerdictParse},
 		},
-		"another hour, and another minute": {
+		"denied times that match no tag": {
 			rules: Rules{Scheme: SchemePushTime, TagFilter: TagFilter{Pattern: "^sha-[ad]$"}, Deny: []string{"2026.1.5.1", "2026.1.5.7", "2026.1.5.13.9", "2026.2.1.0.0.1"}},
 			want:  []string{"release/2026.2.1.0.0.0@sha-d", "release/2026.1.5.13.7.9@sha-a"},
 			rejected: map[string]Verdict{"main": VerdictTagFilter, "sha-b": VerdictTagFilter, "sha-c": VerdictTagFilter, "sha-e": VerdictTagFilter,

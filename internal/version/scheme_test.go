@@ -67,11 +67,11 @@ func TestSchemes(t *testing.T) {
 			rules: Rules{Scheme: SchemeRegexp, Deny: []string{"1.2.3.4"}, TagFilter: TagFilter{Pattern: `^(?P<major>\d+)\.(?P<minor>\d+)\.(?P<patch>\d+)-r(?P<revision>\d+)$`}},
 			tags:  []string{"1.2.3-r4", "1.2.3-r5"}, want: []string{"release/1.2.3.5@1.2.3-r5"}, rejected: map[string]Verdict{"1.2.3-r4": VerdictDeny},
 		},
-		"a group of pre-releases": {
+		"a named group for pre-releases": {
 			rules: Rules{Scheme: SchemeRegexp, Level: LevelCandidate, TagFilter: TagFilter{Pattern: `^R(?P<major>\d+)(?:(?P<prerelease>rc\d+))?$`}},
 			tags:  []string{"R7", "R8rc1", "R8"}, want: []string{"candidate/8.0.0@R8", "candidate/8.0.0-rc1@R8rc1", "candidate/7.0.0@R7"},
 		},
-		"groups without a number": {
+		"named groups without a number": {
 			rules: Rules{Scheme: SchemeRegexp, TagFilter: TagFilter{Pattern: `^(?P<major>.+)\.(?P<minor>.*)$`}}, tags: []string{"a.1", "1.", "1.18446744073709551616"},
 			want: []string{"release/1.0.0@1."}, rejected: map[string]Verdict{"a.1": VerdictParse, "1.18446744073709551616": VerdictParse},
 		},
@@ -84,7 +84,7 @@ func TestSchemes(t *testing.T) {
 			want:     []string{"release/1.2.3@1.2.3-alpine", "release/1.2.2@v1.2.2-alpine"},
 			rejected: map[string]Verdict{"1.2.4": VerdictParse, "1.2.5-alpine3.19": VerdictParse, "1.3.0-rc.1-alpine": VerdictLevel},
 		},
-		"a suffix of a date": {
+		"a date with a suffix": {
 			rules: Rules{Scheme: SchemeTuple, Suffix: "-slim"}, tags: []string{"2024.01.05-slim", "2024.01.06"},
 			want: []string{"release/2024.1.5@2024.01.05-slim"}, rejected: map[string]Verdict{"2024.01.06": VerdictParse},
 		},

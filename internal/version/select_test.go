@@ -597,7 +597,7 @@ func TestRankNames(t *testing.T) {
 			names: []Name{{Text: "v1.0.0"}, {Text: "v1.1.0"}, {Text: "shop/v2.0.0"}},
 			want:  []string{"1.1.0@v1.1.0 from v1.1.0 Release", "1.0.0@v1.0.0 from v1.0.0 Release"}, rejected: map[string]Verdict{"shop/v2.0.0": VerdictName},
 		},
-		"mapped as a whole": {
+		"whole name must match": {
 			rules: Rules{Match: NameMatch{From: `shop/v(?P<version>.+)`, To: "$version"}},
 			names: []Name{{Text: "shop/v1.0.0"}, {Text: "old-shop/v1.1.0"}, {Text: "web/v3.0.0"}},
 			want:  []string{"1.0.0@1.0.0 from shop/v1.0.0 Release"}, rejected: map[string]Verdict{"old-shop/v1.1.0": VerdictMatch, "web/v3.0.0": VerdictMatch},

@@ -134,7 +134,7 @@ func TestPauseThatEndedLongAgo(t *testing.T) {
 	s, ms := played(t, "pause")
 	now := view.New(s.Input, s.Now).Services[0].State
 	if now.Until == nil {
-		t.Fatalf("the history is not in a pause: %s", now.Sentence)
+		t.Fatalf("the rollout is not paused: %s", now.Sentence)
 	}
 	for after, want := range map[time.Duration]bool{30 * time.Second: false, 3 * time.Minute: true} {
 		state := view.New(s.Input, now.Until.Add(after)).Services[0].State
@@ -411,15 +411,15 @@ func TestExchangeOfAnExclusiveGroup(t *testing.T) {
 		ended     time.Duration
 		class     view.Class
 	}{
-		"the pods are ending":      {v1alpha1.FailureOtherReleaseRunning, 0, 0, true, 3 * time.Second, view.Moving},
-		"they do not end":          {v1alpha1.FailureOtherReleaseRunning, 0, 0, true, time.Minute, view.Failed},
-		"the next ones start":      {"", 0, 0, true, 3 * time.Second, view.Moving},
-		"they start for a minute":  {"", 0, 0, true, time.Minute, view.Failed},
-		"they crash":               {"CrashLoopBackOff", 0, 0, true, 3 * time.Second, view.Failed},
-		"they have no traffic":     {"", 3, 0, true, time.Minute, view.Failed},
-		"they have traffic":        {"", 3, 100, true, time.Minute, view.Moving},
-		"they have no routes":      {"", 3, 0, false, time.Minute, view.Moving},
-		"some of them are missing": {"", 1, 100, true, time.Minute, view.Moving},
+		"the old pods are ending":                   {v1alpha1.FailureOtherReleaseRunning, 0, 0, true, 3 * time.Second, view.Moving},
+		"the old pods do not end":                   {v1alpha1.FailureOtherReleaseRunning, 0, 0, true, time.Minute, view.Failed},
+		"the new pods start":                        {"", 0, 0, true, 3 * time.Second, view.Moving},
+		"the new pods are not ready after a minute": {"", 0, 0, true, time.Minute, view.Failed},
+		"the new pods crash":                        {"CrashLoopBackOff", 0, 0, true, 3 * time.Second, view.Failed},
+		"the new pods have no traffic":              {"", 3, 0, true, time.Minute, view.Failed},
+		"the new pods have traffic":                 {"", 3, 100, true, time.Minute, view.Moving},
+		"the new pods have no routes":               {"", 3, 0, false, time.Minute, view.Moving},
+		"some new pods are missing":                 {"", 1, 100, true, time.Minute, view.Moving},
 	} {
 		s, ms := exclusive(t)
 		g := &ms.Status.ReleaseGroups[0]
@@ -587,10 +587,10 @@ func TestWindowBeforeAnExchange(t *testing.T) {
 		as   v1alpha1.HookPhase
 		want view.Word
 	}{
-		"no hook":             {want: view.WordWindow},
-		"a hook, not called":  {hook: true, want: view.WordGate},
-		"a hook that waits":   {hook: true, as: v1alpha1.HookWaiting, want: view.WordGate},
-		"a hook that is open": {hook: true, as: v1alpha1.HookOpen, want: view.WordWindow},
+		"no hook":                  {want: view.WordWindow},
+		"a hook, not called":       {hook: true, want: view.WordGate},
+		"a hook that waits":        {hook: true, as: v1alpha1.HookWaiting, want: view.WordGate},
+		"a hook that has approved": {hook: true, as: v1alpha1.HookOpen, want: view.WordWindow},
 	} {
 		s, ms := played(t, "exclusive window before")
 		run := ms.Status.ReleaseGroups[0].Rollout

@@ -44,12 +44,12 @@ func TestRetryable(t *testing.T) {
 		target   v1alpha1.GroupTarget
 		want     bool
 	}{
-		"above the active one":       {[]v1alpha1.Release{failed, old}, v1alpha1.GroupTarget{Release: "shop-1.1.0", Reason: "Held"}, true},
-		"nothing is active":          {[]v1alpha1.Release{failed}, v1alpha1.GroupTarget{}, true},
-		"pinned to another":          {[]v1alpha1.Release{failed, old}, v1alpha1.GroupTarget{Release: "shop-1.1.0", Reason: "Pinned"}, false},
-		"pinned to it":               {[]v1alpha1.Release{row("1.3.0", v1alpha1.ReleaseActive), failed}, v1alpha1.GroupTarget{Release: "shop-1.2.0", Reason: "Pinned"}, true},
-		"below the active one":       {[]v1alpha1.Release{row("1.3.0", v1alpha1.ReleaseActive), failed, old}, v1alpha1.GroupTarget{Release: "shop-1.3.0"}, false},
-		"below one being rolled out": {[]v1alpha1.Release{row("1.3.0", v1alpha1.ReleaseCanary), failed, old}, v1alpha1.GroupTarget{Release: "shop-1.3.0"}, false},
+		"above the active one":         {[]v1alpha1.Release{failed, old}, v1alpha1.GroupTarget{Release: "shop-1.1.0", Reason: "Held"}, true},
+		"nothing is active":            {[]v1alpha1.Release{failed}, v1alpha1.GroupTarget{}, true},
+		"pinned to another release":    {[]v1alpha1.Release{failed, old}, v1alpha1.GroupTarget{Release: "shop-1.1.0", Reason: "Pinned"}, false},
+		"pinned to the failed release": {[]v1alpha1.Release{row("1.3.0", v1alpha1.ReleaseActive), failed}, v1alpha1.GroupTarget{Release: "shop-1.2.0", Reason: "Pinned"}, true},
+		"below the active one":         {[]v1alpha1.Release{row("1.3.0", v1alpha1.ReleaseActive), failed, old}, v1alpha1.GroupTarget{Release: "shop-1.3.0"}, false},
+		"below a canary":               {[]v1alpha1.Release{row("1.3.0", v1alpha1.ReleaseCanary), failed, old}, v1alpha1.GroupTarget{Release: "shop-1.3.0"}, false},
 	} {
 		if got := Retryable(&v1alpha1.Microservice{}, nil, &v1alpha1.ReleaseGroup{Releases: c.releases, Target: c.target}, &failed); got != c.want {
 			t.Errorf("%s: %t", name, got)

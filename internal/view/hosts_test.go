@@ -71,15 +71,15 @@ func TestWhyOfAHostWithSeveralRoutes(t *testing.T) {
 		version  string // "" if the host is ambiguous
 		also     []Line
 	}{
-		"HTTP and TLS":               {"", []v1alpha1.NetworkPolicy{policy("shop", "shop", http, passthrough)}, "1.0.0", []Line{{"also", tls + ": programmed", "NetworkPolicy shop/shop"}}},
-		"HTTP and TLS, http":         {"http", []v1alpha1.NetworkPolicy{policy("shop", "shop", passthrough, http)}, "1.0.0", nil},
-		"HTTP and TLS, https":        {"https", []v1alpha1.NetworkPolicy{policy("shop", "shop", http, passthrough)}, "2.0.0", nil},
-		"HTTP and TLS, unknown":      {"ftp", []v1alpha1.NetworkPolicy{policy("shop", "shop", passthrough, http)}, "2.0.0", []Line{{"also", plain + ": programmed", "NetworkPolicy shop/shop"}}},
-		"listed twice":               {"", []v1alpha1.NetworkPolicy{policy("shop", "shop", conflict, down)}, "1.0.0", nil},
-		"an older policy has it":     {"https", []v1alpha1.NetworkPolicy{policy("shop", "a", conflict), policy("shop", "b", down)}, "1.0.0", nil},
-		"two policies conflict":      {"", []v1alpha1.NetworkPolicy{policy("shop", "a", conflict), policy("shop", "b", conflict)}, "2.0.0", []Line{{"also", plain + ": not programmed: DomainConflict", "NetworkPolicy shop/b"}}},
-		"two namespaces":             {"", []v1alpha1.NetworkPolicy{policy("shop", "a", http), policy("cart", "a", http)}, "", nil},
-		"two namespaces, one has it": {"", []v1alpha1.NetworkPolicy{policy("shop", "a", conflict), policy("cart", "a", down)}, "1.0.0", nil},
+		"HTTP and TLS":                     {"", []v1alpha1.NetworkPolicy{policy("shop", "shop", http, passthrough)}, "1.0.0", []Line{{"also", tls + ": programmed", "NetworkPolicy shop/shop"}}},
+		"HTTP and TLS, http":               {"http", []v1alpha1.NetworkPolicy{policy("shop", "shop", passthrough, http)}, "1.0.0", nil},
+		"HTTP and TLS, https":              {"https", []v1alpha1.NetworkPolicy{policy("shop", "shop", http, passthrough)}, "2.0.0", nil},
+		"HTTP and TLS, unknown":            {"ftp", []v1alpha1.NetworkPolicy{policy("shop", "shop", passthrough, http)}, "2.0.0", []Line{{"also", plain + ": programmed", "NetworkPolicy shop/shop"}}},
+		"listed twice":                     {"", []v1alpha1.NetworkPolicy{policy("shop", "shop", conflict, down)}, "1.0.0", nil},
+		"an older policy has the host":     {"https", []v1alpha1.NetworkPolicy{policy("shop", "a", conflict), policy("shop", "b", down)}, "1.0.0", nil},
+		"two policies conflict":            {"", []v1alpha1.NetworkPolicy{policy("shop", "a", conflict), policy("shop", "b", conflict)}, "2.0.0", []Line{{"also", plain + ": not programmed: DomainConflict", "NetworkPolicy shop/b"}}},
+		"two namespaces":                   {"", []v1alpha1.NetworkPolicy{policy("shop", "a", http), policy("cart", "a", http)}, "", nil},
+		"two namespaces, one has the host": {"", []v1alpha1.NetworkPolicy{policy("shop", "a", conflict), policy("cart", "a", down)}, "1.0.0", nil},
 	} {
 		a, err := WhyURL(Input{NetworkPolicies: c.policies}, c.scheme, "shop.example.com", "/", time.Unix(0, 0))
 		var ambiguous *Ambiguous

@@ -175,12 +175,12 @@ func TestVersionOfAnOlderGroup(t *testing.T) {
 		edit    func(ms *v1alpha1.Microservice)
 		older   bool
 	}{
-		"older":                     {offeredIn("1-x", "1.5.0"), nil, true},
-		"newer":                     {offeredIn("3-x", "3.0.0"), nil, false},
-		"in a live group":           {offeredIn("2-x", "1.9.0"), nil, false},
-		"the live group is closing": {offeredIn("1-x", "1.5.0"), func(ms *v1alpha1.Microservice) { ms.Status.ReleaseGroups[0].Phase = v1alpha1.GroupClosing }, false},
-		"the live group is ended":   {offeredIn("1-x", "1.5.0"), func(ms *v1alpha1.Microservice) { ms.Spec.EndedGroups = []string{"2.x"} }, false},
-		"no active release":         {offeredIn("1-x", "1.5.0"), func(ms *v1alpha1.Microservice) { ms.Status.ReleaseGroups[0].Releases[0].Status = v1alpha1.ReleaseError }, true},
+		"older":                       {offeredIn("1-x", "1.5.0"), nil, true},
+		"newer":                       {offeredIn("3-x", "3.0.0"), nil, false},
+		"in a live group":             {offeredIn("2-x", "1.9.0"), nil, false},
+		"the live group is closing":   {offeredIn("1-x", "1.5.0"), func(ms *v1alpha1.Microservice) { ms.Status.ReleaseGroups[0].Phase = v1alpha1.GroupClosing }, false},
+		"a user ended the live group": {offeredIn("1-x", "1.5.0"), func(ms *v1alpha1.Microservice) { ms.Spec.EndedGroups = []string{"2.x"} }, false},
+		"no active release":           {offeredIn("1-x", "1.5.0"), func(ms *v1alpha1.Microservice) { ms.Status.ReleaseGroups[0].Releases[0].Status = v1alpha1.ReleaseError }, true},
 		"the live group is a preview": {offeredIn("1-x", "1.5.0"), func(ms *v1alpha1.Microservice) {
 			ms.Status.ReleaseGroups[0].Level, ms.Status.ReleaseGroups[0].PullRequest = v1alpha1.LevelPreview, 17
 		}, false},

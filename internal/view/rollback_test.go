@@ -65,12 +65,12 @@ func TestRetryOfTarget(t *testing.T) {
 		target v1alpha1.GroupTarget
 		want   bool
 	}{
-		"the failed release":       {v1alpha1.GroupTarget{Release: "shop-1-1-0-0a1b2c3d", Reason: "Pinned"}, true},
-		"the previous release":     {v1alpha1.GroupTarget{Release: "shop-1-0-0-0a1b2c3d", Reason: "Latest"}, true},
-		"no target":                {v1alpha1.GroupTarget{}, true},
-		"pinned to another":        {v1alpha1.GroupTarget{Release: "shop-1-0-0-0a1b2c3d", Reason: "Pinned"}, false},
-		"pinned to an unknown one": {v1alpha1.GroupTarget{Release: "shop-7-0-0-0a1b2c3d", Reason: "Pinned"}, false},
-		"a newer release":          {v1alpha1.GroupTarget{Release: "shop-1-2-0-0a1b2c3d", Reason: "Latest"}, false},
+		"the failed release":        {v1alpha1.GroupTarget{Release: "shop-1-1-0-0a1b2c3d", Reason: "Pinned"}, true},
+		"the previous release":      {v1alpha1.GroupTarget{Release: "shop-1-0-0-0a1b2c3d", Reason: "Latest"}, true},
+		"no target":                 {v1alpha1.GroupTarget{}, true},
+		"pinned to another release": {v1alpha1.GroupTarget{Release: "shop-1-0-0-0a1b2c3d", Reason: "Pinned"}, false},
+		"pinned to an unknown one":  {v1alpha1.GroupTarget{Release: "shop-7-0-0-0a1b2c3d", Reason: "Pinned"}, false},
+		"a newer release":           {v1alpha1.GroupTarget{Release: "shop-1-2-0-0a1b2c3d", Reason: "Latest"}, false},
 	} {
 		s, ms := played(t, "crashes")
 		g := &ms.Status.ReleaseGroups[0]

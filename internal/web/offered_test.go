@@ -10,7 +10,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
 
-// actLink matches a link to the form of an action on the service of the stories.
+// actLink matches a link to the form of an action on the service shop, to which all test histories belong.
 var actLink = regexp.MustCompile(`href="/services/shop/shop/acts/([^"]+)"`)
 
 // TestOfferedActs checks that the planner applies each decision that the page of a service offers.

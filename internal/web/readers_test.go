@@ -153,19 +153,19 @@ func TestAnonymous(t *testing.T) {
 		want         int
 		location     string
 	}{
-		"page":             {"GET", "/events?q=a%26b", nil, nil, 303, "/login?return=%2Fevents%3Fq%3Da%2526b"},
-		"page of a script": {"GET", "/", nil, script, 401, ""},
-		"JSON":             {"GET", "/", nil, func(r *http.Request) { r.Header.Set("Accept", "application/json") }, 401, ""},
-		"stream":           {"GET", "/live?page=/", nil, nil, 401, ""},
-		"act":              {"POST", "/services/shop/shop/acts/pause", url.Values{}, nil, 401, ""},
-		"token":            {"GET", "/?token=", nil, script, 401, ""},
-		"login":            {"GET", "/login", nil, nil, 204, ""},
-		"callback":         {"GET", "/login/callback", nil, nil, 403, ""},
-		"logout":           {"POST", "/logout", url.Values{}, nil, 204, ""},
-		"forged logout":    {"POST", "/logout", url.Values{}, func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }, 403, ""},
-		"forged act":       {"POST", "/services/shop/shop/acts/pause", url.Values{}, func(r *http.Request) { as("ana")(r); r.Header.Set("Sec-Fetch-Site", "cross-site") }, 403, ""},
-		"asset":            {"GET", b.templates.names["board.css"], nil, nil, 200, ""},
-		"other host":       {"GET", "/", nil, func(r *http.Request) { as("ana")(r); r.Host = "evil.example.com" }, 421, ""},
+		"page":                       {"GET", "/events?q=a%26b", nil, nil, 303, "/login?return=%2Fevents%3Fq%3Da%2526b"},
+		"page requested by a script": {"GET", "/", nil, script, 401, ""},
+		"JSON":                       {"GET", "/", nil, func(r *http.Request) { r.Header.Set("Accept", "application/json") }, 401, ""},
+		"stream":                     {"GET", "/live?page=/", nil, nil, 401, ""},
+		"act":                        {"POST", "/services/shop/shop/acts/pause", url.Values{}, nil, 401, ""},
+		"token":                      {"GET", "/?token=", nil, script, 401, ""},
+		"login":                      {"GET", "/login", nil, nil, 204, ""},
+		"callback":                   {"GET", "/login/callback", nil, nil, 403, ""},
+		"logout":                     {"POST", "/logout", url.Values{}, nil, 204, ""},
+		"forged logout":              {"POST", "/logout", url.Values{}, func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }, 403, ""},
+		"forged act":                 {"POST", "/services/shop/shop/acts/pause", url.Values{}, func(r *http.Request) { as("ana")(r); r.Header.Set("Sec-Fetch-Site", "cross-site") }, 403, ""},
+		"asset":                      {"GET", b.templates.names["board.css"], nil, nil, 200, ""},
+		"other host":                 {"GET", "/", nil, func(r *http.Request) { as("ana")(r); r.Host = "evil.example.com" }, 421, ""},
 	} {
 		edits := []func(*http.Request){as("")}
 		if tc.edit != nil {

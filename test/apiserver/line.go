@@ -29,7 +29,7 @@ func (l *Line) Dial(ctx context.Context, network, address string) (net.Conn, err
 	return c, err
 }
 
-// Set interrupts the line and closes its connections if cut is true. Otherwise, it restores the line.
+// Set interrupts the connection to the API server and closes the open connections if cut is true. Otherwise, it allows connections again.
 func (l *Line) Set(cut bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

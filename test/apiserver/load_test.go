@@ -15,12 +15,12 @@ func TestSpreadNeverInventsLoad(t *testing.T) {
 		usage map[string]int64
 		load  int64
 	}{
-		"more pods":           {[]string{"a", "b", "c", "d", "e", "f"}, map[string]int64{"c": 75, "d": 75, "e": 75, "f": 75}, 300},
-		"more pods, in parts": {[]string{"a", "b", "c", "d", "e", "f"}, map[string]int64{"a": 50, "c": 50, "d": 50, "f": 150}, 300},
-		"fewer pods":          {[]string{"a", "c"}, map[string]int64{"a": 50, "c": 50}, 300},
-		"more load":           {[]string{"a", "b"}, map[string]int64{"a": 50, "b": 50}, 300},
-		"less load":           {[]string{"a", "b", "c"}, map[string]int64{"a": 50, "b": 50}, 60},
-		"all pods replaced":   {[]string{"a", "b"}, nil, 300},
+		"more pods":               {[]string{"a", "b", "c", "d", "e", "f"}, map[string]int64{"c": 75, "d": 75, "e": 75, "f": 75}, 300},
+		"more pods, uneven usage": {[]string{"a", "b", "c", "d", "e", "f"}, map[string]int64{"a": 50, "c": 50, "d": 50, "f": 150}, 300},
+		"fewer pods":              {[]string{"a", "c"}, map[string]int64{"a": 50, "c": 50}, 300},
+		"more load":               {[]string{"a", "b"}, map[string]int64{"a": 50, "b": 50}, 300},
+		"less load":               {[]string{"a", "b", "c"}, map[string]int64{"a": 50, "b": 50}, 60},
+		"all pods replaced":       {[]string{"a", "b"}, nil, 300},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

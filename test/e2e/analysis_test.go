@@ -200,7 +200,7 @@ func TestAnalysisNoTraffic(t *testing.T) {
 		s.active("1.1.0")
 		verdict(t, l)
 	})
-	t.Run("Wait until a user continues or aborts it", func(t *testing.T) {
+	t.Run("Wait until a user continues or aborts the rollout", func(t *testing.T) {
 		s := silent(t, "person", v1alpha1.SourceTraefik, v1alpha1.NoTrafficWait)
 		s.push("1.1.0")
 		s.holds("1.1.0")

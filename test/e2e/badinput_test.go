@@ -166,8 +166,8 @@ func TestBadInput(t *testing.T) {
 		image harness.Image
 		names []string
 	}{
-		"only a tag that is not a version":    {harness.Image{Tag: "latest"}, []string{`"latest"`, "the only tag is not offered"}},
-		"only a manifest of another platform": {harness.Image{Tag: "1.0.0", Architecture: "riscv64"}, []string{"1.0.0", "linux/riscv64", "spec.platforms"}},
+		"only a tag that is not a version":     {harness.Image{Tag: "latest"}, []string{`"latest"`, "the only tag is not offered"}},
+		"only a manifest for another platform": {harness.Image{Tag: "1.0.0", Architecture: "riscv64"}, []string{"1.0.0", "linux/riscv64", "spec.platforms"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			other := *s

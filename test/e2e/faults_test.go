@@ -229,7 +229,7 @@ func TestDeletedByHand(t *testing.T) {
 		// pick returns the objects to delete.
 		pick func(client.ObjectList) []client.Object
 	}{
-		{"VersionedMicroservice of the active", &v1alpha1.VersionedMicroserviceList{}, func(l client.ObjectList) (all []client.Object) {
+		{"VersionedMicroservice of the active release", &v1alpha1.VersionedMicroserviceList{}, func(l client.ObjectList) (all []client.Object) {
 			for i, o := range l.(*v1alpha1.VersionedMicroserviceList).Items {
 				if o.Spec.SemVer.Version == "1.1.0" {
 					all = append(all, &l.(*v1alpha1.VersionedMicroserviceList).Items[i])

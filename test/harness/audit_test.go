@@ -52,7 +52,7 @@ func TestAuditWrites(t *testing.T) {
 			log: log, filter: AuditFilter{Since: start, Until: start.Add(time.Second), UserAgentPrefix: "heighliner/"},
 			want: []Writes{{UserAgent: ours, Resource: status.Resource, Verb: "patch", Count: 1}},
 		},
-		"all writers, always": {
+		"all writers, at any time": {
 			log: log, want: []Writes{lease, status, created, deleted, {UserAgent: theirs, Resource: "pods", Verb: "deletecollection", Count: 1}},
 		},
 		"rotated meanwhile": {

@@ -49,13 +49,13 @@ func TestSchedule(t *testing.T) {
 		offset time.Duration
 		ok     bool
 	}{
-		"first":                    {config: LoadConfig{Rate: 50, Count: 10}, n: 0, offset: 0, ok: true},
-		"every 20ms":               {config: LoadConfig{Rate: 50, Count: 1000}, n: 51, offset: 1020 * time.Millisecond, ok: true},
-		"slow":                     {config: LoadConfig{Rate: 0.5, Duration: time.Minute}, n: 3, offset: 6 * time.Second, ok: true},
-		"after the count":          {config: LoadConfig{Rate: 50, Count: 10}, n: 10},
-		"within duration":          {config: LoadConfig{Rate: 50, Duration: time.Second}, n: 49, offset: 980 * time.Millisecond, ok: true},
-		"after duration":           {config: LoadConfig{Rate: 50, Duration: time.Second}, n: 50},
-		"count ends the load last": {config: LoadConfig{Rate: 50, Duration: time.Second, Count: 100}, n: 50},
+		"first":                      {config: LoadConfig{Rate: 50, Count: 10}, n: 0, offset: 0, ok: true},
+		"every 20ms":                 {config: LoadConfig{Rate: 50, Count: 1000}, n: 51, offset: 1020 * time.Millisecond, ok: true},
+		"slow":                       {config: LoadConfig{Rate: 0.5, Duration: time.Minute}, n: 3, offset: 6 * time.Second, ok: true},
+		"after the count":            {config: LoadConfig{Rate: 50, Count: 10}, n: 10},
+		"within duration":            {config: LoadConfig{Rate: 50, Duration: time.Second}, n: 49, offset: 980 * time.Millisecond, ok: true},
+		"after duration":             {config: LoadConfig{Rate: 50, Duration: time.Second}, n: 50},
+		"duration ends before count": {config: LoadConfig{Rate: 50, Duration: time.Second, Count: 100}, n: 50},
 	} {
 		t.Run(name, func(t *testing.T) {
 			due, ok := schedule{start: start, config: test.config}.due(test.n)

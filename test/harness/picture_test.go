@@ -21,15 +21,15 @@ func TestFrameRender(t *testing.T) {
 		width int
 		want  string
 	}{
-		"canary":                   {canary, 120, "1.0.0 ██████████████████░░ 90%  1.1.0 ██░░░░░░░░░░░░░░░░░░ 10%  50 req/s  0 failed"},
-		"labelled":                 {labelled, 120, "1.x.shop.localhost  1.0.0 ██████████████████░░ 90%  1.1.0 ██░░░░░░░░░░░░░░░░░░ 10%  50 req/s  3 failed"},
-		"shorter bars":             {canary, 79, "1.0.0 █████████░ 90%  1.1.0 █░░░░░░░░░ 10%  50 req/s  0 failed"},
-		"shortest bars":            {canary, 60, "1.0.0 █████ 90%  1.1.0 █░░░░ 10%  50 req/s  0 failed"},
-		"no bars":                  {canary, 40, "1.0.0 90%  1.1.0 10%  50 req/s  0 failed"},
-		"cut":                      {canary, 20, "1.0.0 90%  1.1.0 10%"},
-		"no width":                 {canary, 0, ""},
-		"before the first answer":  {Frame{}, 120, "no answers yet  0 req/s  0 failed"},
-		"a small share is visible": {Frame{Split: SplitOf(map[string]int{"1.0.0": 999, "1.1.0": 1}), PerSecond: 49.6}, 120, "1.0.0 ████████████████████ 100%  1.1.0 █░░░░░░░░░░░░░░░░░░░ 0%  50 req/s  0 failed"},
+		"canary":                    {canary, 120, "1.0.0 ██████████████████░░ 90%  1.1.0 ██░░░░░░░░░░░░░░░░░░ 10%  50 req/s  0 failed"},
+		"labelled":                  {labelled, 120, "1.x.shop.localhost  1.0.0 ██████████████████░░ 90%  1.1.0 ██░░░░░░░░░░░░░░░░░░ 10%  50 req/s  3 failed"},
+		"shorter bars":              {canary, 79, "1.0.0 █████████░ 90%  1.1.0 █░░░░░░░░░ 10%  50 req/s  0 failed"},
+		"shortest bars":             {canary, 60, "1.0.0 █████ 90%  1.1.0 █░░░░ 10%  50 req/s  0 failed"},
+		"no bars":                   {canary, 40, "1.0.0 90%  1.1.0 10%  50 req/s  0 failed"},
+		"cut":                       {canary, 20, "1.0.0 90%  1.1.0 10%"},
+		"no width":                  {canary, 0, ""},
+		"before the first response": {Frame{}, 120, "no answers yet  0 req/s  0 failed"},
+		"a small share is visible":  {Frame{Split: SplitOf(map[string]int{"1.0.0": 999, "1.1.0": 1}), PerSecond: 49.6}, 120, "1.0.0 ████████████████████ 100%  1.1.0 █░░░░░░░░░░░░░░░░░░░ 0%  50 req/s  0 failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(test.want, test.frame.Render(test.width)); diff != "" {

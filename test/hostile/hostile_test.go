@@ -71,7 +71,7 @@ var cases = map[string]func(context.Context, testing.TB) error{
 		_, err := client(t, packed("[", "{},", "{}]")).OpenPullRequests(ctx, shop)
 		return err
 	},
-	"pull requests within one": func(ctx context.Context, t testing.TB) error {
+	"a pull request with countless labels": func(ctx context.Context, t testing.TB) error {
 		_, err := client(t, packed(`[{"labels":[`, "{},", "{}]}]")).OpenPullRequests(ctx, shop)
 		return err
 	},
@@ -91,11 +91,11 @@ var cases = map[string]func(context.Context, testing.TB) error{
 		_, err := client(t, packed(`{"parents":[`, "{},", "{}]}")).Commit(ctx, shop, strings.Repeat("a", 40))
 		return err
 	},
-	"an answer from GitHub that never ends": func(ctx context.Context, t testing.TB) error {
+	"a response from GitHub that never ends": func(ctx context.Context, t testing.TB) error {
 		_, err := client(t, endless).Tags(ctx, shop)
 		return err
 	},
-	"the maximum number of concurrent answers to metrics": func(ctx context.Context, t testing.TB) error {
+	"the maximum number of concurrent responses to metrics": func(ctx context.Context, t testing.TB) error {
 		return measureAll(ctx, t, "["+strings.Repeat(`{"":0},`, 149_000)+"0]")
 	},
 	"a list of tags, packed": func(ctx context.Context, t testing.TB) error {
@@ -106,43 +106,43 @@ var cases = map[string]func(context.Context, testing.TB) error{
 		_, err := scan(ctx, t, endless)
 		return err
 	},
-	"answers from hooks, packed": func(ctx context.Context, t testing.TB) error {
+	"responses from hooks, packed": func(ctx context.Context, t testing.TB) error {
 		return call(ctx, t, packed("[", "{},", "{}]"))
 	},
-	"answers from hooks that never end": func(ctx context.Context, t testing.TB) error {
+	"responses from hooks that never end": func(ctx context.Context, t testing.TB) error {
 		return call(ctx, t, endless)
 	},
-	"answers from hooks with one long line": func(ctx context.Context, t testing.TB) error {
+	"responses from hooks with one long line": func(ctx context.Context, t testing.TB) error {
 		return call(ctx, t, packed("", "a", ""))
 	},
-	"answers from Prometheus, packed": func(ctx context.Context, t testing.TB) error {
+	"responses from Prometheus, packed": func(ctx context.Context, t testing.TB) error {
 		return measure(ctx, t, ofPrometheus, packed(vector+"[", sample+",", sample+"]}}"))
 	},
-	"answers from Prometheus with the maximum size": func(ctx context.Context, t testing.TB) error {
+	"responses from Prometheus with the maximum size": func(ctx context.Context, t testing.TB) error {
 		return measure(ctx, t, ofPrometheus, filled(vector+"[", sample+",", sample+"]}}"))
 	},
-	"answers from Prometheus with one deep sample": func(ctx context.Context, t testing.TB) error {
+	"responses from Prometheus with one deep sample": func(ctx context.Context, t testing.TB) error {
 		return measure(ctx, t, ofPrometheus, filled(vector, "[", ""))
 	},
 	"countless warnings from Prometheus": func(ctx context.Context, t testing.TB) error {
 		return measure(ctx, t, ofPrometheus, filled(`{"status":"success","warnings":[`, `"",`, `""],"data":{"resultType":"vector","result":[]}}`))
 	},
-	"answers from Prometheus that never end": func(ctx context.Context, t testing.TB) error {
+	"responses from Prometheus that never end": func(ctx context.Context, t testing.TB) error {
 		return measure(ctx, t, ofPrometheus, endless)
 	},
-	"answers to web metrics, packed": func(ctx context.Context, t testing.TB) error {
+	"responses to web metrics, packed": func(ctx context.Context, t testing.TB) error {
 		return measure(ctx, t, ofWeb, packed("[", "{},", "{}]"))
 	},
-	"answers to web metrics with countless objects": func(ctx context.Context, t testing.TB) error {
+	"responses to web metrics with countless objects": func(ctx context.Context, t testing.TB) error {
 		return measure(ctx, t, ofWeb, filled("[", "{},", "{}]"))
 	},
-	"answers to web metrics with countless lists": func(ctx context.Context, t testing.TB) error {
+	"responses to web metrics with countless lists": func(ctx context.Context, t testing.TB) error {
 		return measure(ctx, t, ofWeb, filled("[", "[0],", "[0]]"))
 	},
-	"answers to web metrics with deep nesting": func(ctx context.Context, t testing.TB) error {
+	"responses to web metrics with deep nesting": func(ctx context.Context, t testing.TB) error {
 		return measure(ctx, t, ofWeb, filled("", "[", ""))
 	},
-	"answers to web metrics that never end": func(ctx context.Context, t testing.TB) error {
+	"responses to web metrics that never end": func(ctx context.Context, t testing.TB) error {
 		return measure(ctx, t, ofWeb, endless)
 	},
 	"unsigned deliveries with the longest payload": func(ctx context.Context, t testing.TB) error {

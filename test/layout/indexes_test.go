@@ -53,13 +53,13 @@ func TestIndexListsWithoutNamespace(t *testing.T) {
 		text string
 		want []string
 	}{
-		"with a namespace":    {`r.List(ctx, &l, client.InNamespace(o.Namespace), client.MatchingFields{indexPolicy: o.Name})`, nil},
-		"without a namespace": {`r.List(ctx, &l, client.MatchingFields{indexPolicy: o.Name})`, []string{"a.go:2:12 reads indexPolicy without a namespace"}},
-		"of all namespaces":   {`r.requests(ctx, client.MatchingFields{indexHost: host})`, nil},
-		"of all in one":       {`r.List(ctx, &l, client.InNamespace("a"), client.MatchingFields{indexHost: host})`, []string{"a.go:2:12 reads indexHost with a namespace"}},
-		"options":             {`use([]client.ListOption{client.InNamespace("a"), client.MatchingFields{indexPolicy: "b"}})`, nil},
-		"only one option":     {`use([]client.ListOption{client.MatchingFields{indexPolicy: "b"}})`, []string{"a.go:2:16 reads indexPolicy without a namespace"}},
-		"without an index":    {`r.List(ctx, &l, client.MatchingFields{})`, nil},
+		"with a namespace":                {`r.List(ctx, &l, client.InNamespace(o.Namespace), client.MatchingFields{indexPolicy: o.Name})`, nil},
+		"without a namespace":             {`r.List(ctx, &l, client.MatchingFields{indexPolicy: o.Name})`, []string{"a.go:2:12 reads indexPolicy without a namespace"}},
+		"of all namespaces":               {`r.requests(ctx, client.MatchingFields{indexHost: host})`, nil},
+		"of all namespaces, read for one": {`r.List(ctx, &l, client.InNamespace("a"), client.MatchingFields{indexHost: host})`, []string{"a.go:2:12 reads indexHost with a namespace"}},
+		"options":                         {`use([]client.ListOption{client.InNamespace("a"), client.MatchingFields{indexPolicy: "b"}})`, nil},
+		"only one option":                 {`use([]client.ListOption{client.MatchingFields{indexPolicy: "b"}})`, []string{"a.go:2:16 reads indexPolicy without a namespace"}},
+		"without an index":                {`r.List(ctx, &l, client.MatchingFields{})`, nil},
 	} {
 		files := token.NewFileSet()
 		file, err := parser.ParseFile(files, "a.go", "package a\nfunc f() { "+tc.text+" }", 0)

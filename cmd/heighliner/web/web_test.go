@@ -662,21 +662,21 @@ func TestFlags(t *testing.T) {
 		flags []string
 		want  string
 	}{
-		"good":            {good, ""},
-		"key":             {append(slices.Clone(good), "--session-key-file", file("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n")), ""},
-		"nothing":         {nil, "--url"},
-		"anonymous":       {good[:2], "anonymous users are not supported"},
-		"both":            {append(slices.Clone(good), "--requestheader-client-ca-file", "ca.crt"), "choose how users log in"},
-		"HTTP":            {append([]string{"--url", "http://board.example.com"}, good[2:]...), "https://"},
-		"path":            {append([]string{"--url", "https://example.com/board"}, good[2:]...), "without a path"},
-		"no client":       {good[:4], "--oidc-client-id"},
-		"proxy over HTTP": {[]string{"--url", "https://board.example.com", "--requestheader-client-ca-file", "ca.crt"}, "--tls-cert-file"},
-		"half of TLS":     {append(slices.Clone(good), "--tls-cert-file", "a"), "must be set together"},
-		"long session":    {append(slices.Clone(good), "--session-duration", "48h"), "--session-duration"},
-		"short key":       {append(slices.Clone(good), "--session-key-file", file("short")), "openssl rand -base64 32"},
-		"empty secret":    {append(slices.Clone(good), "--oidc-client-secret-file", file("\n")), "is empty"},
-		"no secret":       {append(slices.Clone(good), "--oidc-client-secret-file", "/does/not/exist"), "--oidc-client-secret-file"},
-		"no authority":    {append(slices.Clone(good), "--oidc-ca-file", file("none")), "--oidc-ca-file"},
+		"good":                    {good, ""},
+		"key":                     {append(slices.Clone(good), "--session-key-file", file("AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=\n")), ""},
+		"nothing":                 {nil, "--url"},
+		"anonymous":               {good[:2], "anonymous users are not supported"},
+		"both":                    {append(slices.Clone(good), "--requestheader-client-ca-file", "ca.crt"), "choose how users log in"},
+		"HTTP":                    {append([]string{"--url", "http://board.example.com"}, good[2:]...), "https://"},
+		"path":                    {append([]string{"--url", "https://example.com/board"}, good[2:]...), "without a path"},
+		"no client":               {good[:4], "--oidc-client-id"},
+		"proxy over HTTP":         {[]string{"--url", "https://board.example.com", "--requestheader-client-ca-file", "ca.crt"}, "--tls-cert-file"},
+		"certificate without key": {append(slices.Clone(good), "--tls-cert-file", "a"), "must be set together"},
+		"long session":            {append(slices.Clone(good), "--session-duration", "48h"), "--session-duration"},
+		"short key":               {append(slices.Clone(good), "--session-key-file", file("short")), "openssl rand -base64 32"},
+		"empty secret":            {append(slices.Clone(good), "--oidc-client-secret-file", file("\n")), "is empty"},
+		"no secret":               {append(slices.Clone(good), "--oidc-client-secret-file", "/does/not/exist"), "--oidc-client-secret-file"},
+		"no authority":            {append(slices.Clone(good), "--oidc-ca-file", file("none")), "--oidc-ca-file"},
 	} {
 		o := Options{Clock: clock.RealClock{}}
 		f := pflag.NewFlagSet("web", pflag.ContinueOnError)

@@ -124,7 +124,7 @@ uses the only release for which the decision is possible. The API server records
 	flags := cmd.Flags()
 	addReason(flags, &d.reason, 256, "reason for the decision, shown to other users")
 	flags.StringVar(&d.id, "id", "", "ID of the decision; the manager handles each ID only once for a release, so that a pipeline can be run again safely; defaults to a new ID")
-	flags.BoolVar(&d.dryRun, "dry-run", false, "show what would happen, without deciding anything")
+	flags.BoolVar(&d.dryRun, "dry-run", false, "show what would happen, without making the decision")
 	flags.DurationVar(&d.timeout, "timeout", 10*time.Second, "how long to wait for the manager to handle an earlier decision, and then again for this decision; 0 means no wait")
 	d.output = cli.AddOutput(cmd, formats...)
 	return cmd

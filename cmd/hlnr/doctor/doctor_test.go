@@ -364,7 +364,7 @@ func TestRoleOfAnEarlierVersion(t *testing.T) {
 		"all permissions":        {func(*authorizationv1.ResourceAttributes) bool { return true }, ""},
 		"no permissions":         {func(*authorizationv1.ResourceAttributes) bool { return false }, "has no permissions in it"},
 		"no permission to watch": {func(r *authorizationv1.ResourceAttributes) bool { return r.Verb != "watch" || r.Resource != "freezes" }, "cannot list and watch freezes.hlnr.io in it"},
-		"two kinds of later versions": {func(r *authorizationv1.ResourceAttributes) bool {
+		"two kinds from later versions": {func(r *authorizationv1.ResourceAttributes) bool {
 			return r.Resource != "analysistemplates" && r.Resource != "jobs"
 		}, "analysistemplates.hlnr.io, jobs.batch"},
 	} {

@@ -133,7 +133,7 @@ func TestPolicyOfADelayedStart(t *testing.T) {
 		"started":                   {started(30 * time.Second), 0},
 		"started a while ago":       {started(90 * time.Second), 1},
 		"became active":             {active(30 * time.Second), 0},
-		"became active before that": {active(90 * time.Second), 1},
+		"became active a while ago": {active(90 * time.Second), 1},
 	} {
 		ms, policy := &v1alpha1.Microservice{ObjectMeta: object, Status: tc.status}, &v1alpha1.NetworkPolicy{ObjectMeta: object}
 		ms.Status.ObservedGeneration = 1

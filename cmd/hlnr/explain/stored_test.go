@@ -76,22 +76,22 @@ note: this is the status of ImagePolicy shop/images, as the manager wrote it; --
 		code cli.Code
 		want string
 	}{
-		"policy":               {[]string{"images"}, cli.ExitYes, table},
-		"policy by resource":   {[]string{"imagepolicy/images"}, cli.ExitYes, table},
-		"service":              {[]string{"web"}, cli.ExitYes, table},
-		"service by resource":  {[]string{"msvc/web", "--all"}, cli.ExitYes, table},
-		"fewer rejected":       {[]string{"web", "--refused", "1"}, cli.ExitYes, "40 of them are not shown: use --all to show 1 more"},
-		"fewer from GitHub":    {[]string{"github", "--refused", "1"}, cli.ExitYes, "40 of them are not shown: use --all to show 1 more"},
-		"from GitHub":          {[]string{"github"}, cli.ExitYes, "39 of them are not shown: the status lists at most 20 rejected tags"},
-		"JSON":                 {[]string{"web", "-o", "json"}, cli.ExitYes, `"latest": "1.1.0"`},
-		"with tags":            {[]string{"web", "--tags", file(t, "2.0.0\n")}, cli.ExitYes, "1 tag: 1 offered in 1 group, latest 2.0.0"},
-		"nothing offered":      {[]string{"empty"}, cli.ExitNo, "none offered"},
-		"neither":              {[]string{"shpo"}, cli.ExitUsage, `there is no ImagePolicy or Microservice in namespace shop with the name "shpo"; did you mean "shop"?`},
-		"missing policy":       {[]string{"lost"}, cli.ExitUsage, "there is no ImagePolicy nothing, to which spec.imagePolicyRef of Microservice lost refers"},
-		"another kind":         {[]string{"pod/x"}, cli.ExitUsage, `"pod/x" is neither an ImagePolicy nor a Microservice`},
-		"manifest too":         {[]string{"web", "-f", "-"}, cli.ExitUsage, "--file and --name are for a manifest"},
-		"scan of the manifest": {[]string{"-f", "-", "--scan"}, cli.ExitUsage, "--scan is for an ImagePolicy in the cluster"},
-		"two names":            {[]string{"web", "images"}, cli.ExitUsage, `unexpected argument "images"`},
+		"policy":                      {[]string{"images"}, cli.ExitYes, table},
+		"policy by resource":          {[]string{"imagepolicy/images"}, cli.ExitYes, table},
+		"service":                     {[]string{"web"}, cli.ExitYes, table},
+		"service by resource":         {[]string{"msvc/web", "--all"}, cli.ExitYes, table},
+		"fewer rejected":              {[]string{"web", "--refused", "1"}, cli.ExitYes, "40 of them are not shown: use --all to show 1 more"},
+		"fewer rejected, from GitHub": {[]string{"github", "--refused", "1"}, cli.ExitYes, "40 of them are not shown: use --all to show 1 more"},
+		"from GitHub":                 {[]string{"github"}, cli.ExitYes, "39 of them are not shown: the status lists at most 20 rejected tags"},
+		"JSON":                        {[]string{"web", "-o", "json"}, cli.ExitYes, `"latest": "1.1.0"`},
+		"with tags":                   {[]string{"web", "--tags", file(t, "2.0.0\n")}, cli.ExitYes, "1 tag: 1 offered in 1 group, latest 2.0.0"},
+		"nothing offered":             {[]string{"empty"}, cli.ExitNo, "none offered"},
+		"neither":                     {[]string{"shpo"}, cli.ExitUsage, `there is no ImagePolicy or Microservice in namespace shop with the name "shpo"; did you mean "shop"?`},
+		"missing policy":              {[]string{"lost"}, cli.ExitUsage, "there is no ImagePolicy nothing, to which spec.imagePolicyRef of Microservice lost refers"},
+		"another kind":                {[]string{"pod/x"}, cli.ExitUsage, `"pod/x" is neither an ImagePolicy nor a Microservice`},
+		"manifest too":                {[]string{"web", "-f", "-"}, cli.ExitUsage, "--file and --name are for a manifest"},
+		"scan of the manifest":        {[]string{"-f", "-", "--scan"}, cli.ExitUsage, "--scan is for an ImagePolicy in the cluster"},
+		"two names":                   {[]string{"web", "images"}, cli.ExitUsage, `unexpected argument "images"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -175,11 +175,11 @@ func TestPlayOfFreezes(t *testing.T) {
 		begins   time.Duration // until the second step begins
 		duration time.Duration
 	}{
-		"during the first pause": {5 * time.Minute, 3 * time.Hour, 3 * time.Hour, 3*time.Hour + 5*time.Minute},
-		"within the first pause": {5 * time.Minute, 6 * time.Minute, 10 * time.Minute, 15 * time.Minute},
-		"during the last pause":  {12 * time.Minute, 3 * time.Hour, 10 * time.Minute, 3 * time.Hour},
-		"after the rollout":      {time.Hour, 3 * time.Hour, 10 * time.Minute, 15 * time.Minute},
-		"in another namespace":   {5 * time.Minute, 3 * time.Hour, 10 * time.Minute, 15 * time.Minute},
+		"during the first pause":      {5 * time.Minute, 3 * time.Hour, 3 * time.Hour, 3*time.Hour + 5*time.Minute},
+		"ends within the first pause": {5 * time.Minute, 6 * time.Minute, 10 * time.Minute, 15 * time.Minute},
+		"during the last pause":       {12 * time.Minute, 3 * time.Hour, 10 * time.Minute, 3 * time.Hour},
+		"after the rollout":           {time.Hour, 3 * time.Hour, 10 * time.Minute, 15 * time.Minute},
+		"in another namespace":        {5 * time.Minute, 3 * time.Hour, 10 * time.Minute, 15 * time.Minute},
 	} {
 		f := shop(release.Step{Weight: 10, Pause: 10 * time.Minute}, release.Step{Weight: 50, Pause: 5 * time.Minute})
 		weekend := freeze.Freeze{Kind: "Freeze", Namespace: "shop", Name: "weekend", Rules: v1alpha1.FreezeRules{

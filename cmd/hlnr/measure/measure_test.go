@@ -291,9 +291,9 @@ func TestObserve(t *testing.T) {
 	// Queries to the address from the flag have a long timeout. Queries to the address from the analysis have a short
 	// timeout, which a busy machine can exceed.
 	got, err := observe(s.address, nil)
-	want("by the flag", got, err, 9.8)
+	want("with the flag", got, err, 9.8)
 	got, err = observe(s.address, func(ms *v1alpha1.Microservice) { ms.Spec.UpdateStrategy.Canary.Analysis.Provider.Prometheus = nil })
-	want("by the flag alone", got, err, 9.8)
+	want("with the flag only", got, err, 9.8)
 	got, err = observe("", func(ms *v1alpha1.Microservice) { ms.Spec.UpdateStrategy.Canary.Analysis = nil })
 	want("without a server", got, err, 0)
 	got, err = observe("", func(ms *v1alpha1.Microservice) {

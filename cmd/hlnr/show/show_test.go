@@ -136,7 +136,7 @@ func TestCommands(t *testing.T) {
 		"previews":                          {previews, []string{"previews"}, cli.ExitYes, "https://cart-17.shop.example.com", ""},
 		"no previews":                       {approval, []string{"previews"}, cli.ExitYes, "no previews in namespace " + approval.namespace + " (use -A for all namespaces)\n", ""},
 		"events":                            {approval, []string{"events", "shop"}, cli.ExitYes, "no events of shop; the API server keeps events for an hour by default", ""},
-		"events of ten minutes":             {approval, []string{"events", "shop", "--since", "10m"}, cli.ExitYes, "no events of shop in the last 10m; the API server keeps", ""},
+		"events of the last ten minutes":    {approval, []string{"events", "shop", "--since", "10m"}, cli.ExitYes, "no events of shop in the last 10m; the API server keeps", ""},
 		"events, negative time":             {approval, []string{"events", "--since", "-1s"}, cli.ExitUsage, "", "--since: invalid value -1s: must not be negative"},
 		"why of a URL":                      {approval, []string{"why", "https://shop.example.com/cart"}, cli.ExitYes, "shop.example.com/cart is served by 1.1.0 (10%) and 1.0.0 (90%).", ""},
 		"why of a host":                     {approval, []string{"why", "shop.example.com"}, cli.ExitYes, "NetworkPolicy " + approval.namespace + "/shop", ""},

@@ -92,14 +92,14 @@ func TestLiveAsks(t *testing.T) {
 		keys  []string
 		want  string
 	}{
-		"yes":              {"approval", []string{"c", "y"}, "hlnr continue shop 1.1.0 --step 1"},
-		"no":               {"approval", []string{"c", "n"}, ""},
-		"another key":      {"approval", []string{"d", "d", "y"}, ""},
-		"abort":            {"approval", []string{"d", "y"}, "hlnr deprecate shop 1.1.0"},
-		"nothing to do":    {"active", []string{"c", "y", "d", "y", "r", "y"}, ""},
-		"retry":            {"rolled back", []string{"r", "y"}, "hlnr retry shop 1.1.0"},
-		"why needs no yes": {"active", []string{"w"}, "hlnr why shop"},
-		"logs need no yes": {"active", []string{"l"}, "hlnr logs shop --tail 24"},
+		"yes":                       {"approval", []string{"c", "y"}, "hlnr continue shop 1.1.0 --step 1"},
+		"no":                        {"approval", []string{"c", "n"}, ""},
+		"another key":               {"approval", []string{"d", "d", "y"}, ""},
+		"abort":                     {"approval", []string{"d", "y"}, "hlnr deprecate shop 1.1.0"},
+		"nothing to do":             {"active", []string{"c", "y", "d", "y", "r", "y"}, ""},
+		"retry":                     {"rolled back", []string{"r", "y"}, "hlnr retry shop 1.1.0"},
+		"why without confirmation":  {"active", []string{"w"}, "hlnr why shop"},
+		"logs without confirmation": {"active", []string{"l"}, "hlnr logs shop --tail 24"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

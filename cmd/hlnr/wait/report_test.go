@@ -62,9 +62,9 @@ func TestLinesOfARelease(t *testing.T) {
 		ready     string
 		want      []line
 	}{
-		"available":     {true, 2, "2/2", []line{{"available", "2/2 pods", available}}},
-		"lost its pods": {false, 0, "0/2", nil},
-		"pods are lost": {true, 0, "0/2", nil},
+		"available":              {true, 2, "2/2", []line{{"available", "2/2 pods", available}}},
+		"not available, no pods": {false, 0, "0/2", nil},
+		"available, but no pods": {true, 0, "0/2", nil},
 	} {
 		s := fixture(func(s *snapshot) {
 			r := &s.ms.Status.ReleaseGroups[0].Releases[0]

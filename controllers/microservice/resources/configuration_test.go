@@ -272,7 +272,7 @@ func TestIsCopy(t *testing.T) {
 		"mutable":                                {func(c *corev1.ConfigMap) { c.Immutable = nil }, false, false},
 		"with another name":                      {func(c *corev1.ConfigMap) { c.Name += "0" }, false, false},
 		"of another source":                      {func(c *corev1.ConfigMap) { c.Annotations[AnnotationSource] = "files" }, false, false},
-		"of no source":                           {func(c *corev1.ConfigMap) { delete(c.Annotations, AnnotationSource) }, false, false},
+		"without a source":                       {func(c *corev1.ConfigMap) { delete(c.Annotations, AnnotationSource) }, false, false},
 		"without labels":                         {func(c *corev1.ConfigMap) { c.Labels = nil }, false, false},
 		"with the label of another Microservice": {func(c *corev1.ConfigMap) { c.Labels[v1alpha1.LabelMicroservice] = "web" }, false, false},
 		"with the label of another release":      {func(c *corev1.ConfigMap) { c.Labels[v1alpha1.LabelRelease] = "shop-1-1-0-abc" }, false, false},

@@ -360,20 +360,20 @@ func TestBudgetOfASmallCanary(t *testing.T) {
 		has          int32
 		want         *v1alpha1.DisruptionBudget
 	}{
-		"a number, full size":                               {10, nil, number(5), 10, users(number(5))},
-		"a number, enough pods":                             {10, nil, number(5), 6, users(number(5))},
-		"a number, as many pods":                            {10, nil, number(5), 5, oneByOne},
-		"a number, fewer pods":                              {10, nil, number(5), 3, oneByOne},
-		"a number, more pods than specified":                {10, nil, number(5), 14, users(number(5))},
-		"a percentage, enough pods":                         {10, nil, percent("50%"), 3, users(percent("50%"))},
-		"a percentage that rounds up to all":                {10, nil, percent("90%"), 3, oneByOne},
-		"no eviction allowed, a canary":                     {10, nil, number(10), 3, users(number(10))},
-		"no eviction allowed, full size":                    {10, nil, percent("100%"), 10, users(percent("100%"))},
-		"no pod required":                                   {10, nil, number(0), 3, users(number(0))},
-		"one pod, and an autoscaler":                        {1, &v1alpha1.Autoscaling{MaxReplicas: 20}, number(1), 1, oneByOne},
-		"one pod, and an autoscaler for one pod":            {1, &v1alpha1.Autoscaling{MaxReplicas: 1}, number(1), 1, nil},
-		"fewer pods than the autoscaler's minimum":          {1, &v1alpha1.Autoscaling{MinReplicas: ptr.To[int32](8), MaxReplicas: 20}, number(6), 4, oneByOne},
-		"no more pods than before the autoscaler adds some": {2, &v1alpha1.Autoscaling{MaxReplicas: 20}, number(6), 2, users(number(6))},
+		"a number, full size":                                      {10, nil, number(5), 10, users(number(5))},
+		"a number, enough pods":                                    {10, nil, number(5), 6, users(number(5))},
+		"a number, exactly as many pods":                           {10, nil, number(5), 5, oneByOne},
+		"a number, fewer pods":                                     {10, nil, number(5), 3, oneByOne},
+		"a number, more pods than specified":                       {10, nil, number(5), 14, users(number(5))},
+		"a percentage, enough pods":                                {10, nil, percent("50%"), 3, users(percent("50%"))},
+		"a percentage that rounds up to all":                       {10, nil, percent("90%"), 3, oneByOne},
+		"no eviction allowed, a canary":                            {10, nil, number(10), 3, users(number(10))},
+		"no eviction allowed, full size":                           {10, nil, percent("100%"), 10, users(percent("100%"))},
+		"no pod required":                                          {10, nil, number(0), 3, users(number(0))},
+		"one pod, and an autoscaler":                               {1, &v1alpha1.Autoscaling{MaxReplicas: 20}, number(1), 1, oneByOne},
+		"one pod, and an autoscaler for one pod":                   {1, &v1alpha1.Autoscaling{MaxReplicas: 1}, number(1), 1, nil},
+		"fewer pods than the autoscaler's minimum":                 {1, &v1alpha1.Autoscaling{MinReplicas: ptr.To[int32](8), MaxReplicas: 20}, number(6), 4, oneByOne},
+		"only the pods that exist before the autoscaler scales up": {2, &v1alpha1.Autoscaling{MaxReplicas: 20}, number(6), 2, users(number(6))},
 	} {
 		ms := &v1alpha1.Microservice{}
 		ms.Spec.Availability = v1alpha1.Availability{Replicas: test.replicas, Autoscaling: test.autoscaling, MinAvailable: test.minAvailable}

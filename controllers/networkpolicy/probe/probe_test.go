@@ -127,9 +127,9 @@ func TestInARow(t *testing.T) {
 		hosts []string
 		want  int // want is the number of requests.
 	}{
-		"immediately":        {hosts: []string{asWritten}, want: InARow},
-		"one of two proxies": {hosts: []string{asWritten, asBefore, asWritten, asWritten, asBefore, asWritten}, want: 5 + InARow},
-		"in upper case":      {hosts: []string{strings.ToUpper(asWritten)}, want: InARow},
+		"immediately":             {hosts: []string{asWritten}, want: InARow},
+		"one of two proxies lags": {hosts: []string{asWritten, asBefore, asWritten, asWritten, asBefore, asWritten}, want: 5 + InARow},
+		"in upper case":           {hosts: []string{strings.ToUpper(asWritten)}, want: InARow},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var connections, requests atomic.Int64
@@ -171,12 +171,12 @@ func TestWrongAnswers(t *testing.T) {
 		result Result
 		want   string
 	}{
-		"earlier content":              {answers(asBefore), Earlier, "its response belongs to an earlier version of the route"},
-		"a backend":                    {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, Elsewhere, "its response with status code 404 does not come from the probe rule of this route"},
-		"a backend's redirect":         {answers("login.example.com"), Elsewhere, "its response with status code 302 does not come from the probe rule of this route"},
-		"the answer in the path":       {answers("example.com/" + asWritten), Elsewhere, "its response with status code 302 does not come from the probe rule of this route"},
-		"the answer as part of a name": {answers("x" + asWritten), Earlier, "its response belongs to an earlier version of the route"},
-		"a Location without 3xx":       {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Location", "http://"+asWritten) }, Elsewhere, "its response with status code 200 does not come from the probe rule of this route"},
+		"earlier content":                 {answers(asBefore), Earlier, "its response belongs to an earlier version of the route"},
+		"a backend":                       {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, Elsewhere, "its response with status code 404 does not come from the probe rule of this route"},
+		"a backend's redirect":            {answers("login.example.com"), Elsewhere, "its response with status code 302 does not come from the probe rule of this route"},
+		"the expected host in the path":   {answers("example.com/" + asWritten), Elsewhere, "its response with status code 302 does not come from the probe rule of this route"},
+		"the expected host with a prefix": {answers("x" + asWritten), Earlier, "its response belongs to an earlier version of the route"},
+		"a Location without 3xx":          {func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Location", "http://"+asWritten) }, Elsewhere, "its response with status code 200 does not come from the probe rule of this route"},
 		"an invalid Location": {func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Location", "http://[::")
 			w.WriteHeader(302)

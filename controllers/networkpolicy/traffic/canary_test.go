@@ -25,15 +25,15 @@ func TestDomainOfTheCanary(t *testing.T) {
 		ready              string
 		split, reason, all string
 	}{
-		"at weight 0":                   {"", running, "a b", "1.1.0=100", "", "2/2"},
-		"at weight 0, else not found":   {v1alpha1.AbsentNotFound, running, "a b", "1.1.0=100", "", "2/2"},
-		"no endpoint":                   {"", running, "a", "1.0.0=100", "", "2/2"},
-		"no endpoint, else not found":   {v1alpha1.AbsentNotFound, running, "a", "", reasonNoCanary, "1/1"},
-		"no canary":                     {v1alpha1.AbsentActive, group("1-x", 2, "a 1.0.0 active 100"), "a", "1.0.0=100", "", "2/2"},
-		"no canary, else not found":     {v1alpha1.AbsentNotFound, group("1-x", 2, "a 1.0.0 active 100"), "a", "", reasonNoCanary, "1/1"},
-		"failed, else not found":        {v1alpha1.AbsentNotFound, group("1-x", 2, "b 1.1.0 error 0", "a 1.0.0 active 100"), "a b", "", reasonNoCanary, "1/1"},
-		"pending, else not found":       {v1alpha1.AbsentNotFound, group("1-x", 2, "b 1.1.0 pending 0", "a 1.0.0 active 100"), "a b", "", reasonNoCanary, "1/1"},
-		"only the canary has endpoints": {v1alpha1.AbsentNotFound, running, "b", "1.1.0=100", "", "2/2"},
+		"at weight 0":                      {"", running, "a b", "1.1.0=100", "", "2/2"},
+		"at weight 0, whenAbsent NotFound": {v1alpha1.AbsentNotFound, running, "a b", "1.1.0=100", "", "2/2"},
+		"no endpoint":                      {"", running, "a", "1.0.0=100", "", "2/2"},
+		"no endpoint, whenAbsent NotFound": {v1alpha1.AbsentNotFound, running, "a", "", reasonNoCanary, "1/1"},
+		"no canary":                        {v1alpha1.AbsentActive, group("1-x", 2, "a 1.0.0 active 100"), "a", "1.0.0=100", "", "2/2"},
+		"no canary, whenAbsent NotFound":   {v1alpha1.AbsentNotFound, group("1-x", 2, "a 1.0.0 active 100"), "a", "", reasonNoCanary, "1/1"},
+		"failed, whenAbsent NotFound":      {v1alpha1.AbsentNotFound, group("1-x", 2, "b 1.1.0 error 0", "a 1.0.0 active 100"), "a b", "", reasonNoCanary, "1/1"},
+		"pending, whenAbsent NotFound":     {v1alpha1.AbsentNotFound, group("1-x", 2, "b 1.1.0 pending 0", "a 1.0.0 active 100"), "a b", "", reasonNoCanary, "1/1"},
+		"only the canary has endpoints":    {v1alpha1.AbsentNotFound, running, "b", "1.1.0=100", "", "2/2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, tc.group)
@@ -108,16 +108,16 @@ func TestCanaryDomainWhileHooksTestTheRelease(t *testing.T) {
 		ready         string
 		split, canary string
 	}{
-		"before":                                 {"", waits(pending), "a b", "1.0.0=100", ""},
-		"hooks test the release":                 {"", asked(pending, "b"), "a b", "1.1.0=100", "b"},
-		"else not found":                         {v1alpha1.AbsentNotFound, asked(pending, "b"), "a b", "1.1.0=100", "b"},
-		"the release has no endpoint":            {"", asked(pending, "b"), "a", "1.0.0=100", ""},
-		"hooks test another release":             {"", asked(pending, "c"), "a b", "1.0.0=100", ""},
-		"the release failed":                     {"", asked(group("1-x", 1, "b 1.1.0 error 0", "a 1.0.0 active 100"), "b"), "a b", "1.0.0=100", ""},
-		"the release becomes the canary":         {"", group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"), "a b", "1.1.0=100", "b"},
-		"another release superseded it":          {"", asked(group("1-x", 1, "c 1.2.0 pending 0", "b 1.1.0 deprecated 0", "a 1.0.0 active 100"), "c"), "a b c", "1.2.0=100", "c"},
-		"the release is active, no other canary": {"", group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"), "a b", "1.1.0=100", ""},
-		"no canary, no fallback":                 {v1alpha1.AbsentNotFound, waits(pending), "a b", "", ""},
+		"before":                 {"", waits(pending), "a b", "1.0.0=100", ""},
+		"hooks test the release": {"", asked(pending, "b"), "a b", "1.1.0=100", "b"},
+		"hooks test the release, whenAbsent NotFound": {v1alpha1.AbsentNotFound, asked(pending, "b"), "a b", "1.1.0=100", "b"},
+		"the release has no endpoint":                 {"", asked(pending, "b"), "a", "1.0.0=100", ""},
+		"hooks test another release":                  {"", asked(pending, "c"), "a b", "1.0.0=100", ""},
+		"the release failed":                          {"", asked(group("1-x", 1, "b 1.1.0 error 0", "a 1.0.0 active 100"), "b"), "a b", "1.0.0=100", ""},
+		"the release becomes the canary":              {"", group("1-x", 2, "b 1.1.0 canary 10", "a 1.0.0 active 90"), "a b", "1.1.0=100", "b"},
+		"another release superseded it":               {"", asked(group("1-x", 1, "c 1.2.0 pending 0", "b 1.1.0 deprecated 0", "a 1.0.0 active 100"), "c"), "a b c", "1.2.0=100", "c"},
+		"the release is active, no other canary":      {"", group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"), "a b", "1.1.0=100", ""},
+		"no canary, no fallback":                      {v1alpha1.AbsentNotFound, waits(pending), "a b", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
@@ -267,7 +267,7 @@ func TestCanaryDomainOfTwoIncomingGroups(t *testing.T) {
 			want(t, "canary of the newer group", w.groupTraffic("3-x").Canary, "c")
 			want(t, "canary domains of the other group", w.groupTraffic("2-x").CanaryDomains, own)
 			if own {
-				want(t, "the other release is tested at", w.split("try-2-x.e.com"), "2.0.0=100")
+				want(t, "the other group's test domain", w.split("try-2-x.e.com"), "2.0.0=100")
 				want(t, "canary of the other group", w.groupTraffic("2-x").Canary, "b")
 			}
 		})

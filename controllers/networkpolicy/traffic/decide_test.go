@@ -40,7 +40,7 @@ func TestCanaryFromFirstReleaseToPromotion(t *testing.T) {
 	want(t, "split", w.split(host), "1.0.0=90 1.1.0=10")
 	want(t, "revision before acceptance", w.groupTraffic("1-x").Revision, 1)
 	want(t, "Programmed stays while the gateway has not responded", w.condition("Programmed"), "True Programmed")
-	want(t, "references: the canary serves until a later revision", cmp.Diff([]string{"a"}, now.Groups[0].References), "")
+	want(t, "references before acceptance", cmp.Diff([]string{"a"}, now.Groups[0].References), "")
 
 	w.settle()
 	want(t, "references", cmp.Diff([]string{"a", "b"}, w.groupTraffic("1-x").References), "")
@@ -219,7 +219,7 @@ func TestNewestDomainMovesBetweenGroups(t *testing.T) {
 	name := SortedKeys(w.routes)[0]
 	w.ready["b"] = 1
 	w.pass()
-	want(t, "moves in place", w.split(fixed), "2.0.0=100")
+	want(t, "the domain has moved", w.split(fixed), "2.0.0=100")
 	want(t, "the same route", cmp.Diff([]string{name}, SortedKeys(w.routes)), "")
 	want(t, "the old group's references", slices.Contains(w.groupTraffic("1-x").References, "a"), true)
 	w.pass()
@@ -248,7 +248,7 @@ func TestGroupThatIsAbsentIsRemoved(t *testing.T) {
 	want(t, "revision", w.groupTraffic("fix-7").Revision, 2)
 	want(t, "references", len(w.groupTraffic("fix-7").References), 0)
 	want(t, "group Service", w.services["shop-fix-7"] == nil, true)
-	want(t, "release Service stays with its row", w.services[w.facts().ReleaseService("p")] != nil, true)
+	want(t, "release Service stays with its release", w.services[w.facts().ReleaseService("p")] != nil, true)
 	w.rollout(group("1-x", 1, "a 1.0.0 active 100"))
 	w.settle()
 	want(t, "release Service", w.services[w.facts().ReleaseService("p")] == nil, true)
@@ -515,7 +515,7 @@ func TestBranchNamedLikeAHostOfAnotherPolicy(t *testing.T) {
 		"younger, and served":                      {claim: Claim{path: "/", literal: true, younger: true}},
 		"younger, with another path":               {claim: Claim{path: "/shop", literal: true, younger: true}},
 		"older, with another path":                 {claim: Claim{path: "/shop", literal: true}},
-		"younger, after the preview":               {claim: Claim{path: "/", literal: true, younger: true}, served: true, split: "0.0.0-abc=100"},
+		"younger, preview already served":          {claim: Claim{path: "/", literal: true, younger: true}, served: true, split: "0.0.0-abc=100"},
 		"older, also a preview":                    {claim: Claim{path: "/"}},
 		"older, also a preview, with another path": {claim: Claim{path: "/shop"}, split: "0.0.0-abc=100"},
 	} {

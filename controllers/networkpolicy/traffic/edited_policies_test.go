@@ -200,7 +200,7 @@ func TestPolicyWithAnInvalidEditHoldsItsHosts(t *testing.T) {
 			s.Domains[0].CanaryMatches = []v1alpha1.CanaryMatch{{Method: "POST"}}
 		}},
 		"matches for APISIX": {byAPISIX, func(_ *world, s *v1alpha1.NetworkPolicySpec) { s.Domains[0].CanaryMatches = ofHeader }},
-		"no kind of certificates": {byAPISIX, func(w *world, s *v1alpha1.NetworkPolicySpec) {
+		"missing Certificate kind": {byAPISIX, func(w *world, s *v1alpha1.NetworkPolicySpec) {
 			w.lacks = map[string]bool{"Certificate": true}
 			s.Domains[0].TLS = &v1alpha1.DomainTLS{SecretName: "tls", IssuerRef: &v1alpha1.IssuerReference{Name: "ca"}}
 		}},

@@ -17,14 +17,14 @@ func TestSplitOfEachHost(t *testing.T) {
 		url     string
 		split   string
 	}{
-		"one host":                           {[]string{newestHost}, []string{one}, newestHost, "1.0.0=100"},
-		"a canary":                           {[]string{newestHost}, []string{"1-x b 1.1.0 canary 10,a 1.0.0 active 90"}, newestHost, "1.0.0=90 1.1.0=10"},
-		"two hosts with the same split":      {[]string{newestHost, "{{.ReleaseGroupName}}.e.com"}, []string{one}, newestHost, "1.0.0=100"},
-		"two groups":                         {[]string{"{{.ReleaseGroupName}}.e.com"}, []string{"2-x b 2.0.0 active 100", one}, "2-x.e.com", "2-x.e.com: 2.0.0=100; 1-x.e.com: 1.0.0=100"},
-		"two groups and the newest":          {[]string{newestHost, "{{.ReleaseGroupName}}.e.com"}, []string{"2-x b 2.0.0 active 100", one}, newestHost, newestHost + " +1: 2.0.0=100; 1-x.e.com: 1.0.0=100"},
-		"during a move":                      {[]string{newestHost}, []string{"2-x b 2.0.0 canary 10", one}, newestHost, "1.0.0=90 2.0.0=10"},
-		"during a move, several domains":     {[]string{newestHost, "{{.ReleaseGroupName}}.e.com"}, []string{"2-x b 2.0.0 canary 10", one}, newestHost, newestHost + ": 1.0.0=90 2.0.0=10; 2-x.e.com: 2.0.0=100; 1-x.e.com: 1.0.0=100"},
-		"during a move, other domains first": {[]string{"{{.ReleaseGroupName}}.e.com", newestHost}, []string{"2-x b 2.0.0 canary 10", one}, "1-x.e.com", "1-x.e.com: 1.0.0=100; 2-x.e.com: 2.0.0=100; " + newestHost + ": 1.0.0=90 2.0.0=10"},
+		"one host":                                        {[]string{newestHost}, []string{one}, newestHost, "1.0.0=100"},
+		"a canary":                                        {[]string{newestHost}, []string{"1-x b 1.1.0 canary 10,a 1.0.0 active 90"}, newestHost, "1.0.0=90 1.1.0=10"},
+		"two hosts with the same split":                   {[]string{newestHost, "{{.ReleaseGroupName}}.e.com"}, []string{one}, newestHost, "1.0.0=100"},
+		"two groups":                                      {[]string{"{{.ReleaseGroupName}}.e.com"}, []string{"2-x b 2.0.0 active 100", one}, "2-x.e.com", "2-x.e.com: 2.0.0=100; 1-x.e.com: 1.0.0=100"},
+		"two groups and the newest domain":                {[]string{newestHost, "{{.ReleaseGroupName}}.e.com"}, []string{"2-x b 2.0.0 active 100", one}, newestHost, newestHost + " +1: 2.0.0=100; 1-x.e.com: 1.0.0=100"},
+		"during a move":                                   {[]string{newestHost}, []string{"2-x b 2.0.0 canary 10", one}, newestHost, "1.0.0=90 2.0.0=10"},
+		"during a move, several domains":                  {[]string{newestHost, "{{.ReleaseGroupName}}.e.com"}, []string{"2-x b 2.0.0 canary 10", one}, newestHost, newestHost + ": 1.0.0=90 2.0.0=10; 2-x.e.com: 2.0.0=100; 1-x.e.com: 1.0.0=100"},
+		"during a move, other domains first":              {[]string{"{{.ReleaseGroupName}}.e.com", newestHost}, []string{"2-x b 2.0.0 canary 10", one}, "1-x.e.com", "1-x.e.com: 1.0.0=100; 2-x.e.com: 2.0.0=100; " + newestHost + ": 1.0.0=90 2.0.0=10"},
 		"during a move, with a canary of the older group": {[]string{newestHost, "{{.ReleaseGroupName}}.e.com"}, []string{"2-x b 2.0.0 canary 50", "1-x c 1.1.0 canary 10,a 1.0.0 active 90"}, newestHost, newestHost + ": 1.0.0=45 1.1.0=5 2.0.0=50; 2-x.e.com: 2.0.0=100; 1-x.e.com: 1.0.0=90 1.1.0=10"},
 		"only some domains move":                          {[]string{newestHost, "old.e.com/legacy=1-x"}, []string{"2-x b 2.0.0 canary 10", one}, newestHost, newestHost + ": 1.0.0=90 2.0.0=10; old.e.com/legacy: 1.0.0=100"},
 		"more groups than fit":                            {[]string{"{{.ReleaseGroupName}}.e.com"}, []string{"4-x d 4.0.0 active 100", "3-x c 3.0.0 active 100", "2-x b 2.0.0 active 100", one}, "4-x.e.com", "4-x.e.com: 4.0.0=100; 3-x.e.com: 3.0.0=100; 2-x.e.com: 2.0.0=100; +1"},

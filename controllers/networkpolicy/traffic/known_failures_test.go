@@ -134,7 +134,7 @@ func matched(t *testing.T) *world {
 	w.settle()
 	route := onlyRoute(t, w)
 	want(t, "rules of the step", len(route.Spec.Rules), 2)
-	want(t, "copies of the step", len(route.Spec.Rules[len(route.Spec.Rules)-1].Filters), 1)
+	want(t, "filters of the step", len(route.Spec.Rules[len(route.Spec.Rules)-1].Filters), 1)
 	return w
 }
 
@@ -169,7 +169,7 @@ func displacedCanaryLeavesNoRule(t *testing.T) {
 	w.settle()
 	route := onlyRoute(t, w)
 	want(t, "rules while the newer canary has no endpoint", len(route.Spec.Rules), 1)
-	want(t, "copies while the newer canary has no endpoint", len(route.Spec.Rules[0].Filters), 0)
+	want(t, "filters while the newer canary has no endpoint", len(route.Spec.Rules[0].Filters), 0)
 	want(t, "the older canary is referenced", slices.Contains(w.groupTraffic("1-x").References, "b"), false)
 	w.ready["b"], w.ready["c"] = 0, 1
 	w.settle()
@@ -206,13 +206,13 @@ func manyPassesMakeOneRule(t *testing.T) {
 func editsKeepTheStep(t *testing.T) {
 	web := intstr.FromString("web")
 	for name, edit := range map[string]func(*world){
-		"another host next to it": func(w *world) {
+		"an additional host": func(w *world) {
 			w.spec().Domains = append(w.spec().Domains, v1alpha1.Domain{Domain: "more.example.com"})
 		},
-		"a path next to it": func(w *world) {
+		"an additional path": func(w *world) {
 			w.spec().Domains = append(w.spec().Domains, v1alpha1.Domain{Domain: "{{.ReleaseGroupName}}.shop.example.com", Path: "/api"})
 		},
-		"a pinned host next to it": func(w *world) {
+		"an additional pinned host": func(w *world) {
 			w.spec().Domains = append(w.spec().Domains, v1alpha1.Domain{Domain: "pin.example.com", Release: &v1alpha1.DomainRelease{Version: "1.0.0"}})
 		},
 		"the target port":   func(w *world) { w.spec().Ports[0].TargetPort = &web },
@@ -227,7 +227,7 @@ func editsKeepTheStep(t *testing.T) {
 			w.gateways["infra/private"] = gateway(81, "HTTP", "")
 			w.spec().Provider.Gateway.ParentRefs[0].Name = "private"
 		},
-		"a Gateway next to it": func(w *world) {
+		"an additional Gateway": func(w *world) {
 			w.gateways["infra/private"] = gateway(81, "HTTP", "")
 			w.spec().Provider.Gateway.ParentRefs = append(w.spec().Provider.Gateway.ParentRefs, v1alpha1.ParentReference{Namespace: "infra", Name: "private"})
 		},

@@ -227,7 +227,7 @@ func TestGroupClosesBehindADomainThatIsEdited(t *testing.T) {
 	const renamed, again = "store.example.com", "store.example.org"
 	for name, edits := range map[string][]v1alpha1.Domain{
 		"another host":       {{Domain: renamed}},
-		"another host twice": {{Domain: renamed}, {Domain: again}},
+		"host changed twice": {{Domain: renamed}, {Domain: again}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, group("2-x", 2, "b 2.0.0 active 100"), group("1-x", 1, "a 1.9.0 active 100"))

@@ -80,7 +80,7 @@ func TestLostRecordAndTheServiceOfThePolicy(t *testing.T) {
 	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Provider, s.Domains = nil, nil })
 	w.ready = map[string]int{"a": 1, "b": 1}
 	w.settle()
-	want(t, "Services that follow the group", w.services["shop-release"] == nil, true)
+	want(t, "the group has no Service", w.services["shop-release"] == nil, true)
 	w.rollout()
 	w.pass()
 	want(t, "the rollout state is lost", slices.Contains(w.groupTraffic("release").References, "a"), true)
@@ -294,7 +294,7 @@ func TestFixOfAReleaseThatNoServiceSelected(t *testing.T) {
 	if a == nil || a.Version != "1.2.0" {
 		t.Fatalf("the fix is not active: %+v", a)
 	}
-	want(t, "the Service selects", n.services["web-1-x"].Spec.Selector[v1alpha1.LabelRelease], a.Release)
+	want(t, "release that the Service selects", n.services["web-1-x"].Spec.Selector[v1alpha1.LabelRelease], a.Release)
 }
 
 // hostsOfGroup returns the hosts of the routes of a group.

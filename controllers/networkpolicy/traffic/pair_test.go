@@ -410,7 +410,7 @@ var pairHappenings = []pairHappening{
 			}
 		}
 	}},
-	{"jump and loss", 1, func(p *pair, a, b int) {
+	{"clock jump and lost rollout state", 1, func(p *pair, a, b int) {
 		if b%3 == 0 {
 			p.say("clock jumps, and the rollout state is lost")
 			p.turnBack([]time.Duration{30 * time.Second, time.Hour, 48 * time.Hour}[a%3])

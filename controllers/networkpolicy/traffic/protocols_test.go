@@ -204,12 +204,12 @@ func TestMatchesThatAProtocolDoesNotHave(t *testing.T) {
 		match v1alpha1.CanaryMatch
 		field string
 	}{
-		"parameter of a call": {"grpc", v1alpha1.CanaryMatch{QueryParams: []v1alpha1.MatchValue{{Name: "a", Value: "b"}}}, "queryParams"},
-		"path of a call":      {"grpc", v1alpha1.CanaryMatch{Path: &v1alpha1.MatchPath{Value: "/a"}}, "path"},
-		"method of a call":    {"grpc", v1alpha1.CanaryMatch{Method: "POST"}, "method"},
-		"call over HTTP":      {"http", v1alpha1.CanaryMatch{GRPC: grpc}, "grpc"},
-		"call":                {"grpc", v1alpha1.CanaryMatch{GRPC: grpc, Headers: []v1alpha1.MatchValue{{Name: "a", Value: "b"}}}, ""},
-		"path and method":     {"http", v1alpha1.CanaryMatch{Path: &v1alpha1.MatchPath{Value: "/a"}, Method: "POST"}, ""},
+		"query parameter of a gRPC call": {"grpc", v1alpha1.CanaryMatch{QueryParams: []v1alpha1.MatchValue{{Name: "a", Value: "b"}}}, "queryParams"},
+		"path of a gRPC call":            {"grpc", v1alpha1.CanaryMatch{Path: &v1alpha1.MatchPath{Value: "/a"}}, "path"},
+		"HTTP method of a gRPC call":     {"grpc", v1alpha1.CanaryMatch{Method: "POST"}, "method"},
+		"gRPC match on an HTTP port":     {"http", v1alpha1.CanaryMatch{GRPC: grpc}, "grpc"},
+		"call":                           {"grpc", v1alpha1.CanaryMatch{GRPC: grpc, Headers: []v1alpha1.MatchValue{{Name: "a", Value: "b"}}}, ""},
+		"path and method":                {"http", v1alpha1.CanaryMatch{Path: &v1alpha1.MatchPath{Value: "/a"}, Method: "POST"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := manyPorts(t)
@@ -240,10 +240,10 @@ func TestSettingsThatHaveNoFieldAreNamed(t *testing.T) {
 		"address": {"http", true, func(s *v1alpha1.NetworkPolicySpec) {
 			s.SessionAffinity = &v1alpha1.SessionAffinity{ClientIP: &v1alpha1.AffinityClientIP{}}
 		}, "spec.sessionAffinity.clientIP"},
-		"cookie over TLS":   {"tls", false, func(s *v1alpha1.NetworkPolicySpec) { s.SessionAffinity = cookie }, ""},
-		"timeouts of calls": {"grpc", false, func(s *v1alpha1.NetworkPolicySpec) { s.Timeouts = &v1alpha1.RouteTimeouts{Request: "1s"} }, "spec.timeouts"},
-		"timeouts":          {"http", false, func(s *v1alpha1.NetworkPolicySpec) { s.Timeouts = &v1alpha1.RouteTimeouts{Request: "1s"} }, ""},
-		"rewrite of calls": {"grpc", false, func(s *v1alpha1.NetworkPolicySpec) {
+		"cookie over TLS":        {"tls", false, func(s *v1alpha1.NetworkPolicySpec) { s.SessionAffinity = cookie }, ""},
+		"timeouts of gRPC calls": {"grpc", false, func(s *v1alpha1.NetworkPolicySpec) { s.Timeouts = &v1alpha1.RouteTimeouts{Request: "1s"} }, "spec.timeouts"},
+		"timeouts":               {"http", false, func(s *v1alpha1.NetworkPolicySpec) { s.Timeouts = &v1alpha1.RouteTimeouts{Request: "1s"} }, ""},
+		"URL rewrite of gRPC calls": {"grpc", false, func(s *v1alpha1.NetworkPolicySpec) {
 			s.Provider.Gateway.Filters = []v1alpha1.RouteFilter{{URLRewrite: &v1alpha1.URLRewrite{Hostname: "a"}}}
 		}, "spec.provider.gateway.filters[].urlRewrite"},
 	} {

@@ -102,7 +102,7 @@ func TestProviderKindMissing(t *testing.T) {
 	if m := w.policy.Status.Domains[0].Message; !strings.Contains(m, "ApisixRoute of apisix.apache.org/v2") {
 		t.Errorf("message: %s", m)
 	}
-	want(t, "live routes follow", w.split(shopHost), "1.0.0=50 1.1.0=50")
+	want(t, "live routes follow the releases", w.split(shopHost), "1.0.0=50 1.1.0=50")
 	want(t, "switching", w.condition(v1alpha1.ConditionProviderSwitching), "True Replacing")
 	w.lacks = nil
 	w.settle()

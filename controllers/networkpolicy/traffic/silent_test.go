@@ -29,24 +29,24 @@ func TestFirstStatusIsDelayed(t *testing.T) {
 		before, now status
 		want        time.Duration
 	}{
-		"nothing yet":                      {3 * time.Second, status{}, status{Conditions: conditions("Reconciling")}, 7 * time.Second},
-		"an object is written":             {3 * time.Second, status{}, status{Groups: group(0, "a"), Conditions: conditions("Reconciling")}, 7 * time.Second},
-		"confirmed":                        {3 * time.Second, status{}, status{Groups: group(4, "a"), Conditions: conditions("Reconciling")}, 0},
-		"a user must act":                  {3 * time.Second, status{}, status{Conditions: conditions("Stalled")}, 0},
-		"ready":                            {3 * time.Second, status{}, status{Conditions: conditions("Ready")}, 0},
-		"the previous status is not empty": {3 * time.Second, status{Provider: "gateway"}, status{Conditions: conditions("Reconciling")}, 0},
-		"no result after ten seconds":      {10 * time.Second, status{}, status{Conditions: conditions("Reconciling")}, 0},
-		"the server's clock is ahead":      {-time.Minute, status{}, status{Conditions: conditions("Reconciling")}, 0},
-		"the policy adopts a Service":      {3 * time.Second, status{}, status{Conditions: conditions("Reconciling"), Adopted: &v1alpha1.AdoptedService{}}, 0},
-		"the policy has a user's route":    {3 * time.Second, status{}, status{Conditions: conditions("Reconciling"), Routes: []v1alpha1.RouteStatus{{Kind: "HTTPRoute", Name: "web"}}}, 0},
-		"the policy switches providers":    {3 * time.Second, status{}, status{Conditions: conditions("Reconciling"), ProviderSwitch: &v1alpha1.ProviderSwitch{}}, 0},
+		"nothing yet":                         {3 * time.Second, status{}, status{Conditions: conditions("Reconciling")}, 7 * time.Second},
+		"an object is written":                {3 * time.Second, status{}, status{Groups: group(0, "a"), Conditions: conditions("Reconciling")}, 7 * time.Second},
+		"confirmed":                           {3 * time.Second, status{}, status{Groups: group(4, "a"), Conditions: conditions("Reconciling")}, 0},
+		"a user must act":                     {3 * time.Second, status{}, status{Conditions: conditions("Stalled")}, 0},
+		"ready":                               {3 * time.Second, status{}, status{Conditions: conditions("Ready")}, 0},
+		"the previous status is not empty":    {3 * time.Second, status{Provider: "gateway"}, status{Conditions: conditions("Reconciling")}, 0},
+		"no result after ten seconds":         {10 * time.Second, status{}, status{Conditions: conditions("Reconciling")}, 0},
+		"the server's clock is ahead":         {-time.Minute, status{}, status{Conditions: conditions("Reconciling")}, 0},
+		"the policy adopts a Service":         {3 * time.Second, status{}, status{Conditions: conditions("Reconciling"), Adopted: &v1alpha1.AdoptedService{}}, 0},
+		"the policy has a user-managed route": {3 * time.Second, status{}, status{Conditions: conditions("Reconciling"), Routes: []v1alpha1.RouteStatus{{Kind: "HTTPRoute", Name: "web"}}}, 0},
+		"the policy switches providers":       {3 * time.Second, status{}, status{Conditions: conditions("Reconciling"), ProviderSwitch: &v1alpha1.ProviderSwitch{}}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			f := w.facts()
 			f.Policy.Status, f.Policy.CreationTimestamp = test.before, metav1.NewTime(f.Now.Add(-test.age))
 			f.Microservice.Status.ObservedGeneration = 1
-			want(t, "can wait for", Silent(f, test.now), test.want)
+			want(t, "remaining delay", Silent(f, test.now), test.want)
 		})
 	}
 }
@@ -57,7 +57,7 @@ func TestFirstStatusIsDelayed(t *testing.T) {
 func TestFirstStatusAfterTheLastProgress(t *testing.T) {
 	for name, test := range map[string]struct{ age, progress, want time.Duration }{
 		"ten seconds after the last progress":    {12 * time.Second, 3 * time.Second, 7 * time.Second},
-		"after that time":                        {12 * time.Second, 10 * time.Second, 0},
+		"ten seconds have passed":                {12 * time.Second, 10 * time.Second, 0},
 		"progress before the policy was created": {4 * time.Second, time.Hour, 6 * time.Second},
 		"at most 50 seconds":                     {48 * time.Second, time.Second, 2 * time.Second},
 		"after 50 seconds":                       {50 * time.Second, time.Second, 0},
@@ -67,7 +67,7 @@ func TestFirstStatusAfterTheLastProgress(t *testing.T) {
 			f := w.facts()
 			f.Policy.Status, f.Policy.CreationTimestamp = v1alpha1.NetworkPolicyStatus{}, metav1.NewTime(f.Now.Add(-test.age))
 			f.Microservice.Status.ReleaseGroups[0].TrafficTime = new(metav1.NewMicroTime(f.Now.Add(-test.progress)))
-			want(t, "can wait for", Silent(f, v1alpha1.NetworkPolicyStatus{}), test.want)
+			want(t, "remaining delay", Silent(f, v1alpha1.NetworkPolicyStatus{}), test.want)
 		})
 	}
 }
@@ -79,23 +79,23 @@ func TestFirstStatusBeforeTheFirstRollout(t *testing.T) {
 	f := w.facts()
 	f.Policy.Status, f.Policy.CreationTimestamp = v1alpha1.NetworkPolicyStatus{}, metav1.NewTime(f.Now.Add(-40*time.Second))
 	f.Microservice.Status = v1alpha1.MicroserviceStatus{}
-	want(t, "without a status of the Microservice, can wait for", Silent(f, v1alpha1.NetworkPolicyStatus{}), 15*time.Second)
+	want(t, "delay without a status of the Microservice", Silent(f, v1alpha1.NetworkPolicyStatus{}), 15*time.Second)
 	f.Policy.CreationTimestamp = metav1.NewTime(f.Now.Add(-50 * time.Second))
 	want(t, "until the Microservice reports that it waits", Silent(f, v1alpha1.NetworkPolicyStatus{}) > 0, true)
 	f.Policy.CreationTimestamp = metav1.NewTime(f.Now.Add(-55 * time.Second))
-	want(t, "if the Microservice reports nothing, can wait for", Silent(f, v1alpha1.NetworkPolicyStatus{}), 0)
+	want(t, "delay if the Microservice reports nothing", Silent(f, v1alpha1.NetworkPolicyStatus{}), 0)
 	f.Policy.CreationTimestamp = metav1.NewTime(f.Now.Add(-5 * time.Minute))
 	f.Microservice.Status.ObservedGeneration = 1
 	f.Microservice.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonStartDelayed}}
-	want(t, "while the rollout waits for its turn, can wait for", Silent(f, v1alpha1.NetworkPolicyStatus{}), maxSilence)
+	want(t, "delay while the rollout waits for its turn", Silent(f, v1alpha1.NetworkPolicyStatus{}), maxSilence)
 	g := group("1-x", 1, "a 1.0.0 pending 0")
 	g.Rollout = &v1alpha1.Rollout{Release: "a", StartedTime: metav1.NewMicroTime(f.Now.Add(-3 * time.Second))}
 	f.Microservice.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{g}
-	want(t, "after the start, can wait for", Silent(f, v1alpha1.NetworkPolicyStatus{}), 7*time.Second)
+	want(t, "delay after the start of the rollout", Silent(f, v1alpha1.NetworkPolicyStatus{}), 7*time.Second)
 	g.Rollout.StartedTime = metav1.NewMicroTime(f.Now.Add(time.Hour))
-	want(t, "if the clock of another manager was ahead, can wait for", Silent(f, v1alpha1.NetworkPolicyStatus{}), 0)
+	want(t, "delay if the clock of another manager was ahead", Silent(f, v1alpha1.NetworkPolicyStatus{}), 0)
 	f.Microservice = nil
-	want(t, "without a Microservice, can wait for", Silent(f, v1alpha1.NetworkPolicyStatus{}), 0)
+	want(t, "delay without a Microservice", Silent(f, v1alpha1.NetworkPolicyStatus{}), 0)
 }
 
 // TestServicesOfTheOnlyGroup checks that, if versions are not grouped, only the policy's own

@@ -74,7 +74,7 @@ func TestNewestDomainReturns(t *testing.T) {
 	want(t, "its own domain", w.split("2-x.shop.example.com"), "")
 	want(t, "still referenced", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
 	w.pass()
-	want(t, "not before it is accepted", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
+	want(t, "referenced until removal is accepted", slices.Contains(w.groupTraffic("2-x").References, "b"), true)
 	want(t, "not confirmed", w.groupTraffic("2-x").Revision, 3)
 	w.settle()
 	want(t, "remaining references", len(w.groupTraffic("2-x").References), 0)

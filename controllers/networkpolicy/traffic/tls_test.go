@@ -353,7 +353,7 @@ func TestOwnListenerTakesOver(t *testing.T) {
 
 	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains[0].TLS = nil })
 	w.pass()
-	want(t, "listeners that routes name", len(w.sets()), 2)
+	want(t, "listeners that routes refer to", len(w.sets()), 2)
 	w.settle()
 	want(t, "routes attached to the Gateway", toGateway(), 2)
 	want(t, "remaining objects", len(w.others), 0)

@@ -157,8 +157,8 @@ func TestOneRuleNeedsNoName(t *testing.T) {
 		edit func(rules []any) []any
 		rule string
 	}{
-		"only rule":        {func(rules []any) []any { return rules[1:] }, "main"},
-		"one without name": {func(rules []any) []any { delete(rules[1].(map[string]any), "name"); return rules }, ""},
+		"only rule":                {func(rules []any) []any { return rules[1:] }, "main"},
+		"only rule without a name": {func(rules []any) []any { delete(rules[1].(map[string]any), "name"); return rules }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := borrowing(t)
@@ -358,7 +358,7 @@ func TestARuleThatIsRenamedOrCopied(t *testing.T) {
 			"static: users-static=<nil>; primary: a=100", "static: users-static=<nil>; primary: users-old=3", "True Programmed"},
 		"renamed, one of two": {[]string{"main", "static"}, rename(0, "files"), nil,
 			"files: a=100; main: a=100", "files: users-static=<nil>; main: users-old=3", "False RuleNotFound"},
-		"renamed, and no longer named": {[]string{"main", "static"}, rename(0, "files"), []string{"main"},
+		"renamed, and removed from the policy": {[]string{"main", "static"}, rename(0, "files"), []string{"main"},
 			"files: users-static=<nil>; main: a=100", "files: users-static=<nil>; main: users-old=3", "True Programmed"},
 		"duplicated": {[]string{"main"}, func(rules []any) []any { return append(rules, rules[1]) }, nil,
 			"static: users-static=<nil>; main: a=100; main: a=100", "static: users-static=<nil>; main: users-old=3; main: users-old=3", "False RuleNotFound"},

@@ -127,12 +127,12 @@ func TestAnswersAreHeldToTheDescription(t *testing.T) {
 		change func(tag map[string]any)
 		want   []string
 	}{
-		"unchanged":       {func(map[string]any) {}, nil},
-		"of another type": {func(tag map[string]any) { tag["name"] = 1 }, []string{"answer[0].name"}},
-		"without a field": {func(tag map[string]any) { delete(tag, "name") }, []string{"answer[0].name"}},
-		"null":            {func(tag map[string]any) { tag["commit"] = nil }, []string{"answer[0].commit"}},
-		"no address":      {func(tag map[string]any) { tag["zipball_url"] = "" }, []string{"answer[0].zipball_url"}},
-		"field within":    {func(tag map[string]any) { tag["commit"] = map[string]any{"url": "x y"} }, []string{"answer[0].commit.sha", "answer[0].commit.url"}},
+		"unchanged":             {func(map[string]any) {}, nil},
+		"field of another type": {func(tag map[string]any) { tag["name"] = 1 }, []string{"answer[0].name"}},
+		"without a field":       {func(tag map[string]any) { delete(tag, "name") }, []string{"answer[0].name"}},
+		"null":                  {func(tag map[string]any) { tag["commit"] = nil }, []string{"answer[0].commit"}},
+		"no address":            {func(tag map[string]any) { tag["zipball_url"] = "" }, []string{"answer[0].zipball_url"}},
+		"field within":          {func(tag map[string]any) { tag["commit"] = map[string]any{"url": "x y"} }, []string{"answer[0].commit.sha", "answer[0].commit.url"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

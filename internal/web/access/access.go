@@ -1,5 +1,5 @@
 // Package access determines what readers of the board may see and do. It uses the API server's access reviews. Positive answers are cached for only a
-// few seconds, so that the revocation of a permission soon takes effect. Concurrent identical questions are sent only once.
+// few seconds, so that the revocation of a permission soon takes effect. For concurrent identical reviews, only one request is sent.
 //
 // access.go  questions and answers
 // scope.go   the objects that a reader sees

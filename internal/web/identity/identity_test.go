@@ -33,21 +33,21 @@ func TestRules(t *testing.T) {
 		want   web.Reader
 		refuse string
 	}{
-		"prefix":              {Rules{UserPrefix: "oidc:", GroupsPrefix: "oidc:"}, "ana", []string{"b", "a", "a", ""}, web.Reader{User: "oidc:ana", Groups: []string{"oidc:a", "oidc:b"}}, ""},
-		"limited":             {Rules{GroupsPrefix: "oidc:", Groups: []string{"oidc:a"}}, "ana", []string{"a", "b"}, web.Reader{User: "ana", Groups: []string{"oidc:a"}}, ""},
-		"one of many":         {Rules{Groups: []string{"team-7"}}, "ana", many, web.Reader{User: "ana", Groups: []string{"team-7"}}, ""},
-		"letters":             {Rules{}, "Anaïs Ωmega", nil, web.Reader{User: "Anaïs Ωmega"}, ""},
-		"no user":             {Rules{UserPrefix: "oidc:"}, "", nil, web.Reader{}, "no user name"},
-		"system user":         {Rules{}, "system:admin", nil, web.Reader{}, "for Kubernetes itself"},
-		"system group":        {Rules{}, "ana", []string{"system:masters"}, web.Reader{}, "for Kubernetes itself"},
-		"ignored, rejected":   {Rules{Groups: []string{"a"}}, "ana", []string{"a", "system:masters"}, web.Reader{}, "for Kubernetes itself"},
-		"created by a prefix": {Rules{GroupsPrefix: "sys"}, "ana", []string{"tem:masters"}, web.Reader{}, "for Kubernetes itself"},
-		"long":                {Rules{}, strings.Repeat("a", maxName+1), nil, web.Reader{}, "longer than"},
-		"line":                {Rules{}, "ana\r\nImpersonate-Group: admins", nil, web.Reader{}, "characters"},
-		"direction":           {Rules{}, "ana\u202e", nil, web.Reader{}, "characters"},
-		"space":               {Rules{}, " ana", nil, web.Reader{}, "characters"},
-		"not UTF-8":           {Rules{}, "ana", []string{"\xff"}, web.Reader{}, "characters"},
-		"many groups":         {Rules{}, "ana", many, web.Reader{}, "501 groups"},
+		"prefix":                     {Rules{UserPrefix: "oidc:", GroupsPrefix: "oidc:"}, "ana", []string{"b", "a", "a", ""}, web.Reader{User: "oidc:ana", Groups: []string{"oidc:a", "oidc:b"}}, ""},
+		"limited":                    {Rules{GroupsPrefix: "oidc:", Groups: []string{"oidc:a"}}, "ana", []string{"a", "b"}, web.Reader{User: "ana", Groups: []string{"oidc:a"}}, ""},
+		"one of many":                {Rules{Groups: []string{"team-7"}}, "ana", many, web.Reader{User: "ana", Groups: []string{"team-7"}}, ""},
+		"letters":                    {Rules{}, "Anaïs Ωmega", nil, web.Reader{User: "Anaïs Ωmega"}, ""},
+		"no user":                    {Rules{UserPrefix: "oidc:"}, "", nil, web.Reader{}, "no user name"},
+		"system user":                {Rules{}, "system:admin", nil, web.Reader{}, "for Kubernetes itself"},
+		"system group":               {Rules{}, "ana", []string{"system:masters"}, web.Reader{}, "for Kubernetes itself"},
+		"ignored, rejected":          {Rules{Groups: []string{"a"}}, "ana", []string{"a", "system:masters"}, web.Reader{}, "for Kubernetes itself"},
+		"system group from a prefix": {Rules{GroupsPrefix: "sys"}, "ana", []string{"tem:masters"}, web.Reader{}, "for Kubernetes itself"},
+		"long":                       {Rules{}, strings.Repeat("a", maxName+1), nil, web.Reader{}, "longer than"},
+		"line":                       {Rules{}, "ana\r\nImpersonate-Group: admins", nil, web.Reader{}, "characters"},
+		"direction":                  {Rules{}, "ana\u202e", nil, web.Reader{}, "characters"},
+		"space":                      {Rules{}, " ana", nil, web.Reader{}, "characters"},
+		"not UTF-8":                  {Rules{}, "ana", []string{"\xff"}, web.Reader{}, "characters"},
+		"many groups":                {Rules{}, "ana", many, web.Reader{}, "501 groups"},
 	} {
 		got, err := tc.rules.Reader(tc.user, tc.groups)
 		if tc.refuse != "" {

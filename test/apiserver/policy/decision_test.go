@@ -88,7 +88,7 @@ func TestDecision(t *testing.T) {
 		"a decision without a signature":           {patch: `{"spec": {` + adopt + `}}`, refused: "set the annotation hlnr.io/decided-by to 'alice@example.com'"},
 		"a decision in another user's name":        {patch: `{` + signed("bob") + `, "spec": {` + adopt + `}}`, refused: "set the annotation hlnr.io/decided-by to 'alice@example.com'"},
 		"a decision with the previous signature":   {before: "bob", patch: `{"spec": {"decision": {"action": "Adopt", "id": "2"}}}`, refused: "set the annotation"},
-		"another step of the same decision":        {before: "bob", patch: `{"spec": {"decision": {"reason": "because"}}}`, refused: "set the annotation"},
+		"a new reason for the same decision":       {before: "bob", patch: `{"spec": {"decision": {"reason": "because"}}}`, refused: "set the annotation"},
 		"a decision withdrawn without a signature": {before: "bob", patch: `{"spec": {"decision": null}}`, refused: "set the annotation"},
 		"a signature without a decision":           {patch: `{` + signed(alice) + `}`, refused: "set the annotation"},
 		"a signature changed afterwards":           {before: "bob", patch: `{` + signed(alice) + `}`, refused: "set the annotation"},
@@ -352,22 +352,22 @@ func TestRoles(t *testing.T) {
 		user, verb, resource string
 		want                 bool
 	}{
-		"view reads releases":                        {"heighliner-view", "list", "versionedmicroservices", true},
-		"view reads microservices":                   {"heighliner-view", "watch", "microservices", true},
-		"view changes nothing":                       {"heighliner-view", "patch", "microservices", false},
-		"edit changes policies":                      {"heighliner-edit", "update", "imagepolicies", true},
-		"edit creates domains":                       {"heighliner-edit", "create", "networkpolicies", true},
-		"edit does not decide":                       {"heighliner-edit", "patch", "versionedmicroservices", false},
-		"edit does not write status":                 {"heighliner-edit", "patch", "microservices/status", false},
-		"decide patches releases":                    {"heighliner-decide", "patch", "versionedmicroservices", true},
-		"decide creates no releases":                 {"heighliner-decide", "create", "versionedmicroservices", false},
-		"decide deletes no releases":                 {"heighliner-decide", "delete", "versionedmicroservices", false},
-		"the manager creates releases":               {apiserver.ManagerUser, "create", "versionedmicroservices", true},
-		"the manager writes the rollout state":       {apiserver.ManagerUser, "patch", "microservices/status", true},
-		"the manager removes its finalizer":          {apiserver.ManagerUser, "patch", "microservices", true}, // RBAC cannot restrict the fields
-		"the manager does not update specifications": {apiserver.ManagerUser, "update", "microservices", false},
-		"the manager deletes no microservice":        {apiserver.ManagerUser, "delete", "microservices", false},
-		"the manager does not write hnp's spec":      {apiserver.ManagerUser, "update", "networkpolicies", false},
+		"role view reads releases":                    {"heighliner-view", "list", "versionedmicroservices", true},
+		"role view reads microservices":               {"heighliner-view", "watch", "microservices", true},
+		"role view changes nothing":                   {"heighliner-view", "patch", "microservices", false},
+		"role edit changes policies":                  {"heighliner-edit", "update", "imagepolicies", true},
+		"role edit creates domains":                   {"heighliner-edit", "create", "networkpolicies", true},
+		"role edit does not decide":                   {"heighliner-edit", "patch", "versionedmicroservices", false},
+		"role edit does not write status":             {"heighliner-edit", "patch", "microservices/status", false},
+		"role decide patches releases":                {"heighliner-decide", "patch", "versionedmicroservices", true},
+		"role decide creates no releases":             {"heighliner-decide", "create", "versionedmicroservices", false},
+		"role decide deletes no releases":             {"heighliner-decide", "delete", "versionedmicroservices", false},
+		"the manager creates releases":                {apiserver.ManagerUser, "create", "versionedmicroservices", true},
+		"the manager writes the rollout state":        {apiserver.ManagerUser, "patch", "microservices/status", true},
+		"the manager removes its finalizer":           {apiserver.ManagerUser, "patch", "microservices", true}, // RBAC cannot restrict the fields
+		"the manager does not update specifications":  {apiserver.ManagerUser, "update", "microservices", false},
+		"the manager deletes no microservice":         {apiserver.ManagerUser, "delete", "microservices", false},
+		"the manager does not update networkpolicies": {apiserver.ManagerUser, "update", "networkpolicies", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			resource, subresource, _ := strings.Cut(test.resource, "/")

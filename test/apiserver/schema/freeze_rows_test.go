@@ -44,12 +44,12 @@ var rulesRows = map[string]row{
 // freezeRows returns the rows of Freezes and ClusterFreezes.
 func freezeRows() map[string]row {
 	out := map[string]row{
-		"cfrz namespaces":            {kind: "ClusterFreeze", patch: "metadata: {name: namespaces}\nspec: {namespaceSelector: {matchLabels: {stage: prod}}}"},
-		"cfrz two namespaces":        {kind: "ClusterFreeze", patch: "metadata: {name: two-namespaces}\nspec: {exceptions: [{namespace: a, name: shop, reason: hotfix}, {namespace: b, name: shop, reason: hotfix}]}"},
-		"cfrz exception everywhere":  {kind: "ClusterFreeze", patch: `spec: {exceptions: [{name: shop, reason: hotfix}]}`, refused: "spec.exceptions[0].namespace: Required value"},
-		"cfrz exception, empty":      {kind: "ClusterFreeze", patch: `spec: {exceptions: [{namespace: "", name: shop, reason: hotfix}]}`, refused: "spec.exceptions[0].namespace"},
-		"cfrz exception, too long":   {kind: "ClusterFreeze", patch: `spec: {exceptions: [{namespace: ` + long(64) + `, name: shop, reason: hotfix}]}`, refused: "spec.exceptions[0].namespace: Too long"},
-		"frz exception, a namespace": {kind: "Freeze", patch: `spec: {exceptions: [{namespace: a, name: shop, reason: hotfix}]}`, refused: "unknown field"},
+		"cfrz namespaces":                    {kind: "ClusterFreeze", patch: "metadata: {name: namespaces}\nspec: {namespaceSelector: {matchLabels: {stage: prod}}}"},
+		"cfrz two namespaces":                {kind: "ClusterFreeze", patch: "metadata: {name: two-namespaces}\nspec: {exceptions: [{namespace: a, name: shop, reason: hotfix}, {namespace: b, name: shop, reason: hotfix}]}"},
+		"cfrz exception without a namespace": {kind: "ClusterFreeze", patch: `spec: {exceptions: [{name: shop, reason: hotfix}]}`, refused: "spec.exceptions[0].namespace: Required value"},
+		"cfrz exception, empty namespace":    {kind: "ClusterFreeze", patch: `spec: {exceptions: [{namespace: "", name: shop, reason: hotfix}]}`, refused: "spec.exceptions[0].namespace"},
+		"cfrz exception, namespace too long": {kind: "ClusterFreeze", patch: `spec: {exceptions: [{namespace: ` + long(64) + `, name: shop, reason: hotfix}]}`, refused: "spec.exceptions[0].namespace: Too long"},
+		"frz exception, a namespace":         {kind: "Freeze", patch: `spec: {exceptions: [{namespace: a, name: shop, reason: hotfix}]}`, refused: "unknown field"},
 	}
 	for name, r := range rulesRows {
 		out["frz"+name] = row{kind: "Freeze", patch: strings.ReplaceAll(r.patch, "AT ", ""), refused: r.refused}

@@ -8,7 +8,7 @@ func together(fields string) string {
 var togetherRows = map[string]row{
 	"msvc together":                   {kind: "Microservice", patch: together(`name: checkout`)},
 	"msvc together all fields":        {kind: "Microservice", patch: together(`name: checkout, onFailure: RollBack`)},
-	"msvc together held":              {kind: "Microservice", patch: together(`name: 2nd-try, onFailure: Hold`)},
+	"msvc together with Hold":         {kind: "Microservice", patch: together(`name: 2nd-try, onFailure: Hold`)},
 	"msvc together name absent":       {kind: "Microservice", patch: together(`onFailure: Hold`), refused: "spec.updateStrategy.canary.together.name: Required value"},
 	"msvc together name empty":        {kind: "Microservice", patch: together(`name: ""`), refused: "spec.updateStrategy.canary.together.name"},
 	"msvc together name invalid":      {kind: "Microservice", patch: together(`name: Check_out`), refused: "spec.updateStrategy.canary.together.name must consist of lower-case letters"},

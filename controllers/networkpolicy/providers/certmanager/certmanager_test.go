@@ -38,12 +38,12 @@ func route(hosts ...string) providers.Route {
 
 func TestNames(t *testing.T) {
 	for name, tc := range map[string]struct{ hosts, want []string }{
-		"none":                    {nil, nil},
-		"unsorted and duplicate":  {[]string{"b.example.com", "a.example.com", "b.example.com"}, []string{"a.example.com", "b.example.com"}},
-		"below a wildcard":        {[]string{"a.example.com", "*.example.com", "b.example.com"}, []string{"*.example.com"}},
-		"two below a wildcard":    {[]string{"a.b.example.com", "*.example.com"}, []string{"*.example.com", "a.b.example.com"}},
-		"the wildcard's own name": {[]string{"example.com", "*.example.com"}, []string{"*.example.com", "example.com"}},
-		"a wildcard below":        {[]string{"*.a.example.com", "*.example.com"}, []string{"*.a.example.com", "*.example.com"}},
+		"none":                        {nil, nil},
+		"unsorted and duplicate":      {[]string{"b.example.com", "a.example.com", "b.example.com"}, []string{"a.example.com", "b.example.com"}},
+		"below a wildcard":            {[]string{"a.example.com", "*.example.com", "b.example.com"}, []string{"*.example.com"}},
+		"two labels below a wildcard": {[]string{"a.b.example.com", "*.example.com"}, []string{"*.example.com", "a.b.example.com"}},
+		"the wildcard's base domain":  {[]string{"example.com", "*.example.com"}, []string{"*.example.com", "example.com"}},
+		"a wildcard below":            {[]string{"*.a.example.com", "*.example.com"}, []string{"*.a.example.com", "*.example.com"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(tc.want, names(tc.hosts)); diff != "" {

@@ -153,9 +153,9 @@ func TestQuestions(t *testing.T) {
 			hosts:     []string{"a.example.com", "b.example.org"},
 			want:      []string{"http 192.0.2.1 80 a.example.com", "http 192.0.2.1 80 b.example.org"},
 		},
-		"duplicate probes":       {listeners: []gatewayv1.Listener{web, listener("again", 80, gatewayv1.HTTPProtocolType, "*.example.com")}, want: []string{"http 192.0.2.1 80 a.example.com"}},
-		"no listener has a host": {listeners: []gatewayv1.Listener{listener("a", 80, gatewayv1.HTTPProtocolType, "a.example.org")}},
-		"a wildcard":             {hosts: []string{"*.example.com"}, want: []string{"http 192.0.2.1 80 " + name + ".example.com"}},
+		"duplicate probes":             {listeners: []gatewayv1.Listener{web, listener("again", 80, gatewayv1.HTTPProtocolType, "*.example.com")}, want: []string{"http 192.0.2.1 80 a.example.com"}},
+		"no listener matches the host": {listeners: []gatewayv1.Listener{listener("a", 80, gatewayv1.HTTPProtocolType, "a.example.org")}},
+		"a wildcard":                   {hosts: []string{"*.example.com"}, want: []string{"http 192.0.2.1 80 " + name + ".example.com"}},
 		"a wildcard at a listener with one host": {
 			listeners: []gatewayv1.Listener{listener("a", 80, gatewayv1.HTTPProtocolType, "a.example.com")}, hosts: []string{"*.example.com"}, want: []string{"http 192.0.2.1 80 a.example.com"},
 		},

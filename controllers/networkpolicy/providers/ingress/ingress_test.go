@@ -174,16 +174,16 @@ func TestSharesOfARoute(t *testing.T) {
 		services []string
 		refused  bool
 	}{
-		"one":                                   {nginx, []providers.Backend{{Service: a, Weight: 100}}, "", 1, map[string]int{a: 100}, []string{a}, false},
-		"one in a class without annotations":    {"", []providers.Backend{{Service: a, Weight: 100}}, "", 1, map[string]int{a: 100}, []string{a}, false},
-		"two":                                   {nginx, []providers.Backend{{Service: a, Weight: 1}, {Service: b, Weight: 99}}, "", 2, map[string]int{a: 1, b: 99}, []string{a, b}, false},
-		"the canary has all traffic":            {nginx, []providers.Backend{{Service: b, Weight: 100}}, "", 1, map[string]int{b: 100}, []string{b}, false},
-		"the active release is last":            {nginx, []providers.Backend{{Service: b, Weight: 50}, {Service: a, Weight: 50}}, "", 2, map[string]int{a: 50, b: 50}, []string{a, b}, false},
-		"a canary with only matches":            {nginx, []providers.Backend{{Service: a, Weight: 100}}, b, 2, map[string]int{a: 100}, []string{a, b}, false},
-		"a canary with matches and all traffic": {nginx, []providers.Backend{{Service: b, Weight: 100}}, b, 1, map[string]int{b: 100}, []string{b}, false},
-		"three":                                 {nginx, []providers.Backend{{Service: a, Weight: 50}, {Service: b, Weight: 30}, {Service: c, Weight: 20}}, "", 2, map[string]int{a: 70, b: 30}, []string{a, b}, true},
-		"matches for a third release":           {nginx, []providers.Backend{{Service: a, Weight: 50}, {Service: b, Weight: 50}}, c, 2, map[string]int{a: 50, b: 50}, []string{a, b}, true},
-		"two in a class without annotations":    {"", []providers.Backend{{Service: a, Weight: 90}, {Service: b, Weight: 10}}, "", 1, map[string]int{a: 100}, []string{a}, true},
+		"one":                                     {nginx, []providers.Backend{{Service: a, Weight: 100}}, "", 1, map[string]int{a: 100}, []string{a}, false},
+		"one release, class without annotations":  {"", []providers.Backend{{Service: a, Weight: 100}}, "", 1, map[string]int{a: 100}, []string{a}, false},
+		"two":                                     {nginx, []providers.Backend{{Service: a, Weight: 1}, {Service: b, Weight: 99}}, "", 2, map[string]int{a: 1, b: 99}, []string{a, b}, false},
+		"the canary has all traffic":              {nginx, []providers.Backend{{Service: b, Weight: 100}}, "", 1, map[string]int{b: 100}, []string{b}, false},
+		"the active release is last":              {nginx, []providers.Backend{{Service: b, Weight: 50}, {Service: a, Weight: 50}}, "", 2, map[string]int{a: 50, b: 50}, []string{a, b}, false},
+		"a canary with only matches":              {nginx, []providers.Backend{{Service: a, Weight: 100}}, b, 2, map[string]int{a: 100}, []string{a, b}, false},
+		"a canary with matches and all traffic":   {nginx, []providers.Backend{{Service: b, Weight: 100}}, b, 1, map[string]int{b: 100}, []string{b}, false},
+		"three":                                   {nginx, []providers.Backend{{Service: a, Weight: 50}, {Service: b, Weight: 30}, {Service: c, Weight: 20}}, "", 2, map[string]int{a: 70, b: 30}, []string{a, b}, true},
+		"matches for a third release":             {nginx, []providers.Backend{{Service: a, Weight: 50}, {Service: b, Weight: 50}}, c, 2, map[string]int{a: 50, b: 50}, []string{a, b}, true},
+		"two releases, class without annotations": {"", []providers.Backend{{Service: a, Weight: 90}, {Service: b, Weight: 10}}, "", 1, map[string]int{a: 100}, []string{a}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := route(tc.backends...)
