@@ -41,7 +41,7 @@ func neverReported(o *observed) bool {
 	return meta.FindStatusCondition(o.repository.Status.Conditions, v1alpha1.ConditionReady) == nil
 }
 
-// requeueAfter returns the time until the next reconcile, or 0 if none must be scheduled. A poll enqueues the
+// requeueAfter returns the time until the next reconcile, or 0 if none needs to be scheduled. A poll enqueues the
 // repository when it is complete. Problems are checked again after the interval, because they may be caused by
 // Secrets, which are not watched.
 func requeueAfter(o *observed, known cacheEntry, now time.Time) time.Duration {

@@ -361,7 +361,7 @@ func TestByTimeInsteadOfSemVer(t *testing.T) {
 	}
 }
 
-// TestExplainByTime checks that Explain requests all times in one run, and returns the same offer as the cluster.
+// TestExplainByTime checks that Explain requests all build times in one run, and returns the same versions as the controller.
 func TestExplainByTime(t *testing.T) {
 	server := registrytest.New(t)
 	start := time.Now().Add(-time.Hour).UTC()

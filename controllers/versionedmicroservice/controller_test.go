@@ -319,9 +319,9 @@ func TestRevivedReleaseRefusesOldScaleDown(t *testing.T) {
 	}
 }
 
-// TestAnotherHashRollsNothing checks that pods are not restarted if a new version of Heighliner or of its
+// TestDifferentHashCausesNoRollout checks that pods are not restarted if a new version of Heighliner or of its
 // libraries computes a different hash for the same template.
-func TestAnotherHashRollsNothing(t *testing.T) {
+func TestDifferentHashCausesNoRollout(t *testing.T) {
 	t.Parallel()
 	release := create(t, newRelease(namespace(t, nil), 1))
 	play(t, release, 1, readyPod)

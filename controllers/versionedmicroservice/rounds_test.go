@@ -83,10 +83,10 @@ func TestLogOfAJob(t *testing.T) {
 		want             string
 	}{
 		"an init container fails":                   {[]corev1.ContainerStatus{ended("wait", 1, "no database", 0)}, []corev1.ContainerStatus{waiting}, "no database"},
-		"an init container fails next to a sidecar": {[]corev1.ContainerStatus{ended("proxy", 143, "", time.Second), ended("wait", 1, "no database", 0)}, []corev1.ContainerStatus{waiting}, "no database"},
+		"an init container fails, with a sidecar":   {[]corev1.ContainerStatus{ended("proxy", 143, "", time.Second), ended("wait", 1, "no database", 0)}, []corev1.ContainerStatus{waiting}, "no database"},
 		"an init container fails after another one": {[]corev1.ContainerStatus{ended("read", 0, "read", 0), ended("wait", 1, "no database", time.Second)}, []corev1.ContainerStatus{waiting}, "no database"},
 		"a sidecar ends last":                       {[]corev1.ContainerStatus{ended("proxy", 143, "", time.Second)}, []corev1.ContainerStatus{ended("shop", 1, "locked", 0)}, "locked"},
-		"the Job succeeds next to a sidecar":        {[]corev1.ContainerStatus{ended("proxy", 0, "", time.Second)}, []corev1.ContainerStatus{ended("shop", 0, "3 tables", 0)}, "3 tables"},
+		"the Job succeeds, with a sidecar":          {[]corev1.ContainerStatus{ended("proxy", 0, "", time.Second)}, []corev1.ContainerStatus{ended("shop", 0, "3 tables", 0)}, "3 tables"},
 		"an injected container failed":              {nil, []corev1.ContainerStatus{ended("mesh", 1, "reset", -time.Second), ended("shop", 0, "3 tables", 0)}, "3 tables"},
 		"no container has ended":                    {nil, []corev1.ContainerStatus{waiting}, ""},
 	} {

@@ -107,15 +107,15 @@ func (o *options) validate() error {
 	case o.source != "pinned" && o.source != "registry":
 		return fmt.Errorf("check -source: invalid value %q: use pinned or registry", o.source)
 	case o.assets == "":
-		return errors.New("check -assets: it is not set: use the folder that \"bin/localcluster assets\" prints")
+		return errors.New("-assets is not set: use the folder that \"bin/localcluster assets\" prints")
 	case o.kwok == "":
-		return errors.New("check -kwok: it is not set: use the path that \"bin/localcluster programs kwok\" prints")
+		return errors.New("-kwok is not set: use the path that \"bin/localcluster programs kwok\" prints")
 	case o.peer == "" && (o.peerBinary != "" || o.only):
-		return errors.New("check -peer: it is not set: -peer-bin and -only-peer require -peer argo-rollouts or -peer flagger")
+		return errors.New("-peer is not set: -peer-bin and -only-peer require -peer argo-rollouts or -peer flagger")
 	case o.peer != "" && o.peerBinary == "":
-		return errors.New("check -peer-bin: it is not set: use a binary of the product, which you build or download")
+		return errors.New("-peer-bin is not set: use a binary of the product, which you build or download")
 	case o.peer != "" && o.peerCRDs == "":
-		return errors.New("check -peer-crds: it is not set: use the file or folder with the product's CustomResourceDefinitions")
+		return errors.New("-peer-crds is not set: use the file or folder with the product's CustomResourceDefinitions")
 	case o.peerRouting != "nginx" && (o.peerRouting != "none" || o.peer == "flagger"):
 		return fmt.Errorf("check -peer-routing: invalid value %q: use \"nginx\" or, with -peer argo-rollouts, \"none\"", o.peerRouting)
 	}

@@ -95,11 +95,11 @@ func burnt(times float64, long, short string) string {
 func alerts() []ruleGroup {
 	return []ruleGroup{{Name: "heighliner", Rules: []rule{
 		alert("HeighlinerDown", "manager-down", "critical", "10m",
-			"No manager of Heighliner is scraped.",
+			"Prometheus does not scrape any Heighliner manager.",
 			"Applications keep running. If no manager is running, no new version starts, no canary continues or is analyzed, and no route is corrected.",
 			`absent(heighliner_microservices)`),
 		alert("HeighlinerShardNotHeld", "manager-down", "critical", "10m",
-			"No manager of Heighliner holds shard {{ $labels.shard }}.",
+			"No Heighliner manager holds shard {{ $labels.shard }}.",
 			"Applications in the namespaces of the shard keep running. No new version starts there, no canary continues or is analyzed, and no route is corrected.",
 			`max by (shard) (heighliner_shard_held) == 0`),
 		alert("HeighlinerCanaryStuck", "canary-stuck", "warning", "5m",

@@ -98,7 +98,7 @@ func TestBaseline(t *testing.T) {
 		"ratio of zeros, min above":    {ratio, ptr(1.1), nil, *value(0), value(0), Measurement{Result: "Failed", Value: "1", Message: "1 is below 1.1; canary 0, active 0"}},
 		"ratio to zero, bounded above": {ratio, nil, ptr(1.5), *value(5), value(0), Measurement{Result: "Failed", Value: "+Inf", Message: "+Inf is above 1.5; canary 5, active 0"}},
 		"ratio to zero never passes":   {ratio, ptr(0.9), nil, *value(5), value(0), Measurement{Result: "Error", Message: "ZeroBaseline: "}},
-		"ratio below zero to zero":     {ratio, ptr(0.9), nil, *value(-5), value(0), Measurement{Result: "Failed", Value: "-Inf", Message: "-Inf is below 0.9; canary -5, active 0"}},
+		"ratio of negative to zero":    {ratio, ptr(0.9), nil, *value(-5), value(0), Measurement{Result: "Failed", Value: "-Inf", Message: "-Inf is below 0.9; canary -5, active 0"}},
 		"ratio that overflows":         {ratio, ptr(0.9), nil, *value(1e300), value(1e-300), Measurement{Result: "Error", Message: "ZeroBaseline: "}},
 		"difference within":            {difference, nil, ptr(0.5), *value(2.5), value(2), Measurement{Result: "Passed", Value: "0.5", Message: "canary 2.5, active 2"}},
 		"difference above":             {difference, nil, ptr(0.25), *value(2.5), value(2), Measurement{Result: "Failed", Value: "0.5", Message: "0.5 is above 0.25; canary 2.5, active 2"}},

@@ -55,7 +55,7 @@ func (s *scope) lacking(r *Row, c Object) Reason {
 	}
 	size := s.runSize(*r, c)
 	if s.byPods() {
-		size = s.portion(r.Weight) // More replicas are written only when the step is complete.
+		size = s.portion(r.Weight) // The number of replicas is increased only when the step is complete.
 	}
 	if c.Release == "" || c.Slug != s.g.Slug || c.Failure == "" && c.Replicas < size {
 		return notCreated

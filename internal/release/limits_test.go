@@ -230,7 +230,7 @@ func TestLimits(t *testing.T) {
 		t.Run(h.name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld()
-			w.quick = true // Plans for hundreds of groups are not computed several times.
+			w.quick = true // Each plan for hundreds of groups is computed only once.
 			if h.play(tale{w}); w.err != nil {
 				messages := w.played()
 				t.Errorf("%v\n%s", w.err, messages[max(0, len(messages)-2000):])

@@ -117,7 +117,7 @@ var protocol = []scene{
 		h.run(time.Second)
 		h.served("aborted", map[string]int{"1.0.0": 100})
 	}},
-	{"rule 10: a policy that never confirmed blocks nothing, and is reported", func(h tale) {
+	{"rule 10: a policy that never confirmed a change does not block rollouts, and is reported", func(h tale) {
 		h.live()
 		h.policy("odd").stuck = true
 		h.run(time.Minute)

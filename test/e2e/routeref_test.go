@@ -34,7 +34,7 @@ func TestRouteRef(t *testing.T) {
 	s.push("1.1.0")
 	s.share(l, "1.1.0", 10)
 
-	// In the middle of the canary, the user changes the other rule, as with kubectl edit.
+	// In the middle of the rollout, the user changes the other rule, as with kubectl edit.
 	filter := gatewayv1.HTTPRouteFilter{Type: gatewayv1.HTTPRouteFilterResponseHeaderModifier, ResponseHeaderModifier: &gatewayv1.HTTPHeaderFilter{
 		Set: []gatewayv1.HTTPHeader{{Name: "X-Team", Value: "web"}},
 	}}

@@ -122,7 +122,7 @@ func (p player) split(step, entry, wanted string) {
 	want(p.T, step+": split of "+entry, p.Split(entry, p.Case.Name), wanted)
 }
 
-// referred returns the releases to which routes refer. Its arguments are the releases that have a
+// referred returns the releases that the routes reference. Its arguments are the releases that have a
 // weight, with the active release first.
 func (c Case) referred(weighted ...string) []string {
 	if c.Whole {

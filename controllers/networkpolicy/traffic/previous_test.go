@@ -79,10 +79,10 @@ func TestPreviousIsWaitedFor(t *testing.T) {
 	want(t, "revision", w.groupTraffic("1-x").Revision, 2)
 }
 
-// TestPreviousOfARejectedGroupGoes checks that a rejected first release of a group is also removed
+// TestRejectedGroupIsRemovedFromPreviousRoutes checks that a rejected first release of a group is also removed
 // from the routes of the previous provider, regardless of whether the next provider has accepted
 // its routes, because nothing would ever replace the previous route of the group.
-func TestPreviousOfARejectedGroupGoes(t *testing.T) {
+func TestRejectedGroupIsRemovedFromPreviousRoutes(t *testing.T) {
 	for _, answered := range []bool{false, true} {
 		t.Run(fmt.Sprint("next provider accepted: ", answered), func(t *testing.T) {
 			w := newWorld(t, group("2-x", 1, "b 2.0.0 canary 100"), group("1-x", 1, "a 1.0.0 active 100"))

@@ -328,9 +328,9 @@ func TestShares(t *testing.T) {
 	}
 }
 
-// TestDefinitionTakesTheRoute creates a complete route, and checks that the API server stores it
+// TestCRDAcceptsTheRoute creates a complete route, and checks that the API server stores it
 // without changes.
-func TestDefinitionTakesTheRoute(t *testing.T) {
+func TestCRDAcceptsTheRoute(t *testing.T) {
 	env, err := apiserver.Start(apiserver.Options{})
 	if err != nil {
 		t.Fatal(err)

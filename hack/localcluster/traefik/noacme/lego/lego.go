@@ -15,7 +15,7 @@ import (
 	"github.com/go-acme/lego/v5/registration"
 )
 
-// DirectoryURLLetsEncrypt is empty, because this build calls no authority.
+// DirectoryURLLetsEncrypt is empty, because this build contacts no certificate authority.
 const DirectoryURLLetsEncrypt = ""
 
 // Config configures a client.
