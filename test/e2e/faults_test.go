@@ -192,6 +192,19 @@ func stable(t *testing.T, l *harness.Load, d time.Duration) (last time.Time) {
 	return last
 }
 
+// awaitEarlier waits until all requests that were sent before the current phase have ended, so that none of them fails because of
+// what the current phase does.
+func awaitEarlier(t *testing.T, l *harness.Load) {
+	t.Helper()
+	wait(t, "requests of earlier phases to end", func(context.Context) (bool, string, error) {
+		phases, open := l.Report().Phases, 0
+		for _, p := range phases[:len(phases)-1] {
+			open += p.Sent - p.Answered - p.Failed
+		}
+		return open == 0, fmt.Sprintf("%d in progress", open), nil
+	})
+}
+
 // kill kills the processes of a pod with SIGKILL, by process ID.
 func kill(t *testing.T, pod *corev1.Pod) {
 	t.Helper()

@@ -107,6 +107,9 @@ func TestTraffic(t *testing.T) {
 	closePreview(t)
 
 	phase(gatewayAway)
+	for _, l := range loads {
+		awaitEarlier(t, l)
+	}
 	localcluster(t, "gateway-restart")
 	for _, l := range loads {
 		stable(t, l, 3*time.Second)
