@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -54,9 +55,7 @@ func (g *gateway) start(ctx context.Context) error {
 				case <-ctx.Done():
 					return
 				case route := <-routes:
-					if err := g.accept(ctx, route); err != nil && ctx.Err() == nil {
-						fmt.Fprintln(os.Stderr, "gateway:", err)
-					}
+					g.acceptUntilWritten(ctx, route)
 				}
 			}
 		})
@@ -107,6 +106,21 @@ func (g *gateway) create(ctx context.Context) error {
 		return fmt.Errorf("write status of Gateway %q: %w", gw.Name, err)
 	}
 	return nil
+}
+
+// retryAccept is the time between two attempts to write a route's status.
+const retryAccept = time.Second
+
+// acceptUntilWritten repeats accept until it succeeds or the context ends. Without repetition, a write that a busy API server rejects
+// would stop the rollout of the service, and with it the phase.
+func (g *gateway) acceptUntilWritten(ctx context.Context, route *gatewayv1.HTTPRoute) {
+	for err := g.accept(ctx, route); err != nil && ctx.Err() == nil; err = g.accept(ctx, route) {
+		fmt.Fprintf(os.Stderr, "gateway: %v; trying again\n", err)
+		select {
+		case <-ctx.Done():
+		case <-time.After(retryAccept):
+		}
+	}
 }
 
 // accept writes a route's status, unless the status is up to date. After a conflict, the watch reports the
