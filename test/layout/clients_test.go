@@ -5,10 +5,7 @@ import (
 	"go/parser"
 	"go/token"
 	"go/types"
-	"io/fs"
-	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,30 +14,18 @@ import (
 // sharedClients are the functions and variables of package net/http that use http.DefaultTransport.
 var sharedClients = []string{"http.DefaultClient", "http.Get", "http.Head", "http.Post", "http.PostForm"}
 
-// TestClientsAreNotShared checks that tests do not use the default client: httptest.Server.Close also closes its idle
+// TestClientsAreNotShared checks that nothing uses the default client: httptest.Server.Close also closes its idle
 // connections, so that a request of a parallel test can fail.
 func TestClientsAreNotShared(t *testing.T) {
 	t.Parallel()
 	searched := 0
 	for _, folder := range []string{"cmd", "controllers", "internal", "test", "hack/dashboards"} {
-		err := filepath.WalkDir(filepath.Join(root, folder), func(path string, _ fs.DirEntry, err error) error {
-			if err != nil || !strings.HasSuffix(path, ".go") {
-				return err
-			}
-			files := token.NewFileSet()
-			file, err := parser.ParseFile(files, path, nil, 0)
-			if err != nil {
-				return err
-			}
+		parsed(t, folder, func(files *token.FileSet, file *ast.File) {
 			searched++
 			for _, use := range usesOfSharedClients(files, file) {
 				t.Errorf("%s: use test/httpclient or the client of the test server", use)
 			}
-			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
 	}
 	if searched < 500 {
 		t.Errorf("only %d files were searched", searched)

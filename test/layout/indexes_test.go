@@ -5,7 +5,6 @@ import (
 	"go/parser"
 	"go/token"
 	"go/types"
-	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -23,25 +22,16 @@ func TestIndexesAreReadByNamespace(t *testing.T) {
 	if len(everywhere) != 3 {
 		t.Errorf("the indexes of all namespaces are %q, want 3", everywhere)
 	}
-	err := filepath.WalkDir(filepath.Join(root, "controllers"), func(path string, d fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		files := token.NewFileSet()
-		file, err := parser.ParseFile(files, path, nil, 0)
-		if err != nil {
-			return err
+	parsed(t, "controllers", func(files *token.FileSet, file *ast.File) {
+		if strings.HasSuffix(files.Position(file.Pos()).Filename, "_test.go") {
+			return
 		}
 		found, wrong := indexLists(files, file, everywhere)
 		lists += found
 		for _, fault := range wrong {
 			t.Error(fault)
 		}
-		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
 	if lists < 20 {
 		t.Errorf("only %d lists by an index were found", lists)
 	}

@@ -1,4 +1,5 @@
-// Package layout tests the layout of the code: packages are small, and their comments list their files.
+// Package layout tests the layout of the code: packages are small, and their comments list their files. It also finds calls that compile
+// but are wrong, such as requests with the default HTTP client.
 package layout
 
 import (
@@ -316,6 +317,25 @@ func packages(t *testing.T) []pkg {
 		t.Fatal("no package was found")
 	}
 	return all
+}
+
+// parsed parses each Go file in a folder of the module and its subfolders, and calls visit with the result.
+func parsed(t *testing.T, folder string, visit func(*token.FileSet, *ast.File)) {
+	t.Helper()
+	err := filepath.WalkDir(filepath.Join(root, folder), func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") {
+			return err
+		}
+		files := token.NewFileSet()
+		file, err := parser.ParseFile(files, path, nil, 0)
+		if err == nil {
+			visit(files, file)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // packageComment returns the text of a package comment. It returns "" if the comment contains only a build
