@@ -29,8 +29,8 @@ func CacheByObject() map[client.Object]cache.ByObject {
 		return nil // This cannot happen, because the label is a constant.
 	}
 	return map[client.Object]cache.ByObject{
-		&corev1.Pod{}:                            {Label: labels.NewSelector().Add(*ours), Transform: compact.Trimmed(trimPod)},
-		&appsv1.Deployment{}:                     {Label: labels.NewSelector().Add(*ours), Transform: compact.Trimmed(trimDeployment)},
+		&corev1.Pod{}:                            {Label: labels.NewSelector().Add(*ours), Transform: compact.Packed(trimPod, packPod)},
+		&appsv1.Deployment{}:                     {Label: labels.NewSelector().Add(*ours), Transform: compact.Packed(trimDeployment, packDeployment)},
 		&policyv1.PodDisruptionBudget{}:          {Label: labels.NewSelector().Add(*ours), Transform: compact.Trimmed(trimBudget)},
 		&autoscalingv2.HorizontalPodAutoscaler{}: {Label: labels.NewSelector().Add(*ours)},
 		&batchv1.Job{}:                           {Label: labels.NewSelector().Add(*ours), Transform: compact.Trimmed(trimJob)},
@@ -108,8 +108,13 @@ func trimDeployment(d *appsv1.Deployment) {
 		d.Status.Conditions = nil
 	}
 	if hash, err := templateHash(d); err == nil {
-		d.Spec.Template = corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Name: hash}}
+		d.Spec.Template = hashedTemplate(hash)
 	}
+}
+
+// hashedTemplate returns what replaces a pod template with a given hash.
+func hashedTemplate(hash string) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Name: hash}}
 }
 
 // templateHash returns the hash of the pod template of a Deployment that was read from the cache or from the API server.

@@ -21,6 +21,7 @@
 //	jobs.go              observes, plans, and writes hook Jobs
 //	pools.go             the background workers of analyses and hooks
 //	secrets.go           credentials of analyses and hooks
+//	packed.go            the smaller form of ready pods and Deployments in the cache
 //	pod_failures.go      causes of unavailable pods; in internal/release, freezes_and_waits.go decides which causes are problems outside
 //	                     the release, and fail_and_retry.go decides whether a step has passed its deadline
 //	replicaset_retry.go  retries of pods that a quota or admission rejected

@@ -41,7 +41,7 @@ var indexes = []index.Index{
 		return quotaValue(o.(*v1alpha1.VersionedMicroservice).Status.Failure)
 	}},
 	{Object: &appsv1.Deployment{}, Field: indexQuota, Values: func(o client.Object) []string {
-		return quotaValue(replicaFailure(o.(*appsv1.Deployment)).reason)
+		return quotaValue(rejection(deploymentStatus(o)).reason)
 	}},
 	{Object: &corev1.Pod{}, Field: indexRelease, Values: releaseOf},
 	{Object: &batchv1.Job{}, Field: indexRelease, Values: releaseOf},
@@ -105,9 +105,9 @@ func podChanged() predicate.Predicate {
 		CreateFunc: func(event.CreateEvent) bool { return true },
 		DeleteFunc: func(event.DeleteEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			before, ok := e.ObjectOld.(*corev1.Pod)
-			now, fine := e.ObjectNew.(*corev1.Pod)
-			return ok && fine && !reflect.DeepEqual(&before.Status, &now.Status) // Cached pods contain no quantities, which would require a semantic comparison.
+			before, ok := podStatus(e.ObjectOld)
+			now, fine := podStatus(e.ObjectNew)
+			return ok && fine && !reflect.DeepEqual(&before, &now) // Cached pods contain no quantities, which would require a semantic comparison.
 		},
 		GenericFunc: func(event.GenericEvent) bool { return false },
 	}
@@ -205,7 +205,7 @@ func (r *reconciler) quotaToReleases() handler.EventHandler {
 		var releases v1alpha1.VersionedMicroserviceList
 		var deployments appsv1.DeploymentList
 		for _, list := range []client.ObjectList{&releases, &deployments} {
-			if err := r.client.List(ctx, list, client.InNamespace(quota.GetNamespace()), client.MatchingFields{indexQuota: rejectedByQuota}, client.UnsafeDisableDeepCopy); err != nil {
+			if err := r.client.List(ctx, list, client.InNamespace(quota.GetNamespace()), client.MatchingFields{indexQuota: rejectedByQuota}); err != nil {
 				ctrl.LoggerFrom(ctx).Error(err, "list releases and Deployments of a namespace whose quota changed")
 				return nil
 			}

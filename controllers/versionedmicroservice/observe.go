@@ -68,7 +68,7 @@ func (r *reconciler) observe(ctx context.Context, key client.ObjectKey) (*observ
 		return nil, nil // the event for the last status write enqueues the release again
 	}
 	o := &observed{release: release}
-	if o.deployment, err = get(ctx, r.client, key, &appsv1.Deployment{}, client.UnsafeDisableDeepCopy); err != nil {
+	if o.deployment, err = get(ctx, r.client, key, &appsv1.Deployment{}); err != nil {
 		return nil, err
 	}
 	o.template = r.createdTemplate(release, o.deployment)
@@ -93,7 +93,7 @@ func (r *reconciler) observe(ctx context.Context, key client.ObjectKey) (*observ
 	state := rolloutStateOf(o.microservice, release.Name)
 	if o.missingReplicas() || o.failedByPods(state) && release.Status.Message == "" {
 		var pods corev1.PodList
-		if err := r.client.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingFields{indexRelease: release.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		if err := r.client.List(ctx, &pods, client.InNamespace(key.Namespace), client.MatchingFields{indexRelease: release.Name}); err != nil {
 			return nil, fmt.Errorf("list pods of release %q: %w", release.Name, err)
 		}
 		o.pods = pods.Items

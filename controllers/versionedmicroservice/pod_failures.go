@@ -131,7 +131,12 @@ func replicaFailure(deployment *appsv1.Deployment) failure {
 	if deployment == nil {
 		return failure{}
 	}
-	for _, c := range deployment.Status.Conditions {
+	return rejection(deployment.Status)
+}
+
+// rejection returns the reason why the server rejects pods, according to the status of a Deployment.
+func rejection(deployment appsv1.DeploymentStatus) failure {
+	for _, c := range deployment.Conditions {
 		if c.Type == appsv1.DeploymentReplicaFailure && c.Status == corev1.ConditionTrue && c.Reason == "FailedCreate" {
 			return classifyRefusal(c.Message)
 		}

@@ -58,6 +58,19 @@ func Trimmed[T client.Object](trim func(T)) toolscache.TransformFunc {
 	}
 }
 
+// Packed returns a transform that does what Trimmed does, and then packs objects of type T. pack returns an object that represents its argument and needs
+// less memory, or its argument. The cache contains the returned object, whose deep copy must have type T.
+func Packed[T client.Object](trim func(T), pack func(T) client.Object) toolscache.TransformFunc {
+	trimmed := Trimmed(trim)
+	return func(obj any) (any, error) {
+		obj, err := trimmed(obj)
+		if o, ok := obj.(T); ok && err == nil {
+			return pack(o), nil
+		}
+		return obj, err
+	}
+}
+
 // shareMetadata shares the memory of the parts of an object's metadata that are likely to occur in other objects.
 func (s *sharer) shareMetadata(o client.Object) {
 	o.SetNamespace(s.text(o.GetNamespace()))
