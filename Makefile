@@ -147,7 +147,7 @@ chart: ## Generate the parts of charts/heighliner that are copied from config, a
 helm-test: $(LOCALCLUSTER) ## Test the chart: compare it with kustomize, lint it, and install, upgrade, and uninstall it on a real API server
 	@cd hack/helm && KUBEBUILDER_ASSETS="$$($(CURDIR)/$(LOCALCLUSTER) assets)" CGO_ENABLED=0 go test -trimpath -vet=off -count=1 -timeout 30m ./...
 
-# Linters, in the versions in hack/lint/go.mod.
+# Linters, at the versions in hack/lint/go.mod.
 LINT := bin/golangci-lint
 $(LINT): hack/lint/go.mod hack/lint/go.sum
 	@echo "building the linters (this takes minutes the first time)"

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,13 +25,20 @@ import (
 // CacheByObject configures a manager's cache for this controller. The cache contains only objects with the
 // label of a release, and only those of their fields that the controllers read.
 func CacheByObject() map[client.Object]cache.ByObject {
+	if detects() {
+		return cacheByObject(compact.Trimmed(trimPod), compact.Trimmed(trimDeployment))
+	}
+	return cacheByObject(compact.Packed(trimPod, packPod), compact.Packed(trimDeployment, packDeployment))
+}
+
+func cacheByObject(pods, deployments toolscache.TransformFunc) map[client.Object]cache.ByObject {
 	ours, err := labels.NewRequirement(v1alpha1.LabelRelease, selection.Exists, nil)
 	if err != nil {
 		return nil // This cannot happen, because the label is a constant.
 	}
 	return map[client.Object]cache.ByObject{
-		&corev1.Pod{}:                            {Label: labels.NewSelector().Add(*ours), Transform: compact.Packed(trimPod, packPod)},
-		&appsv1.Deployment{}:                     {Label: labels.NewSelector().Add(*ours), Transform: compact.Packed(trimDeployment, packDeployment)},
+		&corev1.Pod{}:                            {Label: labels.NewSelector().Add(*ours), Transform: pods},
+		&appsv1.Deployment{}:                     {Label: labels.NewSelector().Add(*ours), Transform: deployments},
 		&policyv1.PodDisruptionBudget{}:          {Label: labels.NewSelector().Add(*ours), Transform: compact.Trimmed(trimBudget)},
 		&autoscalingv2.HorizontalPodAutoscaler{}: {Label: labels.NewSelector().Add(*ours)},
 		&batchv1.Job{}:                           {Label: labels.NewSelector().Add(*ours), Transform: compact.Trimmed(trimJob)},

@@ -233,7 +233,7 @@ func TestExclusiveNeverOverlaps(t *testing.T) {
 			})
 		}
 	}
-	eventually(t, func() string { // The watch might return the last pod later.
+	eventually(t, func() string { // The event for the last pod might not have arrived yet.
 		mu.Lock()
 		defer mu.Unlock()
 		if len(started) < 3 {

@@ -204,8 +204,12 @@ func (r *reconciler) quotaToReleases() handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, quota client.Object) []ctrl.Request {
 		var releases v1alpha1.VersionedMicroserviceList
 		var deployments appsv1.DeploymentList
-		for _, list := range []client.ObjectList{&releases, &deployments} {
-			if err := r.client.List(ctx, list, client.InNamespace(quota.GetNamespace()), client.MatchingFields{indexQuota: rejectedByQuota}); err != nil {
+		rejected := []client.ListOption{client.InNamespace(quota.GetNamespace()), client.MatchingFields{indexQuota: rejectedByQuota}}
+		for list, options := range map[client.ObjectList][]client.ListOption{
+			&releases:    append(rejected, client.UnsafeDisableDeepCopy),
+			&deployments: rejected, // packed in the cache
+		} {
+			if err := r.client.List(ctx, list, options...); err != nil {
 				ctrl.LoggerFrom(ctx).Error(err, "list releases and Deployments of a namespace whose quota changed")
 				return nil
 			}

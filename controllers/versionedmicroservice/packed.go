@@ -12,15 +12,15 @@ import (
 )
 
 // The structs of pods and Deployments contain large specifications, which are almost empty in trimmed objects. The cache therefore contains trimmed
-// objects as packed objects, which need a third of the memory or less. A deep copy of a packed object is a corev1.Pod or an appsv1.Deployment, so that the
-// reads of the cache, which copy objects by default, return these types. Reads with UnsafeDisableDeepCopy fail. Event handlers, predicates and
-// indexes get packed objects.
+// objects as packed objects, whose structs need a third of the memory or less. A deep copy of a packed object is a corev1.Pod or an appsv1.Deployment, so
+// that the reads of the cache, which copy objects by default, return these types. Reads of packed objects with UnsafeDisableDeepCopy fail. Event handlers,
+// predicates and indexes get packed objects.
 
-// packs reports whether the cache contains packed objects. It does not if the mutation detector of client-go is enabled, because the detector
-// compares each object in the cache with a deep copy, which must have the same type.
-func packs() bool {
-	detects, err := strconv.ParseBool(os.Getenv("KUBE_CACHE_MUTATION_DETECTOR"))
-	return err != nil || !detects
+// detects reports whether the mutation detector of client-go is enabled. The detector compares each object in the cache with a deep copy, which must
+// have the same type, so that the cache then contains no packed objects.
+func detects() bool {
+	enabled, err := strconv.ParseBool(os.Getenv("KUBE_CACHE_MUTATION_DETECTOR"))
+	return err == nil && enabled
 }
 
 // packedPod is a ready pod in the cache.
@@ -32,7 +32,7 @@ type packedPod struct {
 
 // packPod packs a ready pod that is trimmed. Other pods are returned unchanged.
 func packPod(pod *corev1.Pod) client.Object {
-	if s := pod.Status.ContainerStatuses; !packs() || len(s) == 0 || &s[0] != &readyContainers[0] {
+	if s := pod.Status.ContainerStatuses; len(s) == 0 || &s[0] != &readyContainers[0] {
 		return pod
 	}
 	return &packedPod{metadata(pod.TypeMeta, pod.ObjectMeta), pod.Spec.NodeName, pod.Status.Phase}
@@ -73,7 +73,7 @@ type packedDeployment struct {
 
 // packDeployment packs a trimmed Deployment. A Deployment that still has its pod template is returned unchanged.
 func packDeployment(d *appsv1.Deployment) client.Object {
-	if !packs() || !trimmed(d) {
+	if !trimmed(d) {
 		return d
 	}
 	s := &d.Spec

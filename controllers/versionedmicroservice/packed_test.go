@@ -1,6 +1,8 @@
 package versionedmicroservice
 
 import (
+	"context"
+	"net/http"
 	"testing"
 	"time"
 
@@ -11,27 +13,34 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	toolscache "k8s.io/client-go/tools/cache"
+	cachetest "k8s.io/client-go/tools/cache/testing"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/randfill"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/compact"
 )
 
 // transformed returns what the cache contains for an object, after the given number of transforms.
 func transformed(t *testing.T, o client.Object, times int) client.Object {
 	t.Helper()
-	for kind, by := range CacheByObject() {
-		if a, b := kind.DeepCopyObject(), o.DeepCopyObject(); cmp.Equal(typeOf(a), typeOf(b)) {
-			for range times {
-				got, err := by.Transform(o)
-				if err != nil {
-					t.Fatal(err)
-				}
-				o = got.(client.Object)
-			}
+	all := map[string]toolscache.TransformFunc{
+		"Pod": compact.Packed(trimPod, packPod), "Deployment": compact.Packed(trimDeployment, packDeployment),
+	}
+	transform := all[typeOf(o)]
+	for range times {
+		got, err := transform(o)
+		if err != nil {
+			t.Fatal(err)
 		}
+		o = got.(client.Object)
 	}
 	return o
 }
@@ -49,7 +58,7 @@ func typeOf(o runtime.Object) string {
 // TestPackedObjectsAreComplete checks that a deep copy of a random packed object is equal to the trimmed object, so that a field that a
 // new version of Kubernetes adds to Deployments, for example, is not lost.
 func TestPackedObjectsAreComplete(t *testing.T) {
-	t.Setenv("KUBE_CACHE_MUTATION_DETECTOR", "")
+	t.Parallel()
 	seed := time.Now().UnixNano()
 	t.Logf("seed %d", seed)
 	fill := randfill.NewWithSeed(seed).NilChance(0.2).NumElements(1, 2).MaxDepth(10).Funcs(
@@ -91,6 +100,13 @@ func TestPackedObjectsAreComplete(t *testing.T) {
 	}
 }
 
+// readyPodOf returns a ready pod of a release.
+func readyPodOf(release string) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: release, Labels: map[string]string{v1alpha1.LabelRelease: release}}}
+	makeReady(pod)
+	return pod
+}
+
 // makeReady changes the status of a pod so that the pod is ready.
 func makeReady(pod *corev1.Pod) {
 	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
@@ -99,10 +115,8 @@ func makeReady(pod *corev1.Pod) {
 
 // TestCopiesOfPackedObjects checks that a change to a deep copy does not change the packed object, nor what all ready pods share.
 func TestCopiesOfPackedObjects(t *testing.T) {
-	t.Setenv("KUBE_CACHE_MUTATION_DETECTOR", "")
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.LabelRelease: "shop-1"}}}
-	makeReady(pod)
-	packed := transformed(t, pod, 1)
+	t.Parallel()
+	packed := transformed(t, readyPodOf("shop-1"), 1)
 	edited := packed.DeepCopyObject().(*corev1.Pod)
 	edited.Labels[v1alpha1.LabelRelease], edited.Status.ContainerStatuses[0].Ready = "other", false
 	if again := packed.DeepCopyObject().(*corev1.Pod); again.Labels[v1alpha1.LabelRelease] != "shop-1" || !readyContainers[0].Ready {
@@ -120,44 +134,100 @@ func TestCopiesOfPackedObjects(t *testing.T) {
 
 // TestPodsThatAreNotReady checks that the cache contains the complete trimmed pod, which explains why the pod is not ready.
 func TestPodsThatAreNotReady(t *testing.T) {
-	t.Setenv("KUBE_CACHE_MUTATION_DETECTOR", "")
+	t.Parallel()
 	pod := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: "app"}}}}
 	if got := transformed(t, pod, 2); got != client.Object(pod) {
 		t.Errorf("the cache contains %T", got)
 	}
 }
 
-// TestDetectorGetsObjects checks that the cache contains no packed objects if the mutation detector is enabled.
-func TestDetectorGetsObjects(t *testing.T) {
-	t.Setenv("KUBE_CACHE_MUTATION_DETECTOR", "true")
-	pod := &corev1.Pod{}
-	makeReady(pod)
-	for _, o := range []client.Object{pod, scene(2, 2).deployment} {
-		if got := transformed(t, o, 2); typeOf(got) == "other" {
-			t.Errorf("the cache contains %T", got)
+// TestPackedUnlessDetected checks that the cache contains packed objects, unless the mutation detector is enabled.
+func TestPackedUnlessDetected(t *testing.T) { // It does not run in parallel, because it sets an environment variable.
+	for value, packs := range map[string]bool{"": true, "no boolean": true, "false": true, "true": false, "1": false} {
+		t.Setenv("KUBE_CACHE_MUTATION_DETECTOR", value)
+		kinds := 0
+		for kind, by := range CacheByObject() {
+			o := map[string]client.Object{"Pod": readyPodOf("shop-1"), "Deployment": scene(2, 2).deployment.DeepCopy()}[typeOf(kind)]
+			if o == nil {
+				continue
+			}
+			kinds++
+			got, err := by.Transform(o)
+			if isPacked := typeOf(got.(client.Object)) == "other"; isPacked != packs || err != nil {
+				t.Errorf("KUBE_CACHE_MUTATION_DETECTOR=%s: the cache contains %T, error %v", value, got, err)
+			}
+		}
+		if kinds != 2 {
+			t.Errorf("%d kinds, want 2", kinds)
 		}
 	}
 }
 
-// TestListsOfPackedObjects checks that lists of pods accept the deep copies of ready and other pods.
-func TestListsOfPackedObjects(t *testing.T) {
-	t.Setenv("KUBE_CACHE_MUTATION_DETECTOR", "")
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "ready"}}
-	makeReady(pod)
-	var list corev1.PodList
-	all := []runtime.Object{transformed(t, pod, 1).DeepCopyObject(), transformed(t, &corev1.Pod{}, 1).DeepCopyObject()}
-	if err := meta.SetList(&list, all); err != nil || len(list.Items) != 2 || list.Items[0].Name != "ready" {
-		t.Errorf("%v, error %v", list.Items, err)
+// TestReadsOfPackedObjects checks that a cache returns pods and Deployments for packed objects, and that reads without deep copies fail.
+func TestReadsOfPackedObjects(t *testing.T) {
+	t.Parallel()
+	mapper := meta.NewDefaultRESTMapper(nil)
+	for _, kind := range []schema.GroupVersionKind{corev1.SchemeGroupVersion.WithKind("Pod"), appsv1.SchemeGroupVersion.WithKind("Deployment")} {
+		mapper.Add(kind, meta.RESTScopeNamespace)
+	}
+	informers := map[string]toolscache.SharedIndexInformer{}
+	c, err := cache.New(&rest.Config{Host: "https://127.0.0.1:1"}, cache.Options{
+		Scheme: clientgoscheme.Scheme, Mapper: mapper, HTTPClient: &http.Client{},
+		NewInformer: func(_ toolscache.ListerWatcher, o runtime.Object, d time.Duration, i toolscache.Indexers) toolscache.SharedIndexInformer {
+			informers[typeOf(o)] = toolscache.NewSharedIndexInformer(cachetest.NewFakeControllerSource(), o, d, i)
+			return informers[typeOf(o)]
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stopped := make(chan error)
+	go func() { stopped <- c.Start(ctx) }()
+	if !c.WaitForCacheSync(ctx) {
+		t.Fatal("the cache did not start")
+	}
+	t.Cleanup(func() {
+		stop()
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
+	})
+	for _, kind := range []client.Object{&corev1.Pod{}, &appsv1.Deployment{}} {
+		if _, err := c.GetInformer(ctx, kind); err != nil { // It waits until the cache is filled.
+			t.Fatal(err)
+		}
+	}
+	d := scene(2, 2).deployment.DeepCopy()
+	starting := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "starting"}}
+	for _, o := range []client.Object{readyPodOf("ready"), starting, d} {
+		o.SetNamespace(d.Namespace)
+		if err := informers[typeOf(o)].GetIndexer().Add(transformed(t, o, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got appsv1.Deployment
+	if err := c.Get(ctx, client.ObjectKeyFromObject(d), &got); err != nil || got.Spec.Replicas == nil || *got.Spec.Replicas != *d.Spec.Replicas || !trimmed(&got) {
+		t.Errorf("read %+v, error %v", got.Status, err)
+	}
+	var pods corev1.PodList
+	if err := c.List(ctx, &pods, client.InNamespace(d.Namespace)); err != nil || len(pods.Items) != 2 {
+		t.Errorf("%d pods, error %v", len(pods.Items), err)
+	}
+	for name, err := range map[string]error{
+		"Get":  c.Get(ctx, client.ObjectKeyFromObject(d), &got, client.UnsafeDisableDeepCopy),
+		"List": c.List(ctx, &pods, client.InNamespace(d.Namespace), client.UnsafeDisableDeepCopy),
+	} {
+		if err == nil {
+			t.Errorf("%s without deep copies succeeds", name)
+		}
 	}
 }
 
 // TestEventsOfPackedObjects checks the predicate of pods, the owners of Deployments, and the indexes with packed objects.
 func TestEventsOfPackedObjects(t *testing.T) {
-	t.Setenv("KUBE_CACHE_MUTATION_DETECTOR", "")
-	labeled := metav1.ObjectMeta{Labels: map[string]string{v1alpha1.LabelRelease: "shop-1"}}
-	pod := &corev1.Pod{ObjectMeta: labeled}
-	makeReady(pod)
-	ready, starting := transformed(t, pod, 1), transformed(t, &corev1.Pod{ObjectMeta: labeled}, 1)
+	t.Parallel()
+	ready, starting := transformed(t, readyPodOf("shop-1"), 1), transformed(t, &corev1.Pod{}, 1)
 	for name, test := range map[string]struct {
 		before, now client.Object
 		want        bool
@@ -180,6 +250,7 @@ func TestEventsOfPackedObjects(t *testing.T) {
 	if got := metav1.GetControllerOf(packed); owner == nil || got == nil || got.UID != owner.UID {
 		t.Errorf("controller %v, want %v", got, owner)
 	}
+	checked := 0
 	for _, x := range indexes {
 		var want string
 		o := packed
@@ -194,5 +265,9 @@ func TestEventsOfPackedObjects(t *testing.T) {
 		if got := x.Values(o); len(got) != 1 || got[0] != want {
 			t.Errorf("index %s of %T: %v, want %s", x.Field, o, got, want)
 		}
+		checked++
+	}
+	if checked != 2 {
+		t.Errorf("%d indexes were checked, want 2", checked)
 	}
 }
