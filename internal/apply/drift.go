@@ -12,7 +12,7 @@ import (
 // and an apply does not remove these items. All other lists are atomic.
 var shared = map[string]bool{
 	"containers": true, "initContainers": true, "env": true, "finalizers": true, "hostAliases": true,
-	"imagePullSecrets": true, "ownerReferences": true, "ports": true, "topologySpreadConstraints": true,
+	"imagePullSecrets": true, "listeners": true, "ownerReferences": true, "ports": true, "topologySpreadConstraints": true,
 	"volumeDevices": true, "volumeMounts": true, "volumes": true,
 }
 
