@@ -100,10 +100,22 @@ func (s *service) downState(g *v1alpha1.ReleaseGroup, active *v1alpha1.Release, 
 // withoutActive returns the state of a group without an active release and without a rollout in progress.
 func (s *service) withoutActive(g *v1alpha1.ReleaseGroup) State {
 	x := State{Word: WordEmpty, Class: Moving, Detail: "no active release"}
-	if c := meta.FindStatusCondition(s.ms.Status.Conditions, v1alpha1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse && strings.Contains(c.Message, "group "+g.Name+" ") {
+	if c := meta.FindStatusCondition(s.ms.Status.Conditions, v1alpha1.ConditionReady); c != nil && c.Status == metav1.ConditionFalse && namesGroup(c.Message, g.Name) {
 		x.Reason, x.Detail = c.Reason, c.Message
 	}
 	return x
+}
+
+// namesGroup reports whether a message contains the word "group" followed by the name of a group, rather than by a longer name.
+func namesGroup(message, name string) bool {
+	const inNames = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_/"
+	for _, rest := range strings.Split(message, "group "+name)[1:] {
+		rest = strings.TrimLeft(rest, ".") // a period at the end of a sentence, or in a longer name
+		if rest == "" || !strings.ContainsRune(inNames, rune(rest[0])) {
+			return true
+		}
+	}
+	return false
 }
 
 // pinned returns the state of a group whose active release is pinned.
