@@ -5,7 +5,8 @@
 //	act.go        the list of commands, their results, and access to the cluster
 //	decide.go     continue, adopt, deprecate, retry and promote
 //	target.go     finds the release of a decision
-//	pin.go        pin, unpin and rollback
+//	pin.go        pin and unpin
+//	rollback.go   rollback, and which release it returns to
 //	pins.go       changes to the pins of a Microservice, without access to the cluster
 //	switches.go   pause, resume and end-group
 //	change.go     writes a change to the specification of a Microservice, shows it, or prints it for Git
