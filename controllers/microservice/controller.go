@@ -21,7 +21,7 @@
 //	hook_answers.go          which hook answers and measurement results count
 //	preview_status.go        the number of available previews
 //	peers.go                 the Microservices that are rolled out together
-//	freezes.go               the Freezes and ClusterFreezes that apply; internal/release/freezes_and_waits.go enforces them
+//	freezes.go               the Freezes and ClusterFreezes that apply; internal/release/freezes_and_step_waits.go enforces them
 //	fork_secrets.go          Secrets that releases from forks do not get
 //	configuration.go         ConfigMaps and Secrets that are part of a release
 //	configuration_copies.go  copies of ConfigMaps and Secrets for a release

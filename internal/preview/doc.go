@@ -5,5 +5,5 @@
 //	filters.go        which pull requests are offered; internal/release/previews.go assigns the preview slots (spec.previews.maxGroups)
 //	forks.go          which commits from forks are approved
 //	image_of_head.go  whether an image was built from the head commit
-//	names.go          names of groups, and candidate tags
+//	names.go          names of groups, and candidate tags; controllers/networkpolicy/traffic/hosts.go determines the hosts of a preview
 package preview

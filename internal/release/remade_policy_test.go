@@ -105,7 +105,7 @@ var unreported = []scene{
 		h.run(48 * time.Hour)
 		h.want("two days later", map[string]string{"1.2.0": "active 100"})
 	}},
-	{"an expired preview that is pinned to a missing commit reports the pin, and not a missing slot", func(h tale) {
+	{"an expired preview that is pinned to a missing commit reports the pin rather than a missing slot", func(h tale) {
 		h.pulls = true
 		h.policy("web")
 		h.edit("age", func(s *Spec) { s.Previews.MaxAge = time.Hour })
@@ -121,7 +121,7 @@ var unreported = []scene{
 		h.run(5 * time.Minute)
 		h.want("without the pin", map[string]string{"pr-7-b": "active 100"})
 	}},
-	{"a preview whose only commit is denied reports that no version may start, and not a missing slot", func(h tale) {
+	{"a preview whose only commit is denied reports that no version may start, rather than that a slot is missing", func(h tale) {
 		h.pulls = true
 		h.policy("web")
 		h.edit("one slot", func(s *Spec) { s.Previews.MaxGroups = 1 })
