@@ -13,7 +13,9 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
@@ -64,6 +66,38 @@ func TestWatchedKinds(t *testing.T) {
 	}
 	if d := cmp.Diff(want, watches.Kinds()); d != "" {
 		t.Errorf("kinds (-role +watched):\n%s", d)
+	}
+}
+
+// TestWrittenKinds tests that the Role allows the manager to write the kinds of all providers.
+func TestWrittenKinds(t *testing.T) {
+	t.Parallel()
+	granted := map[schema.GroupResource]map[string]bool{}
+	for _, rule := range roleOf(t, "").Rules {
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				verbs := granted[schema.GroupResource{Group: group, Resource: resource}]
+				if verbs == nil {
+					verbs = map[string]bool{}
+					granted[schema.GroupResource{Group: group, Resource: resource}] = verbs
+				}
+				for _, verb := range rule.Verbs {
+					verbs[verb] = true
+				}
+			}
+		}
+	}
+	kinds := routes.WrittenKinds()
+	if len(kinds) == 0 {
+		t.Fatal("no kinds")
+	}
+	for _, kind := range kinds {
+		plural, _ := meta.UnsafeGuessKindToResource(schema.GroupVersionKind{Group: kind.Group, Version: kind.Versions[0], Kind: kind.Kind})
+		for _, verb := range []string{"get", "list", "watch", "create", "patch", "delete"} {
+			if !granted[plural.GroupResource()][verb] {
+				t.Errorf("the Role does not allow the manager to %s %s: add a kubebuilder:rbac marker in controllers/networkpolicy/controller.go", verb, plural.GroupResource())
+			}
+		}
 	}
 }
 

@@ -17,6 +17,7 @@
 package providertest
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 
@@ -32,7 +33,11 @@ import (
 // project's providers, it is added to them until the test ends. For this reason, tests that call Run must not run in
 // parallel.
 func Run(t *testing.T, p providers.Provider, c Case) {
-	if !slices.ContainsFunc(traffic.Known, func(k providers.Provider) bool { return k.Name() == p.Name() }) {
+	known := slices.IndexFunc(traffic.Known, func(k providers.Provider) bool { return k.Name() == p.Name() })
+	if known >= 0 && reflect.TypeOf(traffic.Known[known]) != reflect.TypeOf(p) {
+		t.Fatalf("traffic.Known already contains another provider with the name %q, of type %T: choose another name", p.Name(), traffic.Known[known])
+	}
+	if known < 0 {
 		before := traffic.Known
 		t.Cleanup(func() { traffic.Known = before })
 		traffic.Known = slices.Concat([]providers.Provider{p}, before)

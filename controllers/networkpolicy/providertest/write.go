@@ -3,15 +3,16 @@ package providertest
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 
 	networkingv1 "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/apisix"
-	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/certmanager"
 	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers/ingress"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
@@ -112,7 +113,7 @@ func (w *World) carryShared(out *traffic.Decision, done traffic.Applied) {
 		next := s.Object.DeepCopyObject().(resources.Object)
 		next.SetGeneration(1)
 		if old := w.Others[next.GetName()]; old != nil {
-			if mustJSON(content(old)) == mustJSON(content(next)) {
+			if reflect.DeepEqual(content(old), content(next)) {
 				continue
 			}
 			next.SetGeneration(old.GetGeneration() + 1)
@@ -123,19 +124,16 @@ func (w *World) carryShared(out *traffic.Decision, done traffic.Applied) {
 	}
 }
 
-// content returns the spec of an object that is not a route.
-func content(o resources.Object) any {
-	switch o := o.(type) {
-	case *certmanager.Certificate:
-		return o.Spec
-	case *apisix.ApisixTls:
-		return o.Spec
-	case *gatewayv1.ListenerSet:
-		return o.Spec
-	case *gatewayapi.XListenerSet:
-		return o.Spec
+// content returns the fields of an object except its type, metadata and status.
+func content(o resources.Object) map[string]any {
+	out, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		panic(fmt.Sprintf("convert %T: %v", o, err)) // This cannot happen for types that encoding/json can encode.
 	}
-	panic(fmt.Sprintf("unexpected type of a shared object: %T", o))
+	for _, field := range []string{"apiVersion", "kind", "metadata", "status"} {
+		delete(out, field)
+	}
+	return out
 }
 
 // carryOther writes the objects of a route that is not an HTTPRoute.

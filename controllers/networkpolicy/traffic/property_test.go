@@ -348,8 +348,8 @@ func (h history) serve() {
 
 // servedIsReported checks that the planner keeps a release to which the gateway still routes,
 // regardless of later writes. Otherwise, its pods would be deleted. A release without a row is
-// forgotten: the planner drops rows only when no gateway routes to the release, but these rollout
-// states drop them at any time.
+// forgotten: the planner drops rows only when no gateway routes to the release, but the rollout
+// states of this test can lose rows at any time.
 func (h history) servedIsReported(now v1alpha1.NetworkPolicyStatus) {
 	d, known := newPlanner(h.w.facts()), h.retained(now)
 	for name, releases := range h.served {

@@ -81,10 +81,10 @@ func (v view) Live() map[string]*providers.Live {
 		if !ok {
 			continue
 		}
-		reported := r.Status.ObservedGeneration == r.Generation
+		served := r.Status.ObservedGeneration == r.Generation && r.Status.Error == ""
 		live := &providers.Live{
 			Name: r.Name, Objects: []resources.Object{r}, Hostnames: r.Spec.Hosts, Path: r.Spec.Path, Weights: map[string]int{},
-			Deleting: r.DeletionTimestamp != nil, Accepted: reported, Acknowledged: reported,
+			Deleting: r.DeletionTimestamp != nil, Accepted: served, Acknowledged: served,
 		}
 		for _, b := range r.Spec.Backends {
 			live.Weights[b.Service] = int(b.Weight)
