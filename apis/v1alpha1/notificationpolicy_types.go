@@ -193,8 +193,8 @@ type ReceiverStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// since is the time after which a rollout must have ended so that its end is reported. Earlier
-	// ends either have been reported, or will never be reported.
+	// since is the time after which a rollout must have ended so that its end is reported. The ends of
+	// earlier rollouts have either been reported or will never be reported.
 	Since metav1.MicroTime `json:"since"`
 
 	// pending is the number of releases with a transition whose message the receiver had not accepted

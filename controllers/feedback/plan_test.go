@@ -258,7 +258,7 @@ func TestPlan(t *testing.T) {
 			api.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{groupWith(1, groupName, b+" pending")}
 			f.services = append(f.services, service{policy: f.services[0].policy, microservice: api})
 		}, []string{"bbbbbbb in_progress: The rollout is in progress."}},
-		"two pull requests with one commit in one environment": {world([]v1alpha1.PullRequest{pull(2, b), pull(1, b)}), func(f *observed) {
+		"two pull requests with the same commit in the same environment": {world([]v1alpha1.PullRequest{pull(2, b), pull(1, b)}), func(f *observed) {
 			f.feedback.Environment = "preview"
 		}, []string{"bbbbbbb queued: Waiting for the ImagePolicy to offer an image."}},
 	} {

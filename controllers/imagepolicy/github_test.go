@@ -170,7 +170,7 @@ func TestPrereleasesOfGitHub(t *testing.T) {
 }
 
 // TestReleaseOfGitHubIsGone checks that a release that GitHub does not list, or whose image is missing once,
-// is not withdrawn. Only proof from the registry withdraws it.
+// is not withdrawn. It is withdrawn only if the registry confirms that the image is gone.
 func TestReleaseOfGitHubIsGone(t *testing.T) {
 	s := begin(t)
 	s.repository("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
@@ -195,7 +195,7 @@ func TestReleaseOfGitHubIsGone(t *testing.T) {
 	}
 }
 
-// TestMinAgeOfReleases checks that a release's age starts with the first list from GitHub that contains it,
+// TestMinAgeOfReleases checks that the age of a release is counted from the first list from GitHub that contains it,
 // and that the releases in the very first list are old enough.
 func TestMinAgeOfReleases(t *testing.T) {
 	s := begin(t)

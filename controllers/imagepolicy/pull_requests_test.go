@@ -905,7 +905,7 @@ func TestImageOfThePushBefore(t *testing.T) {
 	same(t, "offered with the merge of the head", append(previews(p), p.Status.Releases[0].Images[0].Digest), []string{"fix-7 bbbb pr-7", after})
 }
 
-// TestPushTime checks that offers contain the time of the push as soon as it is known.
+// TestPushTime checks that offered releases contain the push time as soon as it is known.
 func TestPushTime(t *testing.T) {
 	s := begin(t)
 	made, pushed := metav1.NewTime(s.clock.Now().Add(-48*time.Hour)), metav1.NewTime(s.clock.Now().Add(-time.Hour))

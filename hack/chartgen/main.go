@@ -227,7 +227,7 @@ func namespaced(root string, files map[string][]byte) error {
 		"role_binding.yaml": {binding("", all.Name)},
 		// The list of domains is in the manager's namespace, which need not be a watched namespace.
 		"domains.yaml": {role("Role", account.Namespace, "heighliner-domains", list), binding(account.Namespace, "heighliner-domains")},
-		// Events about cluster-scoped objects, such as ClusterFreezes, are in the namespace default.
+		// Events about cluster-scoped objects, such as ClusterFreezes, are in the default namespace.
 		"events.yaml": {role("Role", corev1.NamespaceDefault, "heighliner-events", events), binding(corev1.NamespaceDefault, "heighliner-events")},
 	} {
 		documents := make([]string, 0, len(objects))

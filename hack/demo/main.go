@@ -44,7 +44,7 @@ func main() {
 	flag.StringVar(&o.hlnr, "hlnr", "bin/hlnr", "hlnr binary")
 	flag.Float64Var(&o.rate, "rate", 50, "requests per second")
 	flag.DurationVar(&o.patience, "patience", 3*time.Minute, "maximum duration of a step")
-	record := flag.String("record", "", "file for the weights and answers of each second; hack/picture draws a picture from it")
+	record := flag.String("record", "", "file for the weights and responses of each second; hack/picture draws a picture from it")
 	flag.Usage = func() {
 		fmt.Fprintf(flag.CommandLine.Output(), "Runs a demo of Heighliner on the local cluster, and exits non-zero on failure.\n\nUsage: demo [flags]\n\n")
 		flag.PrintDefaults()

@@ -22,7 +22,7 @@ type record struct {
 }
 
 // sample contains the data for one second, by version: the weights that the NetworkPolicy reports, and the
-// number of answers that clients got.
+// number of responses that clients received.
 type sample struct {
 	Seconds    float64          `json:"seconds"`
 	Programmed map[string]int32 `json:"programmed"`

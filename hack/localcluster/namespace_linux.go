@@ -114,7 +114,7 @@ func ownMounts() *syscall.SysProcAttr {
 }
 
 // keepFiles sets close-on-exec on all open files except the first three, so that new processes do
-// not inherit them. Otherwise, the caller's lock would be held until the cluster ends.
+// not inherit them. Otherwise, the caller's lock would be held until the cluster is stopped.
 func keepFiles() error {
 	if err := unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
 		return fmt.Errorf("keep open files: %w", err)

@@ -95,7 +95,7 @@ func draw(r record) string {
 		fmt.Fprintf(&b, `<rect x="%d" y="14" width="14" height="14" fill="%s"/><text x="%d" y="26" fill="#1c2330">%s</text>`+"\n", at, colorOf(i), at+20, html.EscapeString(version))
 	}
 	area(&b, "weights as the gateway accepted them", first, asked, versions, x)
-	area(&b, fmt.Sprintf("answers that clients of %s got; failed: %d", r.Domain, failed), second, seen, versions, x)
+	area(&b, fmt.Sprintf("responses that clients of %s received; failed: %d", r.Domain, failed), second, seen, versions, x)
 	for _, m := range r.Marks {
 		if !strings.Contains(m.Text, "%") { // A mark for each step would be too much.
 			fmt.Fprintf(&b, `<path d="M%.1f %dV%d" stroke="#1c2330" stroke-dasharray="3 3"/><text transform="translate(%.1f %d) rotate(25)" font-size="11" fill="#1c2330">%s</text>`+"\n",

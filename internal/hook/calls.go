@@ -250,7 +250,7 @@ func (p *Rollout) request(h v1alpha1.Hook, step int32, since *metav1.MicroTime, 
 	return q
 }
 
-// notification returns the call of a hook for a transition.
+// notification returns the call to a hook for a transition.
 func (p *Rollout) notification(h v1alpha1.Hook, transition ...string) Call {
 	key := append([]string{strconv.Itoa(int(p.Row.Attempt)), stamp(p.Row.LastTransitionTime.Time)}, transition...)
 	q := Call{Hook: h, Body: p.body(h, key)}

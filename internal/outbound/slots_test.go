@@ -39,8 +39,8 @@ func TestSlots(t *testing.T) {
 		want   bool
 	}{
 		"nothing":                            {bounds, nil, ask{"a", "http://x"}, true},
-		"below the share at the host":        {bounds, []ask{{"a", "http://x"}}, ask{"a", "http://x"}, true},
-		"the share at the host":              {bounds, []ask{{"a", "http://x"}, {"a", "http://x"}}, ask{"a", "http://x"}, false},
+		"below the limit for the host":       {bounds, []ask{{"a", "http://x"}}, ask{"a", "http://x"}, true},
+		"at the limit for the host":          {bounds, []ask{{"a", "http://x"}, {"a", "http://x"}}, ask{"a", "http://x"}, false},
 		"on other ports":                     {bounds, []ask{{"a", "http://x:1"}, {"a", "https://x:2/p"}}, ask{"a", "http://x"}, false},
 		"in a different letter case":         {bounds, []ask{{"a", "http://Xy"}, {"a", "http://xY."}}, ask{"a", "http://xy"}, false},
 		"at another host":                    {bounds, []ask{{"a", "http://x"}, {"a", "http://x"}}, ask{"a", "http://y"}, true},

@@ -117,7 +117,7 @@ func TestReports(t *testing.T) {
 	reports := false
 	s.Collector.Reports = func() bool { return reports }
 	if got := s.scrape(t, "heighliner_"); len(got) > 0 {
-		t.Errorf("a process that does not report has %v", got)
+		t.Errorf("a process that does not report exposes the metrics %v", got)
 	}
 	reports = true
 	if got := s.scrape(t, "heighliner_microservices"); len(got) != 1 {

@@ -111,7 +111,7 @@ func rollbacks(t *testing.T) *board {
 	return b
 }
 
-// TestRollback checks that the form of a rollback selects the version of its preview, offers only versions that were previously active, and does what
+// TestRollback checks that the rollback form selects the version that its preview shows, offers only versions that were previously active, and does what
 // the preview showed.
 func TestRollback(t *testing.T) {
 	t.Parallel()

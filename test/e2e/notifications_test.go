@@ -64,7 +64,7 @@ func TestNotifications(t *testing.T) {
 	s.status("1.2.0", v1alpha1.ReleaseError)
 	in.answer("hook", 0)
 
-	// Every end is reported to all receivers that respond, and each release's last state is reported to a
+	// The end of every rollout is reported to all receivers that respond, and each release's last state is reported to a
 	// receiver that was unavailable.
 	for _, receiver := range []string{"hook", "broker"} {
 		in.got(receiver, "1.1.0", "Promoted")

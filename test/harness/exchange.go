@@ -172,7 +172,7 @@ func askOnce(ctx context.Context, config LoadConfig, dial dialFunc, network stri
 	}
 	line, err := bufio.NewReader(conn).ReadString('\n')
 	if err != nil {
-		return Outcome{Failure: fmt.Sprintf("answer %q was incomplete: %v", line, err)}
+		return Outcome{Failure: fmt.Sprintf("response %q was incomplete: %v", line, err)}
 	}
 	_, version, _ := strings.Cut(strings.TrimSpace(line), " ")
 	return outcomeOf(line, version)
@@ -181,7 +181,7 @@ func askOnce(ctx context.Context, config LoadConfig, dial dialFunc, network stri
 // outcomeOf returns the outcome for a protocol without a status.
 func outcomeOf(answer, version string) Outcome {
 	if version == "" {
-		return Outcome{Failure: fmt.Sprintf("answer %q without a version", answer)}
+		return Outcome{Failure: fmt.Sprintf("response %q without a version", answer)}
 	}
 	return Outcome{Version: version}
 }
@@ -192,11 +192,11 @@ func judge(status int, version string, readErr error) Outcome {
 	outcome := Outcome{Version: version, Status: status}
 	switch {
 	case readErr != nil:
-		outcome.Failure = fmt.Sprintf("answer %d was incomplete: %v", status, readErr)
+		outcome.Failure = fmt.Sprintf("status %d was incomplete: %v", status, readErr)
 	case status < 200 || status > 399:
-		outcome.Failure = fmt.Sprintf("answer %d", status)
+		outcome.Failure = fmt.Sprintf("status %d", status)
 	case version == "":
-		outcome.Failure = fmt.Sprintf("answer %d without X-Version", status)
+		outcome.Failure = fmt.Sprintf("status %d without X-Version", status)
 	}
 	return outcome
 }

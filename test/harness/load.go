@@ -156,7 +156,7 @@ func StartLoad(ctx context.Context, config LoadConfig) (*Load, error) {
 // phase.
 func (l *Load) Mark(phase string) { l.tally.Mark(phase, time.Now()) }
 
-// Split returns the shares of versions in the successful answers of a phase, or nil for an unknown phase.
+// Split returns the shares of versions in the successful responses of a phase, or nil for an unknown phase.
 func (l *Load) Split(phase string) Split { return l.tally.Split(phase) }
 
 // Recent returns the counts for the complete seconds that ended in the given period before now. A period below 1 s counts

@@ -75,10 +75,10 @@ func TestJudge(t *testing.T) {
 	}{
 		"good":            {status: 200, version: "1.0.0"},
 		"redirect":        {status: 302, version: "1.0.0"},
-		"server error":    {status: 503, version: "1.0.0", want: "answer 503"},
-		"no route":        {status: 404, want: "answer 404"},
-		"another server":  {status: 200, want: "answer 200 without X-Version"},
-		"incomplete body": {status: 200, version: "1.0.0", err: context.DeadlineExceeded, want: "answer 200 was incomplete: context deadline exceeded"},
+		"server error":    {status: 503, version: "1.0.0", want: "status 503"},
+		"no route":        {status: 404, want: "status 404"},
+		"another server":  {status: 200, want: "status 200 without X-Version"},
+		"incomplete body": {status: 200, version: "1.0.0", err: context.DeadlineExceeded, want: "status 200 was incomplete: context deadline exceeded"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := Outcome{Version: test.version, Status: test.status, Failure: test.want}

@@ -30,9 +30,9 @@ const (
 type Frame struct {
 	// Label identifies the subject of the split, such as the domain. It may be empty.
 	Label string
-	// Split contains the shares of the last seconds. It is empty before the first answer.
+	// Split contains the shares of the last seconds. It is empty before the first response.
 	Split Split
-	// PerSecond is the rate of answers, successful or not, over the last seconds.
+	// PerSecond is the rate of responses, successful or not, over the last seconds.
 	PerSecond float64
 	// Failed is the number of failed requests since the start of the load.
 	Failed int
@@ -65,7 +65,7 @@ func (f Frame) line(cells int) string {
 		parts = append(parts, f.Label)
 	}
 	if len(f.Split) == 0 {
-		parts = append(parts, "no answers yet")
+		parts = append(parts, "no responses yet")
 	}
 	for i, percent := range f.Split.Percents() {
 		share := f.Split[i]

@@ -28,7 +28,7 @@ func TestFrameRender(t *testing.T) {
 		"no bars":                   {canary, 40, "1.0.0 90%  1.1.0 10%  50 req/s  0 failed"},
 		"cut":                       {canary, 20, "1.0.0 90%  1.1.0 10%"},
 		"no width":                  {canary, 0, ""},
-		"before the first response": {Frame{}, 120, "no answers yet  0 req/s  0 failed"},
+		"before the first response": {Frame{}, 120, "no responses yet  0 req/s  0 failed"},
 		"a small share is visible":  {Frame{Split: SplitOf(map[string]int{"1.0.0": 999, "1.1.0": 1}), PerSecond: 49.6}, 120, "1.0.0 ████████████████████ 100%  1.1.0 █░░░░░░░░░░░░░░░░░░░ 0%  50 req/s  0 failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -67,8 +67,8 @@ func TestPictureOnATerminal(t *testing.T) {
 		fmt.Fprint(p, "unended")
 	})
 	const up, clear = "\r\x1b[K", "\r\x1b[K"
-	want := "pushing 1.0.0\n" + up + "no answers yet  1 req/s  0 failed" +
-		clear + "pushing 1.1.0\n" + up + "no answers yet  2 req/s  0 failed" + clear + "unended\n"
+	want := "pushing 1.0.0\n" + up + "no responses yet  1 req/s  0 failed" +
+		clear + "pushing 1.1.0\n" + up + "no responses yet  2 req/s  0 failed" + clear + "unended\n"
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)
 	}
@@ -82,7 +82,7 @@ func TestPictureWithoutATerminal(t *testing.T) {
 		p.Show(nil)
 		time.Sleep(time.Minute)
 	})
-	line := "no answers yet  50 req/s  0 failed\n"
+	line := "no responses yet  50 req/s  0 failed\n"
 	if diff := cmp.Diff(strings.Repeat(line, 2)+"pushing 1.0.0\n", got); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)
 	}

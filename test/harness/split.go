@@ -11,7 +11,7 @@ import (
 // names.
 type Split []Share
 
-// Share is the share of a version in the successful answers.
+// Share is the share of a version in the successful responses.
 type Share struct {
 	Version string
 	// Answered is the number of answered requests.
@@ -20,7 +20,7 @@ type Share struct {
 	Fraction float64
 }
 
-// SplitOf returns the shares for counts of answers by version. It returns nil if there were no answers.
+// SplitOf returns the shares for counts of responses by version. It returns nil if there were no responses.
 func SplitOf(answered map[string]int) Split {
 	total := 0
 	for _, count := range answered {

@@ -14,7 +14,7 @@ func TestWriteTable(t *testing.T) {
 		entry{at: 1, took: 2 * time.Millisecond, outcome: good("1.0.0"), mark: "canary 50"},
 		entry{at: 2, took: 4 * time.Millisecond, outcome: good("1.1.0")},
 		entry{at: 3, took: time.Second, outcome: Outcome{Failure: "connection refused"}},
-		entry{at: 4, took: time.Second, outcome: Outcome{Version: "1.1.0", Status: 503, Failure: "answer 503"}},
+		entry{at: 4, took: time.Second, outcome: Outcome{Version: "1.1.0", Status: 503, Failure: "status 503"}},
 	).Report()
 	canary.Host = "1.x.shop.localhost"
 	idle := NewTally("start", start, 1).Report()

@@ -16,7 +16,7 @@ const (
 	histogramMax = time.Minute
 )
 
-// Tally counts requests by phase and version. A request belongs to the phase in which it was sent, regardless of when its answer
+// Tally counts requests by phase and version. A request belongs to the phase in which it was sent, regardless of when its response
 // arrives. The tally does not read a clock: the caller passes the time of each event. It is safe for concurrent use.
 type Tally struct {
 	mu       sync.Mutex
@@ -36,10 +36,10 @@ type Ticket struct {
 
 // Outcome is the result of a request.
 type Outcome struct {
-	// Version is the value of the X-Version header. It is empty if there is no answer, or if the answer
+	// Version is the value of the X-Version header. It is empty if there is no response, or if the response
 	// does not have the header.
 	Version string
-	// Status is the HTTP status. It is 0 if there is no answer.
+	// Status is the HTTP status. It is 0 if there is no response.
 	Status int
 	// Failure is the reason why the request counts as failed. It is empty if the request succeeded.
 	Failure string
@@ -49,7 +49,7 @@ type phase struct {
 	name     string
 	started  time.Time
 	counts   Counts
-	latency  *hdrhistogram.Histogram // Latencies of successful answers, in microseconds.
+	latency  *hdrhistogram.Histogram // Latencies of successful responses, in microseconds.
 	versions map[string]*hdrhistogram.Histogram
 }
 
@@ -108,7 +108,7 @@ func (l *Tally) Done(ticket Ticket, now time.Time, outcome Outcome) {
 	}
 }
 
-// Split returns the shares of versions in the successful answers of a phase, or nil for an unknown phase.
+// Split returns the shares of versions in the successful responses of a phase, or nil for an unknown phase.
 func (l *Tally) Split(phaseName string) Split {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -211,9 +211,9 @@ func latencyOf(histogram *hdrhistogram.Histogram) Latency {
 type Counts struct {
 	// Sent is the number of sent requests. The version is known only for answered requests.
 	Sent int
-	// Answered is the number of successful answers.
+	// Answered is the number of successful responses.
 	Answered int
-	// Failed is the number of failed requests: no answer in time, a broken connection, a bad status, or an answer without a version.
+	// Failed is the number of failed requests: no response in time, a broken connection, a bad status, or a response without a version.
 	Failed int
 	// Versions contains Answered and Failed by X-Version. The key is empty for failures without a version.
 	Versions map[string]VersionCounts
@@ -225,7 +225,7 @@ type VersionCounts struct {
 	Failed   int
 }
 
-// Split returns the shares of versions in the successful answers.
+// Split returns the shares of versions in the successful responses.
 func (c Counts) Split() Split {
 	answered := map[string]int{}
 	for version, counts := range c.Versions {
@@ -264,7 +264,7 @@ func (c Counts) clone() Counts {
 	return c
 }
 
-// Latency contains percentiles of the latencies of successful answers, accurate to within one percent. Latencies are measured
+// Latency contains percentiles of the latencies of successful responses, accurate to within one percent. Latencies are measured
 // from the time at which the request was due.
 type Latency struct {
 	P50, P90, P99, Max time.Duration

@@ -36,7 +36,7 @@ func played(keep int, history ...entry) *Tally {
 
 func TestTallyReport(t *testing.T) {
 	broken := Outcome{Failure: "EOF"}
-	bad := Outcome{Version: "1.1.0", Status: 503, Failure: "answer 503"}
+	bad := Outcome{Version: "1.1.0", Status: 503, Failure: "status 503"}
 	tally := played(1,
 		entry{at: 0, took: 2 * time.Millisecond, outcome: good("1.0.0")},
 		entry{at: time.Second, took: 4 * time.Millisecond, outcome: good("1.0.0")},

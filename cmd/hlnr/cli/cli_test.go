@@ -406,7 +406,7 @@ func TestNearest(t *testing.T) {
 			t.Errorf("%.20q: -want +got\n%s", name, diff)
 		}
 	}
-	if got, want := Unknown("Microservice in namespace shop", "x", nil).Error(), `there is no Microservice in namespace shop with the name "x"; there are none; select another namespace with -n`; got != want {
+	if got, want := Unknown("Microservice in namespace shop", "x", nil).Error(), `there is no Microservice in namespace shop with the name "x"; there are no others; select another namespace with -n`; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if got, want := Unknown("group", "x", []string{"2.x", "1.x", "1.x"}).Error(), `there is no group with the name "x"; there are 1.x, 2.x`; got != want {

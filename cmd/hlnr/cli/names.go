@@ -22,7 +22,11 @@ func Unknown(what, name string, names []string) error {
 	if near := Nearest(name, names); len(near) > 0 {
 		return Suggest(what, name, near)
 	}
-	text += "; " + ThereAre(names)
+	if len(names) == 0 {
+		text += "; there are no others"
+	} else {
+		text += "; " + ThereAre(names)
+	}
 	if strings.Contains(what, " in namespace ") {
 		text += "; select another namespace with -n"
 	}
