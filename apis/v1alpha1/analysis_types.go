@@ -58,7 +58,7 @@ type CanaryAnalysis struct {
 	// +kubebuilder:default=Traefik
 	Source MetricsSource `json:"source,omitempty"`
 
-	// provider answers the queries.
+	// provider is the server that answers the queries.
 	// +optional
 	// +kubebuilder:default={}
 	Provider AnalysisProvider `json:"provider,omitempty"`
@@ -134,7 +134,7 @@ type PrometheusProvider struct {
 	SecretRef *Reference `json:"secretRef,omitempty"`
 
 	// caSecretRef refers to a Secret in this namespace whose key ca.crt contains the certificate
-	// authorities to trust for this address.
+	// authorities to trust for this address. They replace the certificate authorities of the system.
 	// +optional
 	CASecretRef *Reference `json:"caSecretRef,omitempty"`
 }
@@ -178,7 +178,7 @@ type AnalysisMetric struct {
 
 	// minimumRequests is the minimum number of requests that successRate and latency require in an
 	// interval. With a baseline, the active release must also have received at least this number of
-	// requests. Fewer requests count as NoTraffic. Defaults to 1.
+	// requests. If there are fewer requests, noTraffic applies. Defaults to 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=1000000
@@ -207,7 +207,7 @@ type AnalysisMetric struct {
 	// +optional
 	Samples *MetricSamples `json:"samples,omitempty"`
 
-	// dryRun measures and reports the metric without affecting the rollout.
+	// dryRun measures and reports the metric without affecting the rollout. Defaults to false.
 	// +optional
 	DryRun bool `json:"dryRun,omitempty"`
 }
@@ -215,8 +215,8 @@ type AnalysisMetric struct {
 // MetricSamples defines how several values of a metric are measured for each release, in the
 // period before a round. A release needs at least eight values.
 type MetricSamples struct {
-	// interval is the time range of one value and the time between two values. It replaces
-	// {{.Interval}} in prometheus.query. It should contain at least four scrapes.
+	// interval is the time range of one value and the time between two values, from 5s to 1h. It
+	// replaces {{.Interval}} in prometheus.query. It should contain at least four scrapes.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s') && duration(self) <= duration('1h')",message="metrics[].samples.interval must be between 5s and 1h"
 	Interval Duration `json:"interval"`
@@ -261,10 +261,10 @@ type LatencyMetric struct {
 // PrometheusMetric is a query in PromQL.
 type PrometheusMetric struct {
 	// query returns one number: a scalar, or a vector with one series. An empty vector means no
-	// traffic. The fields {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}},
-	// {{.Version}}, {{.Interval}} (such as 1m) and {{.Service}} are replaced with their values;
-	// the value of {{.Service}} is a pattern for =~ that matches the Services of the release. In a
-	// template, {{.Args.NAME}} is replaced too.
+	// traffic. The fields {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}},
+	// {{.Interval}} (such as 1m) and {{.Service}} are replaced with their values; the value of
+	// {{.Service}} is a pattern for =~ that matches the Services of the release. In an AnalysisTemplate
+	// or ClusterAnalysisTemplate, {{.Args.NAME}} is replaced too.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=2048
@@ -324,7 +324,7 @@ type WebMetric struct {
 	Google *WebGoogle `json:"google,omitempty"`
 
 	// caSecretRef refers to a Secret in this namespace whose key ca.crt contains the certificate
-	// authorities to trust for this URL.
+	// authorities to trust for this URL. They replace the certificate authorities of the system.
 	// +optional
 	CASecretRef *Reference `json:"caSecretRef,omitempty"`
 }
@@ -377,7 +377,8 @@ type WebHeader struct {
 	// +kubebuilder:validation:XValidation:rule="!(self.lowerAscii() in ['proxy-authorization', 'cookie', 'host', 'content-length', 'transfer-encoding', 'connection', 'content-type', 'user-agent', 'accept-encoding'])",message="web.headers[].name: this header must not be set; for credentials use secretRef, or Authorization with secretKeyRef"
 	Name string `json:"name"`
 
-	// value of the header, in printable ASCII. In a template, {{.Args.NAME}} is replaced.
+	// value of the header, in printable ASCII. In an AnalysisTemplate or ClusterAnalysisTemplate,
+	// {{.Args.NAME}} is replaced.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[ -~]*$")`,message="web.headers[].value must be printable ASCII"
 	// +kubebuilder:validation:MaxLength=512

@@ -30,8 +30,8 @@ type Configuration struct {
 	// +kubebuilder:default=ConfigMaps
 	Track ConfigurationTrack `json:"track,omitempty"`
 
-	// ignore lists ConfigMaps and Secrets that are not part of a release even if the template
-	// references them. Pods read the current content of these objects.
+	// ignore lists the names of ConfigMaps and Secrets that are not part of a release even if the
+	// template references them. Pods read the current content of these objects.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=32

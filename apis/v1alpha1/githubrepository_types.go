@@ -54,7 +54,7 @@ type GitHubRepositorySpec struct {
 	Interval Duration `json:"interval,omitempty"`
 
 	// suspend stops all reading from and writing to GitHub. The state that has already been read
-	// remains in status.
+	// remains in status. Defaults to false.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 

@@ -70,15 +70,17 @@ type Hook struct {
 	// +required
 	Type HookType `json:"type"`
 
-	// url to call, an http or https URL without a user name or password. Use secretRef to sign calls.
-	// If the manager refuses to call the address that url refers to, for example because this address is
+	// url to call, an http or https URL without a username or password. Use secretRef to sign calls. If
+	// the manager refuses to call the address that url refers to, for example because this address is
 	// link-local, the message in status reports this. Exactly one of url and job is required.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+([/?][^#[:space:]]*)?$') && isURL(self)",message="url must be an absolute http or https URL without a user name, password or fragment, such as https://tests.example.com/smoke; sign calls with secretRef"
 	URL string `json:"url,omitempty"`
 
-	// job defines the Job that runs instead of an HTTP call.
+	// job defines the Job that runs instead of an HTTP call. Its pod is like the pods of the release.
+	// Success of the Job means yes, and failure means no. A pod that is evicted or preempted does not
+	// count as failed.
 	// +optional
 	Job *HookJob `json:"job,omitempty"`
 
@@ -189,8 +191,8 @@ type HookJob struct {
 	Resources *HookJobResources `json:"resources,omitempty"`
 
 	// timeout of one pod of the Job, counted from the time at which the pod is assigned to a node. A
-	// pod that has not finished at the end of this time is stopped, and counts as failed. If no pod of a
-	// Rollout hook's Job is scheduled within this time after the Job is created, this counts as no
+	// pod that has not finished at the end of this time is stopped, and counts as failed. If no pod of
+	// a Rollout hook's Job is ready within this time after the Job is created, this counts as no
 	// response. Defaults to 10m.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="job.timeout must be between 1s and 24h"

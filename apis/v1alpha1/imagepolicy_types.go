@@ -14,8 +14,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:validation:XValidation:rule="!has(self.versioning) || !has(self.versioning.scheme) || self.versioning.scheme != 'PushTime' || (!has(self.source) || has(self.source.registry)) && (!has(self.tagFilter) || !has(self.tagFilter.extract))",message="spec.versioning.scheme PushTime orders the tags of a registry by the build time of their images: omit spec.source and tagFilter.extract"
 // +kubebuilder:validation:XValidation:rule="!has(self.limits) || has(self.source) && has(self.source.github) && has(self.source.github.pullRequests) || (has(self.limits.groups) ? self.limits.groups : 3) * (has(self.limits.releasesPerGroup) ? self.limits.releasesPerGroup : 10) <= 512",message="spec.limits: groups * releasesPerGroup must be at most 512"
 type ImagePolicySpec struct {
-	// image is the repository of the image, without a tag or digest:
-	// "registry.example.com/shop".
+	// image is the repository of the image, without a tag or digest, such as registry.example.com/shop.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=255
@@ -24,20 +23,22 @@ type ImagePolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.contains('://') || self.matches('[:@][^/]*$') || self.matches('^([A-Za-z0-9.-]+(:[0-9]+)?/|[[][0-9a-f:]+[]](:[0-9]+)?/)?[a-z0-9]+([._-]+[a-z0-9]+)*(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$')",message="spec.image must be a repository such as registry.example.com/team/shop: lower-case letters and digits, separated by '.', '_', '-' and '/'"
 	Image string `json:"image"`
 
-	// imagePullSecrets are Secrets in this namespace that contain registry credentials. Their
-	// type is kubernetes.io/dockerconfigjson, kubernetes.io/dockercfg or kubernetes.io/basic-auth. A
-	// Secret of the last type requires the annotation hlnr.io/registry, which specifies the registry.
-	// Without Secrets, a registry is read anonymously, or with the workload identity of the manager if
-	// this identity is enabled for the registry's cloud. The pods of releases use the same Secrets to
-	// pull images. If a Secret is missing, the policy fails; it never falls back to anonymous access.
+	// imagePullSecrets are Secrets in this namespace that contain registry credentials. Their type must
+	// be kubernetes.io/dockerconfigjson, kubernetes.io/dockercfg or kubernetes.io/basic-auth. A Secret
+	// of the last type requires the annotation hlnr.io/registry, which specifies the registry. Without
+	// Secrets, a registry is read anonymously, or with the workload identity of the manager if this
+	// identity is enabled for the registry's cloud. The pods of releases use the same Secrets to pull
+	// images. If a Secret is missing, the policy is not Ready, and the registry is not scanned; the
+	// policy never falls back to anonymous access.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=8
 	ImagePullSecrets []Reference `json:"imagePullSecrets,omitempty"`
 
-	// interval between two scans of the source, from 5s to 24h. To spread the load, the actual interval is
-	// up to 10% shorter. It becomes up to four times as long while nothing changes. Defaults to 5m.
+	// interval between two scans of the source, from 5s to 24h. To spread the load, the actual interval
+	// is up to 10% shorter. Except for pull requests, it becomes up to four times as long while nothing
+	// changes, but not longer than 24h. Defaults to 5m.
 	// +optional
 	// +kubebuilder:default="5m"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s') && duration(self) <= duration('24h')",message="spec.interval must be between 5s and 24h"
@@ -50,20 +51,21 @@ type ImagePolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('2m')",message="spec.timeout must be between 1s and 2m"
 	Timeout Duration `json:"timeout,omitempty"`
 
-	// suspend stops scanning. Versions that are already offered remain offered.
+	// suspend stops scanning. Versions that are already offered remain offered. Defaults to false.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 
-	// insecure allows plain HTTP to the registry. Registries at private addresses and at localhost
-	// can use plain HTTP even if insecure is false.
+	// insecure allows plain HTTP to the registry. Registries at private addresses and at localhost can
+	// use plain HTTP even if insecure is false. Defaults to false.
 	// +optional
 	Insecure bool `json:"insecure,omitempty"`
 
-	// source of versions. Defaults to the tags in the registry.
+	// source of versions. Exactly one member must be set. Defaults to the tags in the registry.
 	// +optional
 	Source *ImageSource `json:"source,omitempty"`
 
-	// tagFilter selects tags, and extracts versions from them.
+	// tagFilter selects tags, and extracts versions from them. Signatures, attestations and bills of
+	// materials are always excluded. By default, all other tags are selected.
 	// +optional
 	TagFilter *TagFilter `json:"tagFilter,omitempty"`
 
@@ -108,7 +110,8 @@ type ImagePolicySpec struct {
 	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[a-z0-9]+/[a-z0-9]+(/[a-z0-9]+)?$')",message="spec.platforms: write the operating system and the architecture in lower case, such as linux/amd64 or linux/arm64/v8"
 	Platforms []string `json:"platforms,omitempty"`
 
-	// limits restrict how many tags are read and how many versions are offered.
+	// limits restrict how many tags are read and how many versions are offered. Versions that a
+	// Microservice uses, or that a pin or a domain refers to, are still offered beyond these limits.
 	// +optional
 	// +kubebuilder:default={}
 	Limits ImageLimits `json:"limits,omitempty"`
@@ -173,7 +176,8 @@ type PinnedSource struct {
 // of materials are always excluded.
 // +kubebuilder:validation:XValidation:rule="!has(self.extract) || has(self.pattern)",message="spec.tagFilter.extract requires spec.tagFilter.pattern, because extract uses the groups of the pattern"
 type TagFilter struct {
-	// pattern that a tag must match, for example "^v(?P<version>.+)$".
+	// pattern is a regular expression (RE2) that must match a tag or any part of it. To match the whole
+	// tag, use ^ and $, for example "^v(?P<version>.+)$".
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
@@ -186,7 +190,8 @@ type TagFilter struct {
 	// +kubebuilder:validation:MaxLength=256
 	Extract string `json:"extract,omitempty"`
 
-	// exclude lists patterns. Tags that match one of these patterns are excluded.
+	// exclude lists regular expressions (RE2). A tag is excluded if one of them matches the tag or any
+	// part of it. To match only the whole tag, use ^ and $.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16

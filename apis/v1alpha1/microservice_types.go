@@ -18,7 +18,7 @@ import (
 // +kubebuilder:validation:XValidation:optionalOldSelf=true,rule="!has(self.availability.minReadySeconds) || self.availability.minReadySeconds < (has(self.updateStrategy) && has(self.updateStrategy.progressDeadlineSeconds) ? self.updateStrategy.progressDeadlineSeconds : 600) || oldSelf.hasValue() && has(oldSelf.value().availability.minReadySeconds) && oldSelf.value().availability.minReadySeconds >= (has(oldSelf.value().updateStrategy) && has(oldSelf.value().updateStrategy.progressDeadlineSeconds) ? oldSelf.value().updateStrategy.progressDeadlineSeconds : 600)",message="spec.availability.minReadySeconds must be less than spec.updateStrategy.progressDeadlineSeconds, which is 600 by default: otherwise no release could become available in time"
 // +kubebuilder:validation:XValidation:rule="!has(self.availability.exclusive) || !self.availability.exclusive || !has(self.adoptFrom)",message="spec.availability.exclusive cannot be combined with spec.adoptFrom: the pods of an adopted Deployment and of the first release run at the same time; delete the Deployment, and create the Microservice without adoptFrom"
 type MicroserviceSpec struct {
-	// imagePolicyRef refers to the ImagePolicy that offers the versions.
+	// imagePolicyRef refers to the ImagePolicy, in this namespace, that offers the versions.
 	// +required
 	ImagePolicyRef Reference `json:"imagePolicyRef"`
 
@@ -28,8 +28,8 @@ type MicroserviceSpec struct {
 	// +required
 	Template corev1.PodTemplateSpec `json:"template"`
 
-	// containerName is the name of the container that runs the image. Defaults to the only
-	// container, or to the container with the same name as the Microservice. Required if the
+	// containerName is the name of the container that runs the image. Defaults to the name of the only
+	// container, or to the name of the Microservice if a container has that name. Required if the
 	// template has several containers and none of them has that name.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
@@ -39,7 +39,8 @@ type MicroserviceSpec struct {
 	// paused stops everything that starts automatically: new releases, steps, promotions and the
 	// removal of releases. It does not stop the rollback of a canary that lost its pods, a drain in
 	// progress, the Adopt and Deprecate decisions, a pin to a retained release, or the rollback from a
-	// denied version. Continue and Retry decisions take effect when paused is no longer true.
+	// denied version. Continue and Retry decisions take effect when paused is no longer true. Defaults
+	// to false.
 	// +optional
 	Paused bool `json:"paused,omitempty"`
 
@@ -70,10 +71,10 @@ type MicroserviceSpec struct {
 	// +optional
 	AdoptFrom *AdoptDeployment `json:"adoptFrom,omitempty"`
 
-	// deletionPolicy defines what remains after the Microservice is deleted. Delete means that
-	// nothing remains. Orphan means that the Deployments of the releases that have traffic remain.
-	// Restore means that the adopted Deployment remains, with its previous number of replicas.
-	// Defaults to Delete.
+	// deletionPolicy defines what remains after the Microservice is deleted. Delete means that all
+	// objects that Heighliner created for it are deleted. Orphan means that the Deployments of the
+	// releases that have traffic remain. Restore means that the adopted Deployment remains, with its
+	// previous number of replicas. Defaults to Delete.
 	// +optional
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 
@@ -102,8 +103,8 @@ type Previews struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1m')",message="spec.previews.maxAge must be at least 1m"
 	MaxAge Duration `json:"maxAge,omitempty"`
 
-	// keepAfterClose is how long a preview remains after its pull request is closed. By default
-	// it is drained and removed immediately.
+	// keepAfterClose is how long a preview remains after its pull request is closed, as a duration such
+	// as 10m. By default it is drained and removed immediately.
 	// +optional
 	KeepAfterClose Duration `json:"keepAfterClose,omitempty"`
 }
@@ -120,8 +121,9 @@ type Availability struct {
 	// +kubebuilder:validation:Maximum=1000
 	Replicas int32 `json:"replicas,omitempty"`
 
-	// autoscaling creates a HorizontalPodAutoscaler for each release that receives traffic or is
-	// being rolled out. By default releases have a fixed number of replicas.
+	// autoscaling creates a HorizontalPodAutoscaler for each release that receives traffic or is being
+	// rolled out. A release that takes over the traffic of another release has at least as many
+	// replicas as that release. By default releases have a fixed number of replicas.
 	// +optional
 	Autoscaling *Autoscaling `json:"autoscaling,omitempty"`
 
@@ -139,9 +141,9 @@ type Availability struct {
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 
 	// minReadySeconds is how long a pod must be ready before it counts as available. It must be less
-	// than updateStrategy.progressDeadlineSeconds. For a container with a readiness probe, it defaults
-	// to 0. Otherwise it defaults to 10 or to half of that deadline, whichever is less. The value is
-	// fixed when a release is created.
+	// than updateStrategy.progressDeadlineSeconds. If the container that containerName refers to has a
+	// readiness probe, it defaults to 0. Otherwise it defaults to 10 or to half of that deadline,
+	// whichever is less. The value is fixed when a release is created.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=3600
@@ -185,8 +187,8 @@ type Autoscaling struct {
 	// +kubebuilder:validation:Maximum=1000
 	MaxReplicas int32 `json:"maxReplicas"`
 
-	// metrics are the metrics of the HorizontalPodAutoscaler, as in autoscaling/v2. Defaults to
-	// 80% of the requested CPU, as in Kubernetes.
+	// metrics are the metrics of the HorizontalPodAutoscaler, as in autoscaling/v2. Defaults to an
+	// average CPU utilization of 80%, as in autoscaling/v2.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
@@ -204,7 +206,9 @@ type UpdateStrategy struct {
 	// +optional
 	Latest *LatestUpdateStrategy `json:"latest,omitempty"`
 
-	// manual pins groups to versions.
+	// manual pins groups to versions or releases. It takes precedence over latest. Groups without a pin
+	// follow latest. If no group has the version in semVer or the release in release, no release starts
+	// in any group.
 	// +optional
 	Manual *ManualUpdateStrategy `json:"manual,omitempty"`
 
@@ -260,8 +264,8 @@ const (
 	PinCurrent PinConfiguration = "Current"
 )
 
-// ManualUpdateStrategy pins groups to versions or releases. Groups without a pin follow
-// latest. If no group has the pinned version or release, no release starts in any group.
+// ManualUpdateStrategy pins groups to versions or releases. Groups without a pin follow latest. If
+// no group has the version in semVer or the release in release, no release starts in any group.
 // +kubebuilder:validation:XValidation:rule="has(self.semVer) || has(self.release) || (has(self.groups) && size(self.groups) > 0)",message="spec.updateStrategy.manual: set at least one of semVer, release and groups"
 // +kubebuilder:validation:XValidation:rule="!has(self.release) || !has(self.semVer) && !has(self.configuration)",message="spec.updateStrategy.manual.release cannot be combined with semVer or configuration: a release already has a version and a configuration"
 type ManualUpdateStrategy struct {
@@ -409,9 +413,9 @@ type CanaryStrategy struct {
 	// +optional
 	Scale CanaryScale `json:"scale,omitempty"`
 
-	// analysis measures the canary in each step in which it receives requests, and rolls it back
-	// if a metric fails. By default the canary is not measured: it is sufficient that its pods are
-	// available.
+	// analysis measures the canary in each step in which it receives requests, and rolls it back if
+	// more rounds fail than are tolerated. By default the canary is not measured: it is sufficient that
+	// its pods are available.
 	// +optional
 	Analysis *CanaryAnalysis `json:"analysis,omitempty"`
 
@@ -429,8 +433,10 @@ type CanaryStrategy struct {
 	// +kubebuilder:validation:MaxItems=16
 	Hooks []Hook `json:"hooks,omitempty"`
 
-	// together makes the canary advance only together with the canaries of other Microservices.
-	// By default it advances independently.
+	// together makes the canary wait, at the end of each step, for every other Microservice in this
+	// namespace with the same together.name. The wait ends when each of them has completed the step
+	// with the same version, or has this or a higher version as its active version. By default the
+	// canary advances independently.
 	// +optional
 	Together *TogetherStrategy `json:"together,omitempty"`
 }
@@ -460,7 +466,7 @@ type CanaryStep struct {
 
 	// match defines whether the requests selected by the NetworkPolicy's canaryMatches (by header,
 	// query parameter, cookie, path, method or gRPC method) are routed to the canary regardless of its
-	// weight.
+	// weight. Defaults to false.
 	// +optional
 	Match bool `json:"match,omitempty"`
 
@@ -488,7 +494,7 @@ type CanaryStep struct {
 
 // CanaryPause is the duration of a pause.
 type CanaryPause struct {
-	// duration of the pause, counted from the time at which the weight is programmed.
+	// duration of the pause, such as 10m, counted from the time at which the weight is programmed.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('720h')",message="pause.duration must be at most 720h"
 	Duration Duration `json:"duration"`
@@ -557,10 +563,10 @@ type MicroserviceList struct {
 	Items           []Microservice `json:"items"`
 }
 
-// TogetherStrategy makes the canaries of several Microservices in a namespace advance together if
-// the Microservices have the same together.name and the canaries have the same version. A canary
-// begins its next step, or becomes active, only when all of these canaries have completed the
-// current step.
+// TogetherStrategy makes the canaries of several Microservices in a namespace advance together. A
+// canary begins its next step, or becomes active, only when every other Microservice with the same
+// together.name has completed the current step with the same version, or has this or a higher
+// version as its active version.
 type TogetherStrategy struct {
 	// name that the Microservices share.
 	// +required

@@ -29,8 +29,8 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.routeRef) || self.ports.all(p, (has(self.provider.routeRef.port) ? p.name != self.provider.routeRef.port : size(self.ports) != 1) || (has(p.protocol) && p.protocol == 'UDP') == (self.provider.routeRef.kind == 'UDPRoute'))",message="spec.provider.routeRef.port must name a port with protocol UDP for a UDPRoute, and a port of another protocol for all other kinds"
 // +kubebuilder:validation:XValidation:rule="!has(self.provider) || !has(self.provider.routeRef) || (has(self.deletionPolicy) && self.deletionPolicy != 'Delete')",message="spec.deletionPolicy must be Restore or Orphan if spec.provider.routeRef is set: otherwise deleting the policy would leave rules in your route that refer to deleted Services"
 type NetworkPolicySpec struct {
-	// microserviceRef refers to the Microservice. Defaults to the Microservice with the same name as
-	// the policy.
+	// microserviceRef refers to the Microservice in this namespace. Defaults to the Microservice with
+	// the same name as the policy.
 	// +optional
 	MicroserviceRef *Reference `json:"microserviceRef,omitempty"`
 
@@ -43,8 +43,9 @@ type NetworkPolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="self.all(p, self.exists_one(q, q.port == p.port && (has(q.protocol) && q.protocol == 'UDP') == (has(p.protocol) && p.protocol == 'UDP')))",message="spec.ports: each port number may be used once over TCP (all protocols except UDP), and once over UDP"
 	Ports []NetworkPort `json:"ports"`
 
-	// provider routes domains and splits traffic. By default only Services are created, and the
-	// traffic of a group is not split: all of it moves to another release at the same time.
+	// provider routes domains and splits traffic. Exactly one member must be set. By default only
+	// Services are created, and the traffic of a group is not split: all of it moves to another release
+	// at the same time.
 	// +optional
 	Provider *NetworkProvider `json:"provider,omitempty"`
 
@@ -70,12 +71,13 @@ type NetworkPolicySpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	Listeners []Listener `json:"listeners,omitempty"`
 
-	// timeouts of requests to domains. They apply only to HTTPRoutes. Defaults to the timeouts of the
-	// gateway.
+	// timeouts of requests to domains. They apply only to HTTPRoutes. "0s" means no limit. Defaults to
+	// the timeouts of the gateway.
 	// +optional
 	Timeouts *RouteTimeouts `json:"timeouts,omitempty"`
 
 	// sessionAffinity routes a client to the release, or the pod, that served its first request.
+	// Exactly one member must be set.
 	// +optional
 	SessionAffinity *SessionAffinity `json:"sessionAffinity,omitempty"`
 
@@ -83,10 +85,10 @@ type NetworkPolicySpec struct {
 	// +optional
 	AdoptFrom *AdoptService `json:"adoptFrom,omitempty"`
 
-	// deletionPolicy defines what remains after the policy is deleted. Delete means that nothing
-	// remains. Orphan means that its Services and routes remain. Restore means that the adopted
-	// Service remains with its original selector, or that the rules of routeRef remain with their
-	// original backendRefs. Defaults to Delete.
+	// deletionPolicy defines what remains after the policy is deleted. Delete means that all objects
+	// that Heighliner created for it are deleted. Orphan means that its Services and routes remain.
+	// Restore means that the adopted Service remains with its original selector, or that the rules of
+	// routeRef remain with their original backendRefs. Defaults to Delete.
 	// +optional
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 }
@@ -385,14 +387,15 @@ type ExtensionReference struct {
 // RouteTimeouts limit the duration of requests. "0s" means no limit.
 // +kubebuilder:validation:XValidation:rule="!has(self.request) || !has(self.backendRequest) || duration(self.request) == duration('0s') || duration(self.backendRequest) <= duration(self.request)",message="spec.timeouts: backendRequest must be less than or equal to request"
 type RouteTimeouts struct {
-	// request is the timeout of a whole request, including retries.
+	// request is the timeout of a whole request, including retries, as a duration such as 30s. "0s"
+	// means no limit.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s|ms)){1,4}$`
 	// +kubebuilder:validation:MaxLength=32
 	Request string `json:"request,omitempty"`
 
-	// backendRequest is the timeout of a single request to a pod. It must be less than or equal to
-	// request.
+	// backendRequest is the timeout of a single request to a pod, as a duration such as 10s. "0s" means
+	// no limit. It must be less than or equal to request, unless request is "0s".
 	// +optional
 	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s|ms)){1,4}$`
 	// +kubebuilder:validation:MaxLength=32
@@ -422,7 +425,7 @@ type AffinityCookie struct {
 	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z0-9!#$%&'*+.^_|~-]+$")`,message="the name of a cookie must consist of letters, digits and !#$%&'*+.^_|~-, without spaces, such as SESSION"
 	Name string `json:"name,omitempty"`
 
-	// lifetime of the cookie. By default the cookie is a session cookie.
+	// lifetime of the cookie, as a duration such as 24h. By default the cookie is a session cookie.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s|ms)){1,4}$`
 	// +kubebuilder:validation:MaxLength=32
@@ -683,9 +686,9 @@ const (
 // DomainGroups selects groups for a domain.
 // +kubebuilder:validation:XValidation:rule="(self.policy == 'Named') == (has(self.names) && size(self.names) > 0)",message="spec.domains[].groups: set names if and only if policy is Named"
 type DomainGroups struct {
-	// policy that selects the groups. Each means that each group has its own domain. Newest means
-	// that the domain routes to the newest group that has an active release with ready endpoints.
-	// Named means that the domain routes to the groups in names.
+	// policy that selects the groups. Each means that each group has its own domain. Each is allowed
+	// only in spec.domains. Newest means that the domain routes to the newest group that has an active
+	// release with ready endpoints. Named means that the domain routes to the groups in names.
 	// +required
 	Policy GroupsPolicy `json:"policy"`
 

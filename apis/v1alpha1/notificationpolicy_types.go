@@ -76,7 +76,7 @@ type NotificationReceiver struct {
 	// +required
 	Type ReceiverType `json:"type"`
 
-	// url to call, an http or https URL without a user name or password. If the URL itself is
+	// url to call, an http or https URL without a username or password. If the URL itself is
 	// confidential, store it in the Secret that secretRef refers to.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
@@ -150,7 +150,8 @@ type NotificationReceiver struct {
 // NotificationPolicySpec defines which transitions of releases are reported, and to which
 // receivers.
 type NotificationPolicySpec struct {
-	// suspend stops all messages. Transitions that occur while it is true are never reported.
+	// suspend stops all messages. Transitions that occur while it is true are never reported. Defaults
+	// to false.
 	// +optional
 	Suspend bool `json:"suspend,omitempty"`
 

@@ -117,7 +117,7 @@ func TestJobWithoutANode(t *testing.T) {
 		"the default timeout is 10 min":    {&batchv1.Job{ObjectMeta: job.ObjectMeta}, round, 9 * time.Minute, false},
 	} {
 		got := JobOutcome(test.job, test.hook, "", created.Add(test.after))
-		if got.Unanswered != test.want || test.want && !strings.Contains(got.Message, "Job shop-1-0-0-abc has no scheduled pod after ") {
+		if got.Unanswered != test.want || test.want && !strings.Contains(got.Message, "Job shop-1-0-0-abc has no ready pod after ") {
 			t.Errorf("%s: %+v", name, got)
 		}
 		s := answer(v1alpha1.HookStatus{Type: test.hook.Type, Phase: v1alpha1.HookWaiting}, got, created.Add(test.after))
