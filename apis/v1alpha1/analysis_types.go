@@ -125,7 +125,7 @@ type PrometheusProvider struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@ {}]+(/[^?#@ {}]*)?$')",message="prometheus.address must be a URL such as http://prometheus.monitoring:9090, without a user name, query or fragment; put credentials in secretRef"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@ {}]+(/[^?#@ {}]*)?$')",message="prometheus.address must be a URL such as http://prometheus.monitoring:9090, without a username, query or fragment; put credentials in secretRef"
 	Address string `json:"address"`
 
 	// secretRef refers to a Secret in this namespace with the key token, or with the keys username and
@@ -146,9 +146,9 @@ type PrometheusProvider struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.successRate) || has(self.baseline) || !has(self.inconclusiveRange) || !has(self.inconclusiveRange.min) || self.inconclusiveRange.min == 0.0 || self.inconclusiveRange.min > 1.0",message="metrics[].successRate is in percent, 0 to 100: write inconclusiveRange: {min: 95}, not 0.95"
 // +kubebuilder:validation:XValidation:rule="!has(self.latency) || has(self.baseline) || !has(self.inconclusiveRange) || !has(self.inconclusiveRange.max) || self.inconclusiveRange.max <= 60.0",message="metrics[].latency is in seconds, up to 60: write inconclusiveRange: {max: 1}, not 1000"
 // +kubebuilder:validation:XValidation:rule="!has(self.inconclusiveRange) || ((!has(self.inconclusiveRange.min) || (has(self.thresholdRange.min) && self.inconclusiveRange.min <= self.thresholdRange.min)) && (!has(self.inconclusiveRange.max) || (has(self.thresholdRange.max) && self.inconclusiveRange.max >= self.thresholdRange.max)))",message="metrics[].inconclusiveRange must be wider than thresholdRange, and have a bound only where thresholdRange has one"
-// +kubebuilder:validation:XValidation:rule="!has(self.successRate) || has(self.thresholdRange.min)",message="metrics[].successRate should be high: set thresholdRange.min, because with max alone a canary that always fails would pass"
-// +kubebuilder:validation:XValidation:rule="!has(self.latency) || has(self.thresholdRange.max)",message="metrics[].latency should be low: set thresholdRange.max, because with min alone a slower canary would pass"
-// +kubebuilder:validation:XValidation:rule="!has(self.minimumRequests) || has(self.successRate) || has(self.latency)",message="metrics[].minimumRequests is allowed only for successRate and latency: a custom query should return no data if there are too few requests"
+// +kubebuilder:validation:XValidation:rule="!has(self.successRate) || has(self.thresholdRange.min)",message="metrics[].successRate requires thresholdRange.min: with max alone, a canary that always fails would pass"
+// +kubebuilder:validation:XValidation:rule="!has(self.latency) || has(self.thresholdRange.max)",message="metrics[].latency requires thresholdRange.max: with min alone, a slower canary would pass"
+// +kubebuilder:validation:XValidation:rule="!has(self.minimumRequests) || has(self.successRate) || has(self.latency)",message="metrics[].minimumRequests is allowed only for successRate and latency: write a custom query so that it returns no data if there are too few requests"
 // +kubebuilder:validation:XValidation:rule="!has(self.samples) || has(self.baseline)",message="metrics[].samples are compared with those of the active release: set baseline to Ratio or Difference"
 // +kubebuilder:validation:XValidation:rule="!has(self.samples) || !has(self.web)",message="metrics[].samples need a range query: they are allowed for successRate, latency and prometheus"
 // +kubebuilder:validation:XValidation:rule="!has(self.samples) || !has(self.baseline) || self.baseline != 'Ratio' || ((!has(self.thresholdRange.min) || self.thresholdRange.min <= 1.0) && (!has(self.thresholdRange.max) || self.thresholdRange.max >= 1.0))",message="metrics[].samples with baseline Ratio: thresholdRange must include 1, the ratio of equal releases"
@@ -156,7 +156,7 @@ type PrometheusProvider struct {
 type AnalysisMetric struct {
 	// name of the metric, such as error-rate.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of a metric must consist of lower-case letters, digits and '-', and begin with a letter: for example, error-rate"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of a metric must consist of lowercase letters, digits and '-', must start with a letter, and must end with a letter or digit, such as error-rate"
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
@@ -282,7 +282,7 @@ type WebMetric struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://([^/?#@ {}]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service|Start|End|Args[.][a-z][A-Za-z0-9]*) ?[}][}])+([/?]([^# {}]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service|Start|End|Args[.][a-z][A-Za-z0-9]*) ?[}][}])*)?$')",message="web.url must be an http or https URL without a user name or fragment; the supported fields are {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}}, {{.Service}}, {{.Start}}, {{.End}} and, in templates, {{.Args.NAME}}"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://([^/?#@ {}]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service|Start|End|Args[.][a-z][A-Za-z0-9]*) ?[}][}])+([/?]([^# {}]|[{][{] ?[.](Release|Group|Microservice|Namespace|Version|Interval|Service|Start|End|Args[.][a-z][A-Za-z0-9]*) ?[}][}])*)?$')",message="web.url must be an http or https URL without a username or fragment; the supported fields are {{.Release}}, {{.Group}}, {{.Microservice}}, {{.Namespace}}, {{.Version}}, {{.Interval}}, {{.Service}}, {{.Start}}, {{.End}} and, in templates, {{.Args.NAME}}"
 	URL string `json:"url"`
 
 	// body is the JSON to send in a POST request. It can contain the same fields as url. Without a
@@ -337,7 +337,7 @@ type WebAWS struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]+(-[a-z0-9]+)*$')",message="web.aws.region must consist of lower-case letters, digits and '-', such as eu-central-1"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]+(-[a-z0-9]+)*$')",message="web.aws.region must consist of lowercase letters, digits and non-consecutive '-', and must start and end with a letter or digit, such as eu-central-1"
 	Region string `json:"region"`
 
 	// service that the signature is for: monitoring is CloudWatch, and aps is Amazon Managed Service
@@ -345,7 +345,7 @@ type WebAWS struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]+(-[a-z0-9]+)*$')",message="web.aws.service must consist of lower-case letters, digits and '-', such as monitoring"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]+(-[a-z0-9]+)*$')",message="web.aws.service must consist of lowercase letters, digits and non-consecutive '-', and must start and end with a letter or digit, such as monitoring"
 	Service string `json:"service,omitempty"`
 
 	// secretRef refers to a Secret in this namespace with the keys access-key-id and

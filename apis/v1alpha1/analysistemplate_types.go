@@ -79,7 +79,7 @@ type AnalysisArgument struct {
 	// name of the argument; {{.Args.NAME}} is replaced by its value.
 	// +required
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z][A-Za-z0-9]*$')",message="the name of an argument must consist of letters and digits, and begin with a lower-case letter: for example, minRate"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z][A-Za-z0-9]*$')",message="the name of an argument must consist of letters and digits, and must start with a lowercase letter, such as minRate"
 	Name string `json:"name"`
 
 	// default is the value for Microservices that do not set the argument. Without a default, every

@@ -27,7 +27,7 @@ type GitHubRepositorySpec struct {
 	// github.com. It is immutable.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+(/[^?#[:space:]]*)?$') && isURL(self)",message="spec.baseURL must be an absolute URL without a user name, query or fragment, such as https://github.example.com"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+(/[^?#[:space:]]*)?$') && isURL(self)",message="spec.baseURL must be an absolute URL without a username, query or fragment, such as https://github.example.com"
 	// +kubebuilder:validation:XValidation:rule="!self.matches('/api(/(v3|graphql|uploads)?)?/*$')",message="spec.baseURL must be the address of the web interface, such as https://github.example.com: omit /api/v3"
 	BaseURL string `json:"baseURL,omitempty"`
 

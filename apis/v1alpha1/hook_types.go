@@ -56,7 +56,7 @@ const (
 type Hook struct {
 	// name of the hook. It is sent in each call, and identifies the hook in status.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of a hook must consist of lower-case letters, digits and '-', and begin with a letter: for example, first-tenth"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of a hook must consist of lowercase letters, digits and '-', must start with a letter, and must end with a letter or digit, such as smoke-test"
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
@@ -75,7 +75,7 @@ type Hook struct {
 	// link-local, the message in status reports this. Exactly one of url and job is required.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+([/?][^#[:space:]]*)?$') && isURL(self)",message="url must be an absolute http or https URL without a user name, password or fragment, such as https://tests.example.com/smoke; sign calls with secretRef"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+([/?][^#[:space:]]*)?$') && isURL(self)",message="url must be an absolute http or https URL without a username, password or fragment, such as https://tests.example.com/smoke; sign calls with secretRef"
 	URL string `json:"url,omitempty"`
 
 	// job defines the Job that runs instead of an HTTP call. Its pod is like the pods of the release.
@@ -175,7 +175,7 @@ type HookJob struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule="!self.matches('\\\\s')",message="job.image must contain no white space"
+	// +kubebuilder:validation:XValidation:rule="!self.matches('\\\\s')",message="job.image must not contain whitespace"
 	Image string `json:"image,omitempty"`
 
 	// env lists environment variables in addition to those of the release's container. The Job also has

@@ -454,7 +454,7 @@ type CanaryStep struct {
 	// name by which a Continue decision refers to the step. Defaults to the step's number, counted
 	// from 1.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of a step must consist of lower-case letters, digits and '-', and begin with a letter: for example, first-tenth"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of a step must consist of lowercase letters, digits and '-', must start with a letter, and must end with a letter or digit, such as first-tenth"
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name,omitempty"`
 
@@ -528,7 +528,7 @@ type CanaryApproval struct {
 // +kubebuilder:subresource:status
 // +kubebuilder:subresource:scale:specpath=.spec.availability.replicas,statuspath=.status.replicas,selectorpath=.status.selector
 // +kubebuilder:resource:shortName=msvc,categories=hlnr;all
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must start with a letter, contain only lower-case letters, digits and '-', and have at most 40 characters, because Services are named after it"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must start with a letter, contain only lowercase letters, digits and '-', and have at most 40 characters, because Services are named after it"
 // +kubebuilder:validation:XValidation:rule="oldSelf.hasValue() || has(self.spec.containerName) || !has(self.spec.template.spec) || self.spec.template.spec.containers.size() < 2 || self.spec.template.spec.containers.exists(c, c.name == self.metadata.name)",optionalOldSelf=true,message="spec.containerName is required, because spec.template has several containers and none has the name of the Microservice: set it to the name of the container that runs the image"
 // +kubebuilder:validation:XValidation:rule="has(self.spec.containerName) || !has(self.spec.template.spec) || self.spec.template.spec.containers.size() < 2 || self.spec.template.spec.containers.exists(c, c.name == self.metadata.name) || !(has(oldSelf.spec.containerName) || !has(oldSelf.spec.template.spec) || oldSelf.spec.template.spec.containers.size() < 2 || oldSelf.spec.template.spec.containers.exists(c, c.name == oldSelf.metadata.name))",message="spec.containerName is required, because spec.template has several containers and none has the name of the Microservice: set it to the name of the container that runs the image"
 // +kubebuilder:printcolumn:name="Active",type=string,JSONPath=`.status.summary.active`
@@ -570,7 +570,7 @@ type MicroserviceList struct {
 type TogetherStrategy struct {
 	// name that the Microservices share.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="spec.updateStrategy.canary.together.name must consist of lower-case letters, digits and '-', such as checkout"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="spec.updateStrategy.canary.together.name must consist of lowercase letters, digits and '-', and must start and end with a letter or digit, such as checkout"
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 

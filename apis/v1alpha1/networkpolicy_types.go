@@ -113,7 +113,7 @@ const (
 type NetworkPort struct {
 	// name of the port.
 	// +required
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")`,message="spec.ports[].name must consist of lower-case letters, digits and '-', such as http"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")`,message="spec.ports[].name must consist of lowercase letters, digits and '-', and must start and end with a letter or digit, such as http"
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
@@ -125,7 +125,7 @@ type NetworkPort struct {
 
 	// targetPort of the pods, by number or name. Defaults to port.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 65535 : self.matches('^([0-9]+-)*[0-9]*[a-z](-?[a-z0-9])*$')",message="spec.ports[].targetPort must be a number from 1 to 65535, without quotes, or the name of a container port, which consists of at most 15 lower-case letters, digits and non-consecutive '-', and contains at least one letter, such as http-alt"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 65535 : self.matches('^([0-9]+-)*[0-9]*[a-z](-?[a-z0-9])*$')",message="spec.ports[].targetPort must be a number from 1 to 65535, without quotes, or the name of a container port, which consists of at most 15 lowercase letters, digits and non-consecutive '-', and contains at least one letter, such as http-alt"
 	TargetPort *intstr.IntOrString `json:"targetPort,omitempty"`
 
 	// protocol of the port. HTTP, HTTPS, GRPC and TLS are for domains; TCP and UDP are for listeners.
@@ -214,7 +214,7 @@ type IngressProvider struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="spec.provider.ingress.className must be the name of an IngressClass: lower-case letters, digits, '-' and '.'"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="spec.provider.ingress.className, the name of an IngressClass, must consist of lowercase letters, digits, '-' and '.', and each part between dots must start and end with a letter or digit, such as nginx"
 	ClassName string `json:"className"`
 
 	// annotationPrefix is the prefix of the ingress-nginx canary annotations that the class
@@ -223,7 +223,7 @@ type IngressProvider struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="spec.provider.ingress.annotationPrefix must be a host name without '/', such as nginx.ingress.kubernetes.io"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="spec.provider.ingress.annotationPrefix must be a host name without '/', in which each part between dots consists of lowercase letters, digits and '-', and starts and ends with a letter or digit, such as nginx.ingress.kubernetes.io"
 	AnnotationPrefix string `json:"annotationPrefix,omitempty"`
 }
 
@@ -234,7 +234,7 @@ type APISIXProvider struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="spec.provider.apisix.className must consist of lower-case letters, digits, '-' and '.', such as apisix"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="spec.provider.apisix.className must consist of lowercase letters, digits, '-' and '.', and each part between dots must start and end with a letter or digit, such as apisix"
 	ClassName string `json:"className,omitempty"`
 }
 
@@ -368,7 +368,7 @@ type ExtensionReference struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="the group of an extensionRef must consist of lower-case letters, digits, '-' and '.', such as traefik.io"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="the group of an extensionRef must consist of lowercase letters, digits, '-' and '.', and each part between dots must start and end with a letter or digit, such as traefik.io"
 	Group string `json:"group"`
 
 	// kind of the object.
@@ -390,14 +390,14 @@ type RouteTimeouts struct {
 	// request is the timeout of a whole request, including retries, as a duration such as 30s. "0s"
 	// means no limit.
 	// +optional
-	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s|ms)){1,4}$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$')",message="must be a duration such as 30s, 1m30s or 500ms; valid units are h, m, s and ms"
 	// +kubebuilder:validation:MaxLength=32
 	Request string `json:"request,omitempty"`
 
 	// backendRequest is the timeout of a single request to a pod, as a duration such as 10s. "0s" means
 	// no limit. It must be less than or equal to request, unless request is "0s".
 	// +optional
-	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s|ms)){1,4}$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$')",message="must be a duration such as 30s, 1m30s or 500ms; valid units are h, m, s and ms"
 	// +kubebuilder:validation:MaxLength=32
 	BackendRequest string `json:"backendRequest,omitempty"`
 }
@@ -427,7 +427,7 @@ type AffinityCookie struct {
 
 	// lifetime of the cookie, as a duration such as 24h. By default the cookie is a session cookie.
 	// +optional
-	// +kubebuilder:validation:Pattern=`^([0-9]{1,5}(h|m|s|ms)){1,4}$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$')",message="must be a duration such as 30s, 1m30s or 500ms; valid units are h, m, s and ms"
 	// +kubebuilder:validation:MaxLength=32
 	Lifetime string `json:"lifetime,omitempty"`
 }
@@ -447,21 +447,21 @@ type ParentReference struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")`,message="the namespace of a Gateway must consist of lower-case letters, digits and '-', such as infra"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")`,message="the namespace of a Gateway must consist of lowercase letters, digits and '-', and must start and end with a letter or digit, such as infra"
 	Namespace string `json:"namespace,omitempty"`
 
 	// name of the Gateway.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="the name of a Gateway must consist of lower-case letters, digits, '-' and '.', such as public"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="the name of a Gateway must consist of lowercase letters, digits, '-' and '.', and each part between dots must start and end with a letter or digit, such as public"
 	Name string `json:"name"`
 
 	// sectionName is the name of a listener. Defaults to all listeners that accept the route.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="sectionName, the name of a listener of the Gateway, must consist of lower-case letters, digits, '-' and '.', such as web"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")`,message="sectionName, the name of a listener of the Gateway, must consist of lowercase letters, digits, '-' and '.', and each part between dots must start and end with a letter or digit, such as web"
 	SectionName string `json:"sectionName,omitempty"`
 }
 
@@ -753,7 +753,7 @@ const (
 type Listener struct {
 	// name of the entry.
 	// +required
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")`,message="spec.listeners[].name must consist of lower-case letters, digits and '-', such as postgres"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")`,message="spec.listeners[].name must consist of lowercase letters, digits and '-', and must start and end with a letter or digit, such as postgres"
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
@@ -1083,7 +1083,7 @@ const (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=networkpolicies,shortName=hnp,categories=hlnr
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must start with a letter, contain only lower-case letters, digits and '-', and have at most 40 characters, because Services are named after it"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must start with a letter, contain only lowercase letters, digits and '-', and have at most 40 characters, because Services are named after it"
 // +kubebuilder:printcolumn:name="Microservice",type=string,JSONPath=`.status.microservice`
 // +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.status.url`
 // +kubebuilder:printcolumn:name="Domains",type=string,JSONPath=`.status.summary.domains`

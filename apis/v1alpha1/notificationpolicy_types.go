@@ -65,7 +65,7 @@ type NotificationReceiver struct {
 	// name of the receiver. It identifies the receiver in status; a receiver with a changed name
 	// counts as a new receiver.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of a receiver must consist of lower-case letters, digits and '-', and begin with a letter: for example, team-channel"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="the name of a receiver must consist of lowercase letters, digits and '-', must start with a letter, and must end with a letter or digit, such as team-channel"
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
@@ -80,7 +80,7 @@ type NotificationReceiver struct {
 	// confidential, store it in the Secret that secretRef refers to.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
-	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+([/?][^#[:space:]]*)?$') && isURL(self)",message="url must be an absolute http or https URL without a user name, password or fragment, such as https://chat.example.com/in"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+([/?][^#[:space:]]*)?$') && isURL(self)",message="url must be an absolute http or https URL without a username, password or fragment, such as https://chat.example.com/in"
 	URL string `json:"url,omitempty"`
 
 	// secretRef refers to a Secret in this namespace with the following keys, all of them optional:
@@ -176,7 +176,7 @@ type NotificationPolicySpec struct {
 	// https://board.example.com. By default messages contain no links.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
-	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+(/[^?#[:space:]]*)?$') && isURL(self)",message="boardURL must be an absolute http or https URL without a user name, password, query or fragment, such as https://board.example.com"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^/?#@[:space:]]+(/[^?#[:space:]]*)?$') && isURL(self)",message="boardURL must be an absolute http or https URL without a username, password, query or fragment, such as https://board.example.com"
 	BoardURL string `json:"boardURL,omitempty"`
 
 	// receivers of the messages. The receivers are independent of each other.

@@ -40,7 +40,7 @@ func askWeb(ctx context.Context, client *http.Client, q query) answer {
 	}
 	request, err := http.NewRequestWithContext(ctx, method, q.address, body)
 	if err != nil || request.URL.Host == "" || request.URL.User != nil {
-		return answer{err: errorf(BadQuery, "web.url: after its fields are replaced, it is not a valid URL, or it contains a user name")}
+		return answer{err: errorf(BadQuery, "web.url: after its fields are replaced, it is not a valid URL, or it contains a username")}
 	}
 	request.Header.Set("Accept", "application/json")
 	switch {

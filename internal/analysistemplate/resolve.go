@@ -238,11 +238,11 @@ func bounds(m *v1alpha1.AnalysisMetric) error {
 	}
 	switch {
 	case m.SuccessRate != nil && r.Min == nil:
-		return fmt.Errorf("a success rate should be high: set min")
+		return fmt.Errorf("a success rate requires min: with max alone, a canary that always fails would pass")
 	case m.SuccessRate != nil && m.Baseline == "" && *r.Min != 0 && (*r.Min <= 1 || *r.Min > 100):
 		return fmt.Errorf("a success rate is in percent, 0 to 100: write min: 99, not 0.99")
 	case m.Latency != nil && r.Max == nil:
-		return fmt.Errorf("a latency should be low: set max")
+		return fmt.Errorf("a latency requires max: with min alone, a slower canary would pass")
 	case m.Latency != nil && m.Baseline == "" && (*r.Max <= 0 || *r.Max > 60):
 		return fmt.Errorf("max is a latency in seconds, greater than 0 and at most 60: for example, set max to 0.5 for 500 milliseconds")
 	}

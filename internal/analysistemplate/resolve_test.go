@@ -76,7 +76,7 @@ func TestResolveErrors(t *testing.T) {
 		}, "metrics[success].thresholdRange: a success rate is in percent", false},
 		"rate without min": {func(r *v1alpha1.AnalysisTemplateReference, _ *Template) {
 			r.Metrics = []v1alpha1.AnalysisMetricChange{{Name: "success", ThresholdRange: &v1alpha1.ValueRange{Max: new(99.0)}}}
-		}, "should be high: set min", false},
+		}, "a success rate requires min: with max alone", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ref, template := reference(), example()

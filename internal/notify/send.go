@@ -107,7 +107,7 @@ func (s *Sender) Send(ctx context.Context, r *v1alpha1.NotificationReceiver, c C
 	}
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "http" && u.Scheme != "https" {
-		return "", errorf("the address must be an absolute http or https URL without a user name or password: correct url, or the url key of the Secret")
+		return "", errorf("the address must be an absolute http or https URL without a username or password: correct url, or the url key of the Secret")
 	}
 	switch {
 	case r.Type == v1alpha1.ReceiverSlack && c.Token != "":

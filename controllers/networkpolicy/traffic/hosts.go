@@ -110,7 +110,7 @@ func checkHost(host string) error {
 		return fmt.Errorf("%q is an IP address, not a host name", host)
 	}
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 || len(host) > validation.DNS1123SubdomainMaxLength {
-		return fmt.Errorf("%q is not a host name of at most 253 lower-case letters, digits, '-' and '.'", host)
+		return fmt.Errorf("%q is not a host name of at most 253 lowercase letters, digits, '-' and '.'", host)
 	}
 	if wildcard && !strings.Contains(name, ".") && name == "" {
 		return fmt.Errorf("%q is not a host name", host)

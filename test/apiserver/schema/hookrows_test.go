@@ -38,7 +38,7 @@ func job(fields string) string {
 func url(value string) string { return hook(`url: "` + value + `"`) }
 
 const (
-	badURL      = "url must be an absolute http or https URL without a user name, password or fragment"
+	badURL      = "url must be an absolute http or https URL without a username, password or fragment"
 	badInterval = "interval must be between 1s and 1h"
 	badTimeout  = "timeout must be between 1s and 1m"
 	hookField   = "spec.updateStrategy.canary.hooks[0]."
@@ -76,7 +76,7 @@ var hookRows = map[string]row{
 	"msvc job with too many args":              {kind: "Microservice", patch: job(`args: ` + numbered(`a#`, 65)), refused: jobField + "args: Too many"},
 	"msvc job's args too long":                 {kind: "Microservice", patch: job(`args: [` + long(4097) + `]`), refused: jobField + "args[0]: Too long"},
 	"msvc job's image empty":                   {kind: "Microservice", patch: job(`image: ""`), refused: jobField + "image"},
-	"msvc job's image with a space":            {kind: "Microservice", patch: job(`image: "a b"`), refused: "job.image must contain no white space"},
+	"msvc job's image with a space":            {kind: "Microservice", patch: job(`image: "a b"`), refused: "job.image must not contain whitespace"},
 	"msvc job's image too long":                {kind: "Microservice", patch: job(`image: ` + long(513)), refused: jobField + "image: Too long"},
 	"msvc job with too many variables":         {kind: "Microservice", patch: job(`env: ` + numbered(`{name: A#}`, 33)), refused: jobField + "env: Too many"},
 	"msvc job's env twice":                     {kind: "Microservice", patch: job(`env: [{name: A}, {name: A}]`), refused: "Duplicate value"},
