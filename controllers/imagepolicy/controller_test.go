@@ -441,11 +441,11 @@ func TestCredentials(t *testing.T) {
 	}{
 		"missing": {nil, `False SecretNotFound: spec.imagePullSecrets[0].name: Secret "pull" not found in this namespace: create it, or correct the name`},
 		"bad": {&corev1.Secret{Type: "kubernetes.io/dockerconfigjson", Data: map[string][]byte{".dockerconfigjson": []byte(`{"auths":{"x":{"auth":"!"}}}`)}},
-			`False InvalidSecret: spec.imagePullSecrets: read pull secrets: secret "pull": entry "x": auth is not username:password in base64`},
+			`False InvalidSecret: spec.imagePullSecrets: read pull secrets: Secret "pull": entry "x": auth is not username:password in base64`},
 		"with another type": {&corev1.Secret{Type: "Opaque", Data: map[string][]byte{"token": []byte("hidden")}},
-			`False InvalidSecret: spec.imagePullSecrets: read pull secrets: secret "pull" has type "Opaque": use kubernetes.io/dockerconfigjson, kubernetes.io/dockercfg or kubernetes.io/basic-auth`},
+			`False InvalidSecret: spec.imagePullSecrets: read pull secrets: Secret "pull" has type "Opaque": use kubernetes.io/dockerconfigjson, kubernetes.io/dockercfg or kubernetes.io/basic-auth`},
 		"for no registry": {&corev1.Secret{Type: "kubernetes.io/basic-auth", Data: map[string][]byte{"username": []byte("u"), "password": []byte("hidden")}},
-			`False InvalidSecret: spec.imagePullSecrets: read pull secrets: secret "pull" has type kubernetes.io/basic-auth, which does not name a registry: annotate it with hlnr.io/registry=host[:port][/path], the registry that its password may be sent to`},
+			`False InvalidSecret: spec.imagePullSecrets: read pull secrets: Secret "pull" has type kubernetes.io/basic-auth, which does not name a registry: annotate it with hlnr.io/registry=host[:port][/path], the registry that its password may be sent to`},
 		"for another registry, by annotation": {&corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.AnnotationRegistry: "ghcr.io"}},
 			Type:       "kubernetes.io/basic-auth", Data: map[string][]byte{"username": []byte("u"), "password": []byte("hidden")},

@@ -18,12 +18,24 @@ func tagMovedEvent(version string) status.Event {
 	return status.WarningEvent("TagMoved", "Scan", fmt.Sprintf("the tag of version %s moved to another image: the new image is a new release of the same version", version))
 }
 
+// withdrawnBecause describes why a version or group is no longer offered.
+var withdrawnBecause = map[v1alpha1.WithdrawReason]string{
+	v1alpha1.WithdrawnDenied:   "an entry in spec.deny matches",
+	v1alpha1.WithdrawnExcluded: "the specification of the ImagePolicy no longer includes it",
+	v1alpha1.WithdrawnGone:     "two scans did not find the image in the registry",
+	v1alpha1.WithdrawnClosed:   "the pull request is closed",
+}
+
 func withdrawnEvent(w v1alpha1.Withdrawal) status.Event {
 	what := "version " + w.Version
 	if w.Version == "" {
 		what = "all versions"
 	}
-	return status.WarningEvent(string(w.Reason), "Withdraw", fmt.Sprintf("%s of group %s: no longer offered", what, w.Group))
+	verb := "is"
+	if w.Version == "" {
+		verb = "are"
+	}
+	return status.WarningEvent(string(w.Reason), "Withdraw", fmt.Sprintf("%s of group %s %s no longer offered: %s", what, w.Group, verb, withdrawnBecause[w.Reason]))
 }
 
 // recordEvents records the events for a status that was written.

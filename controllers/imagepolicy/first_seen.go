@@ -290,7 +290,7 @@ func (s *selection) tooYoung(o *observed, rel version.Release, offered bool, now
 	}
 	s.offerAt(from)
 	return &version.Refusal{Verdict: version.VerdictMinAge, Reason: fmt.Sprintf(
-		"first seen at %s; spec.minAge is %s: offered from %s", formatTime(first), o.policy.Spec.MinAge, formatTime(from))}
+		"the version was first seen at %s, and is offered from %s, because spec.minAge is %s", formatTime(first), formatTime(from), o.policy.Spec.MinAge)}
 }
 
 // isDelayed reports whether the new image of an offered version's tag is younger than spec.minAge, measured

@@ -43,7 +43,7 @@ func TestMinAge(t *testing.T) {
 	seen := s.clock.Now()
 	same(t, "offered", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
 	same(t, "young", young(p), map[string]string{"1.2.0": "MinAge " + formatTime(seen)})
-	same(t, "reason", p.Status.Candidates[0].Reason, "first seen at 2026-01-02T03:05:05Z; spec.minAge is 10m: offered from 2026-01-02T03:15:05Z")
+	same(t, "reason", p.Status.Candidates[0].Reason, "the version was first seen at 2026-01-02T03:05:05Z, and is offered from 2026-01-02T03:15:05Z, because spec.minAge is 10m")
 	same(t, "rejected", p.Status.Rejected, []v1alpha1.RejectedCount{{Verdict: "MinAge", Count: 1}})
 	writes := s.writes
 	for range 8 {

@@ -547,7 +547,7 @@ func TestLimitOfPullRequests(t *testing.T) {
 	p, _ := s.pass("shop")
 	same(t, "offered", previews(p), []string{"three-3 3333 sha-3333333", "two-2 2222 sha-2222222"})
 	same(t, "refused", verdicts(p), []string{sha("4") + " Exists", sha("1") + " Limits"})
-	if got := condition(p, "Truncated"); !strings.HasPrefix(got, "True TooManyGroups: groups beyond spec.limits.groups: one-1;") {
+	if got := condition(p, "Truncated"); !strings.HasPrefix(got, "True TooManyGroups: these groups are beyond spec.limits.groups and are not offered: one-1;") {
 		t.Errorf("Truncated is %q", got)
 	}
 	s.microservice("shop", "shop", "two-2 "+sha("2"))

@@ -122,7 +122,7 @@ func setReachable(o *observed, s selection) {
 	limited := s.err != nil && is(s.err, registry.RateLimited)
 	switch {
 	case limited:
-		status.Set(conds, gen, v1alpha1.ConditionRateLimited, metav1.ConditionTrue, "TooManyRequests", fmt.Sprintf("the registry limits requests until %s; offered versions remain offered, and a longer spec.interval causes fewer requests", retryTime(s.err).UTC().Format(time.RFC3339)))
+		status.Set(conds, gen, v1alpha1.ConditionRateLimited, metav1.ConditionTrue, "TooManyRequests", fmt.Sprintf("the registry limits requests until %s; offered versions remain offered; increase spec.interval to send fewer requests", retryTime(s.err).UTC().Format(time.RFC3339)))
 	case s.scanned || s.err != nil:
 		status.Set(conds, gen, v1alpha1.ConditionRateLimited, metav1.ConditionFalse, "NotLimited", "requests to the registry are not limited")
 	}
@@ -144,11 +144,11 @@ func setTruncated(o *observed, s selection, out plan) {
 	switch {
 	case !s.scanned:
 	case s.truncated:
-		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionTrue, "TooManyTags", fmt.Sprintf("not all tags were read, only %d: increase spec.limits.tags, select tags with spec.tagFilter, or delete old tags", s.tags))
+		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionTrue, "TooManyTags", fmt.Sprintf("only %d tags were read: increase spec.limits.tags, select tags with spec.tagFilter, or delete old tags", s.tags))
 	case out.truncated:
 		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionTrue, "TooManyReleases", fmt.Sprintf("only the first %d releases fit into the status: decrease spec.limits, or narrow spec.versioning.range", len(out.releases)))
 	case len(s.result.Truncated) > 0:
-		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionTrue, "TooManyGroups", fmt.Sprintf("groups beyond spec.limits.groups: %s; increase the limit, or select fewer versions or pull requests", strings.Join(s.result.Truncated, ", ")))
+		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionTrue, "TooManyGroups", fmt.Sprintf("these groups are beyond spec.limits.groups and are not offered: %s; increase the limit, or select fewer versions or pull requests", strings.Join(s.result.Truncated, ", ")))
 	default:
 		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionFalse, "Complete", "no tags or groups are omitted")
 	}

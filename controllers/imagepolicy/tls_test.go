@@ -63,7 +63,7 @@ func TestHugeKeyIsAFault(t *testing.T) {
 	})
 	s.policy("shop", func(spec *v1alpha1.ImagePolicySpec) { spec.CertSecretRef = &v1alpha1.Reference{Name: "tls"} })
 	p, _ := s.pass("shop")
-	if got, want := condition(p, "Ready"), `False InvalidSecret: spec.certSecretRef: secret "tls": key "tls.key": an RSA key has more than 8192 bits`; !strings.HasPrefix(got, want) {
+	if got, want := condition(p, "Ready"), `False InvalidSecret: spec.certSecretRef: Secret "tls": key "tls.key": an RSA key has more than 8192 bits`; !strings.HasPrefix(got, want) {
 		t.Errorf("Ready: %q, want %q...", got, want)
 	}
 }

@@ -211,13 +211,13 @@ func TestSecretsOfAScan(t *testing.T) {
 	}{
 		"no key": {nil, signed, `False SecretNotFound: spec.verify.cosign.keySecretRef.name: Secret "keys" not found in this namespace`},
 		"bad key": {map[string][]byte{"cosign.pub": []byte("x")}, signed,
-			`False InvalidSecret: spec.verify.cosign.keySecretRef: secret "keys"`},
+			`False InvalidSecret: spec.verify.cosign.keySecretRef: Secret "keys"`},
 		"no public key": {map[string][]byte{"cosign.key": []byte("x")}, signed,
-			`False InvalidSecret: spec.verify.cosign.keySecretRef: secret "keys"`},
+			`False InvalidSecret: spec.verify.cosign.keySecretRef: Secret "keys"`},
 		"no certificates": {nil, func(p *v1alpha1.ImagePolicySpec) { p.CertSecretRef = &v1alpha1.Reference{Name: "keys"} },
 			`False SecretNotFound: spec.certSecretRef.name: Secret "keys" not found in this namespace`},
 		"bad certificates": {map[string][]byte{"ca.crt": []byte("x")}, func(p *v1alpha1.ImagePolicySpec) { p.CertSecretRef = &v1alpha1.Reference{Name: "keys"} },
-			`False InvalidSecret: spec.certSecretRef: secret "keys"`},
+			`False InvalidSecret: spec.certSecretRef: Secret "keys"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := begin(t)

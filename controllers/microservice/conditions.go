@@ -138,7 +138,7 @@ func serves(w *pass) (ok bool, reason, message string) {
 	case o != nil && ended:
 		return false, string(release.GroupEnded), fmt.Sprintf("%s does not start: spec.endedGroups names its group %s", o.SemVer.Version, o.SemVer.Name)
 	case o != nil && w.ms.Spec.Paused:
-		return false, string(release.Paused), fmt.Sprintf("%s does not start: spec.paused is set", o.SemVer.Version)
+		return false, string(release.Paused), fmt.Sprintf("%s does not start: spec.paused is true", o.SemVer.Version)
 	case o != nil && w.inLine:
 		return false, v1alpha1.ReasonStartDelayed, fmt.Sprintf("%s is waiting to start: --max-starting-rollouts limits how many rollouts start at the same time", o.SemVer.Version)
 	case o != nil && w.facts.SourceStale:
@@ -173,6 +173,9 @@ func serves(w *pass) (ok bool, reason, message string) {
 			return false, "NotProgrammed", fmt.Sprintf("no networkpolicies.hlnr.io object has programmed group %s yet", g.Name)
 		}
 		lines = append(lines, fmt.Sprintf("%s in group %s", row.SemVer.Version, g.Name))
+	}
+	if len(lines) == 0 {
+		return true, "", "all release groups are ending"
 	}
 	return true, "", "active: " + strings.Join(lines, ", ")
 }
@@ -264,8 +267,12 @@ func weightsNotSupported(w *pass) state {
 	if len(whole) == 0 {
 		return state{}
 	}
+	noun := "group"
+	if len(whole) > 1 {
+		noun = "groups"
+	}
 	return state{reasonWeightsNotSupported, fmt.Sprintf(
-		"the traffic of group %s moves as a whole on promotion, and steps do not shift traffic: set spec.domains of the networkpolicies.hlnr.io object, and a spec.provider that splits traffic by weight", strings.Join(whole, ", "))}
+		"on promotion, the traffic of %s %s moves as a whole, and steps do not shift traffic: set spec.domains of the networkpolicies.hlnr.io object, and a spec.provider that splits traffic by weight", noun, strings.Join(whole, ", "))}
 }
 
 // failed returns the state for versions that failed.

@@ -98,8 +98,8 @@ func TestReadyWithoutReleases(t *testing.T) {
 		reason, message string
 	}{
 		"no version offered":    {nil, true, true, nil, "NoVersions", `ImagePolicy "shop" offers no version yet`},
-		"paused":                {policy, true, false, nil, "Paused", "1.0.0 does not start: spec.paused is set"},
-		"one group has ended":   {policy, true, false, []string{"1.x"}, "Paused", "0.9.0 does not start: spec.paused is set"},
+		"paused":                {policy, true, false, nil, "Paused", "1.0.0 does not start: spec.paused is true"},
+		"one group has ended":   {policy, true, false, []string{"1.x"}, "Paused", "0.9.0 does not start: spec.paused is true"},
 		"all groups have ended": {policy, false, false, []string{"1.x", "0-x"}, "Ended", "1.0.0 does not start: spec.endedGroups names its group 1.x"},
 		"not scanned again":     {policy, false, true, nil, "SourcePending", "the ImagePolicy has not completed a scan with its current specification yet"},
 	} {

@@ -111,7 +111,7 @@ func setPreviews(w *pass) {
 	case p.available < p.live || p.starting > 0:
 		reason = reasonPreviewsStarting
 	}
-	parts := []string{fmt.Sprintf("%d of %d", p.available, p.live)}
+	parts := []string{fmt.Sprintf("%d of %d previews are available", p.available, p.live)}
 	say := func(n int, what string) {
 		if n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, what))

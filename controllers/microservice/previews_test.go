@@ -59,11 +59,11 @@ func TestLifeOfAPreview(t *testing.T) {
 	first := s.pull(7, "aaaaaaa")
 	s.pulls([]v1alpha1.OfferedRelease{first})
 	s.play(s.until("aaaaaaa pending"))
-	same(t, "starting", condition(s.ms(), "PreviewsReady"), "False PreviewsStarting: 0 of 1; 1 starting")
+	same(t, "starting", condition(s.ms(), "PreviewsReady"), "False PreviewsStarting: 0 of 1 previews are available; 1 starting")
 	same(t, "ready while the preview starts", condition(s.ms(), "Ready"), "True Succeeded: all release groups are previews of pull requests")
 	s.play()
 	same(t, "opened", s.rolloutState(), lines("feature-7 Live target Latest", "  aaaaaaa active 100% First, 2 replicas"))
-	same(t, "available", condition(s.ms(), "PreviewsReady"), "True PreviewsAvailable: 1 of 1")
+	same(t, "available", condition(s.ms(), "PreviewsReady"), "True PreviewsAvailable: 1 of 1 previews are available")
 	same(t, "summary", s.ms().Status.Summary, v1alpha1.MicroserviceSummary{Previews: "1/1"})
 	group := s.ms().Status.ReleaseGroups[0]
 	same(t, "number and head", fmt.Sprint(group.PullRequest, group.Head, group.HeadTime.UTC()), fmt.Sprint(7, "aaaaaaa", first.ReleaseTime.UTC()))
@@ -82,7 +82,7 @@ func TestLifeOfAPreview(t *testing.T) {
 	s.play()
 	same(t, "the old commit serves", s.rolloutState(), lines(
 		"feature-7 Live target Held", "  ddddddd error 0% CrashLoopBackOff, 0 replicas", "  aaaaaaa active 100% First, 2 replicas"))
-	same(t, "failed", condition(s.ms(), "PreviewsReady"), "True PreviewsFailed: 1 of 1; failed: #7 (CrashLoopBackOff)")
+	same(t, "failed", condition(s.ms(), "PreviewsReady"), "True PreviewsFailed: 1 of 1 previews are available; failed: #7 (CrashLoopBackOff)")
 	same(t, "a preview is not a failed release", condition(s.ms(), "ReleaseFailed"), "")
 	same(t, "ready despite the failed preview", condition(s.ms(), "Ready"), "True Succeeded: all release groups are previews of pull requests")
 	s.pulls([]v1alpha1.OfferedRelease{s.pull(7, "eeeeeee")})
@@ -128,7 +128,7 @@ func TestPreviewsWithoutSlot(t *testing.T) {
 	s.pulls([]v1alpha1.OfferedRelease{one, two})
 	s.play(func() bool { return s.ms().Status.Summary.Previews == "1/1" })
 	same(t, "one slot", s.rolloutState(), lines("feature-2 Live target Latest", "  bbbbbbb active 100% First, 2 replicas", "feature-1 Expired target NoSlot"))
-	same(t, "condition", condition(s.ms(), "PreviewsReady"), "True PreviewsAvailable: 1 of 1; 1 without a slot (spec.previews.maxGroups)")
+	same(t, "condition", condition(s.ms(), "PreviewsReady"), "True PreviewsAvailable: 1 of 1 previews are available; 1 without a slot (spec.previews.maxGroups)")
 	same(t, "expired", s.ms().Status.ReleaseGroups[1].Head, "aaaaaaa")
 	result, err := s.pass()
 	if err != nil {
@@ -137,9 +137,9 @@ func TestPreviewsWithoutSlot(t *testing.T) {
 	same(t, "requeued when it is too old", s.clock.Now().Add(result.RequeueAfter), one.ReleaseTime.Add(2*time.Hour))
 	s.play()
 	same(t, "too old", s.rolloutState(), lines("feature-2 Expired target MaxAge", "feature-1 Expired target MaxAge"))
-	same(t, "expired by age", condition(s.ms(), "PreviewsReady"), "True PreviewsAvailable: 0 of 0; 2 expired (spec.previews.maxAge)")
+	same(t, "expired by age", condition(s.ms(), "PreviewsReady"), "True PreviewsAvailable: 0 of 0 previews are available; 2 expired (spec.previews.maxAge)")
 	same(t, "events", s.events[len(s.events)-1:], []string{
-		"Expired: the preview is drained and removed: the last push, at " + two.ReleaseTime.UTC().Format(time.RFC3339) + ", is older than spec.previews.maxAge (2h0m0s): push a commit to start the preview again",
+		"Expired: preview feature-2 is drained and removed: the last push, at " + two.ReleaseTime.UTC().Format(time.RFC3339) + ", is older than spec.previews.maxAge (2h0m0s): push a commit to start the preview again",
 	})
 	s.pulls([]v1alpha1.OfferedRelease{s.pull(1, "ccccccc"), two})
 	s.play(s.until("ccccccc active"))
@@ -163,7 +163,7 @@ func TestReleasesAndPreviewsSideBySide(t *testing.T) {
 	same(t, "rollout state", s.rolloutState(), lines("release Live target Latest", "  1.0.0 active 100% First, 2 replicas", "feature-7 Live target ", "  aaaaaaa error 0% CrashLoopBackOff, 0 replicas"))
 	same(t, "summary", s.ms().Status.Summary, v1alpha1.MicroserviceSummary{Active: "1.0.0", Groups: "1/1", Previews: "0/1"})
 	same(t, "ready", condition(s.ms(), "Ready"), "True Succeeded: active: 1.0.0 in group release")
-	same(t, "previews", condition(s.ms(), "PreviewsReady"), "False PreviewsFailed: 0 of 1; failed: #7 (CrashLoopBackOff)")
+	same(t, "previews", condition(s.ms(), "PreviewsReady"), "False PreviewsFailed: 0 of 1 previews are available; failed: #7 (CrashLoopBackOff)")
 }
 
 // TestImagesInStep checks that each container gets its image, and that a missing container, or an additional image for

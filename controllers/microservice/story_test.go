@@ -174,7 +174,7 @@ func TestApprovalAndDecisions(t *testing.T) {
 	s.offer("1.1.0", "1.0.0")
 	s.play()
 	name := s.release("1.1.0").Name
-	same(t, "Progressing", condition(s.ms(), "Progressing"), `True Approval: 1.1.0 is waiting at 10% for approval: set spec.decision.action: Continue on VersionedMicroservice `+name+`, with spec.decision.step: "check"`)
+	same(t, "Progressing", condition(s.ms(), "Progressing"), `True Approval: 1.1.0 is waiting at 10% for approval: set spec.decision.action to Continue in VersionedMicroservice `+name+` and spec.decision.step to "check"`)
 	same(t, "canary", s.ms().Status.Summary.Canary, "1.1.0 10% step 1/2 Approval")
 
 	long := strings.Repeat("mallory", 100)
@@ -391,7 +391,7 @@ func TestNameConflict(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := fmt.Sprintf("True NameConflict: VersionedMicroservice %q exists and is not controlled by Heighliner: delete or rename it, or rename the object that needs this name", foreign.Name)
+	want := fmt.Sprintf("True NameConflict: VersionedMicroservice %q exists and is not controlled by Heighliner: delete it, or re-create one of the two objects under another name", foreign.Name)
 	same(t, "Stalled", condition(s.ms(), "Stalled"), want)
 	same(t, "next", result.RequeueAfter, time.Minute)
 	live := s.objects()[foreign.Name]

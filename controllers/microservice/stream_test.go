@@ -61,7 +61,7 @@ func TestNewestDomainsMoveToANewerGroup(t *testing.T) {
 		return strings.HasPrefix(condition(s.ms(), v1alpha1.ConditionProgressing), "True Group: ")
 	})
 	why := condition(s.ms(), v1alpha1.ConditionProgressing)
-	same(t, "why "+why, strings.Contains(why, "3.0.0 is waiting: the newest domains are moving to 2.0.1 in group 2.x"), true)
+	same(t, "why "+why, strings.Contains(why, "3.0.0 is waiting: the domains that follow the newest group are moving to 2.0.1 in group 2.x"), true)
 	s.play(s.until("2.0.1 active 100%"))
 	s.play()
 	same(t, "end", s.rolloutState(), lines(

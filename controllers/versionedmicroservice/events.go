@@ -27,7 +27,7 @@ func failureEvent(failure, message string) status.Event {
 
 func templateRestoredEvent(deployment string) status.Event {
 	return status.WarningEvent("TemplateRestored", "Restore",
-		fmt.Sprintf("Deployment %q was edited: restored the pod template of the release; change the template of the Microservice instead", deployment))
+		fmt.Sprintf("Deployment %q was edited, and its pod template was restored: edit spec.template of the Microservice instead", deployment))
 }
 
 func hookNotCallableEvent(h v1alpha1.HookStatus) status.Event {

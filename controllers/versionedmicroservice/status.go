@@ -165,7 +165,7 @@ func setConditions(o *observed, done applied, f failure, next *v1alpha1.Versione
 		set(v1alpha1.ConditionAvailable, false, reasonScaledToZero, "scaled to zero replicas")
 		set(v1alpha1.ConditionProgressing, false, reasonScaledToZero, "scaled to zero replicas")
 	case o.missingReplicas():
-		reason, message := cmp.Or(f.reason, reasonStarting), cmp.Or(f.message, fmt.Sprintf("fewer than %d replicas are available", want))
+		reason, message := cmp.Or(f.reason, reasonStarting), cmp.Or(f.message, fmt.Sprintf("not all desired replicas are available (desired: %d)", want))
 		if done.deployment != nil && f.reason == "" {
 			reason, message = done.deployment.Reason, done.deployment.Error()
 		}

@@ -96,7 +96,7 @@ func (m Measurement) sampled(metric *v1alpha1.AnalysisMetric, canary, active ans
 	if err != nil {
 		return m.failing(errorf(BadAnswer, "compare samples: %v", err))
 	}
-	both := fmt.Sprintf("medians: canary %s of %d, active %s of %d samples, p %s", text(canary.value), len(canary.samples), text(active.value), len(active.samples), strconv.FormatFloat(p, 'g', 2, 64))
+	both := fmt.Sprintf("medians: canary %s (%d samples), active release %s (%d samples); p-value %s", text(canary.value), len(canary.samples), text(active.value), len(active.samples), strconv.FormatFloat(p, 'g', 2, 64))
 	out := m.ratio(metric, canary.value, active.value, both)
 	if metric.Baseline == v1alpha1.BaselineDifference {
 		out = m.compared(metric, canary.value-active.value, both)

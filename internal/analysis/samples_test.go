@@ -78,8 +78,8 @@ func TestSampled(t *testing.T) {
 		want           v1alpha1.MeasurementResult
 		message        string
 	}{
-		"equal":                          {sampledMetric("Ratio", slower), around(0.3), around(0.3), v1alpha1.MeasurementPassed, "medians: canary 0.2985 of 20, active 0.2985 of 20 samples, p "},
-		"slower, as allowed":             {sampledMetric("Ratio", slower), around(0.36), around(0.3), v1alpha1.MeasurementPassed, "p "},
+		"equal":                          {sampledMetric("Ratio", slower), around(0.3), around(0.3), v1alpha1.MeasurementPassed, "medians: canary 0.2985 (20 samples), active release 0.2985 (20 samples); p-value "},
+		"slower, as allowed":             {sampledMetric("Ratio", slower), around(0.36), around(0.3), v1alpha1.MeasurementPassed, "p-value "},
 		"slower":                         {sampledMetric("Ratio", slower), around(0.5), around(0.3), v1alpha1.MeasurementFailed, "above 1.3"},
 		"slower by two samples of nine":  {sampledMetric("Ratio", slower), []float64{1, 1, 1, 1, 9, 9, 9, 9, 9}, []float64{9, 9, 9, 1, 1, 1, 1, 1, 9}, v1alpha1.MeasurementPassed, "not significant: 9 is above 1.3"},
 		"a difference":                   {sampledMetric("Difference", v1alpha1.ValueRange{Min: &min99}), around(97), around(99.9), v1alpha1.MeasurementPassed, ""},
@@ -199,7 +199,7 @@ func TestSamplesOfPrometheus(t *testing.T) {
 	for canary, want := range map[string]v1alpha1.MeasurementResult{"shop-1": v1alpha1.MeasurementFailed, "shop-3": v1alpha1.MeasurementPassed, "shop-4": v1alpha1.MeasurementNoTraffic} {
 		round := m.Measure(context.Background(), Request{At: history, Spec: spec, Canary: target(canary), Active: &active})
 		for _, got := range round.Measurements {
-			if got.Result != want || want == v1alpha1.MeasurementFailed && !strings.Contains(got.Message, "of 12 samples, p ") {
+			if got.Result != want || want == v1alpha1.MeasurementFailed && !strings.Contains(got.Message, "(12 samples); p-value ") {
 				t.Errorf("%s, %s: %+v, want %s", canary, got.Metric, got, want)
 			}
 		}

@@ -58,7 +58,7 @@ func (e *ForeignError) Error() string {
 	if e.Controller != "" {
 		owner = "is controlled by " + e.Controller
 	}
-	return fmt.Sprintf("%s %q exists and %s: delete or rename it, or rename the object that needs this name", e.Kind, e.Name, owner)
+	return fmt.Sprintf("%s %q exists and %s: delete it, or re-create one of the two objects under another name", e.Kind, e.Name, owner)
 }
 
 // TerminatingError reports that the object with the desired name is being deleted. The caller must

@@ -50,19 +50,19 @@ func ParseKeys(secret string, data map[string][]byte) (Keys, error) {
 			continue
 		}
 		if size += len(data[name]); size > maxKeyBytes {
-			return Keys{}, fmt.Errorf("secret %q: the entries whose names end in .pub have more than %d bytes in total: store only public keys in these entries", secret, maxKeyBytes)
+			return Keys{}, fmt.Errorf("Secret %q: the entries whose names end in .pub have more than %d bytes in total: store only public keys in these entries", secret, maxKeyBytes)
 		}
 		keys, err := parseKeys(data[name], id)
 		if err != nil {
-			return Keys{}, fmt.Errorf("secret %q: the entry %q %w", secret, name, err)
+			return Keys{}, fmt.Errorf("Secret %q: the entry %q %w", secret, name, err)
 		}
 		all.keys = append(all.keys, keys...)
 	}
 	switch {
 	case len(all.keys) == 0:
-		return Keys{}, fmt.Errorf("secret %q does not have the key %q: store the cosign public key under this key", secret, SecretKey)
+		return Keys{}, fmt.Errorf("Secret %q does not have the key %q: store the cosign public key under this key", secret, SecretKey)
 	case len(all.keys) > maxKeys:
-		return Keys{}, fmt.Errorf("secret %q contains %d public keys: keep at most %d", secret, len(all.keys), maxKeys)
+		return Keys{}, fmt.Errorf("Secret %q contains %d public keys: keep at most %d", secret, len(all.keys), maxKeys)
 	}
 	all.id = hex.EncodeToString(id.Sum(nil))
 	return all, nil

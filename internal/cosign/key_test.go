@@ -93,7 +93,7 @@ func TestParseKeys(t *testing.T) {
 			if (tc.want == "") != (err == nil) || !strings.Contains(message, tc.want) {
 				t.Errorf("error %q, want %q", message, tc.want)
 			}
-			if err != nil && (!strings.HasPrefix(message, `secret "signers"`) || strings.Contains(message, "hunter2")) {
+			if err != nil && (!strings.HasPrefix(message, `Secret "signers"`) || strings.Contains(message, "hunter2")) {
 				t.Errorf("error %q does not name the Secret, or contains its content", message)
 			}
 		})

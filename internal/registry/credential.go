@@ -197,7 +197,7 @@ func (s Secret) entries() ([]entry, error) {
 	case TypeBasicAuth:
 		c := Credential{Username: string(s.Data["username"]), Password: string(s.Data["password"])}
 		if c.Anonymous() {
-			return nil, fmt.Errorf("secret %q has neither username nor password: set both keys", s.Name)
+			return nil, fmt.Errorf("Secret %q has neither username nor password: set both keys", s.Name)
 		}
 		prefix, err := s.registry()
 		if err != nil {
@@ -217,13 +217,13 @@ func (s Secret) entries() ([]entry, error) {
 			return nil, err
 		}
 	default:
-		return nil, fmt.Errorf("secret %q has type %q: use %s, %s or %s", s.Name, s.Type, TypeDockerConfigJSON, TypeDockerConfig, TypeBasicAuth)
+		return nil, fmt.Errorf("Secret %q has type %q: use %s, %s or %s", s.Name, s.Type, TypeDockerConfigJSON, TypeDockerConfig, TypeBasicAuth)
 	}
 	entries := make([]entry, 0, len(auths))
 	for _, key := range slices.Sorted(maps.Keys(auths)) {
 		c, err := auths[key].credential()
 		if err != nil {
-			return nil, fmt.Errorf("secret %q: entry %q: %w", s.Name, key, err)
+			return nil, fmt.Errorf("Secret %q: entry %q: %w", s.Name, key, err)
 		}
 		if prefix := prefixOf(key); prefix != "" && !c.Anonymous() {
 			entries = append(entries, entry{prefix, key, c})
@@ -239,11 +239,11 @@ func (s Secret) entries() ([]entry, error) {
 func (s Secret) registry() (string, error) {
 	const remedy = "annotate it with hlnr.io/registry=host[:port][/path], the registry that its password may be sent to"
 	if s.Registry == "" {
-		return "", fmt.Errorf("secret %q has type %s, which does not name a registry: %s", s.Name, s.Type, remedy)
+		return "", fmt.Errorf("Secret %q has type %s, which does not name a registry: %s", s.Name, s.Type, remedy)
 	}
 	prefix := prefixOf(s.Registry)
 	if host, _, _ := strings.Cut(prefix, "/"); !registryHost.MatchString(host) {
-		return "", fmt.Errorf("secret %q: annotation hlnr.io/registry is %q, which is not a registry: %s", s.Name, clip(s.Registry), remedy)
+		return "", fmt.Errorf("Secret %q: annotation hlnr.io/registry is %q, which is not a registry: %s", s.Name, clip(s.Registry), remedy)
 	}
 	return prefix, nil
 }
@@ -254,10 +254,10 @@ var registryHost = regexp.MustCompile(`^([a-z0-9]([a-z0-9.-]*[a-z0-9])?|\[[0-9a-
 func (s Secret) decode(key string, into any) error {
 	data, ok := s.Data[key]
 	if !ok {
-		return fmt.Errorf("secret %q does not have the key %q", s.Name, key)
+		return fmt.Errorf("Secret %q does not have the key %q", s.Name, key)
 	}
 	if err := json.Unmarshal(data, into); err != nil {
-		return fmt.Errorf("secret %q: key %q is not a Docker configuration in JSON", s.Name, key)
+		return fmt.Errorf("Secret %q: key %q is not a Docker configuration in JSON", s.Name, key)
 	}
 	return nil
 }

@@ -274,7 +274,7 @@ func (e *Error) setNetwork(err error, t target) {
 
 func plainRemedy(own TLS) string {
 	if own.Default() {
-		return "set spec.insecure if that is intended"
+		return "set spec.insecure to true if that is intended"
 	}
 	return "add the registry's HTTPS port to spec.image: with spec.certSecretRef, only HTTPS is used"
 }

@@ -63,22 +63,22 @@ const maxPEM = 512 << 10
 // the remedy, but no content.
 func ParseTLS(s Secret, now time.Time) (TLS, error) {
 	if s.Type != TypeTLS && s.Type != TypeOpaque && s.Type != "" {
-		return TLS{}, fmt.Errorf("secret %q has type %q: use %s or %s", s.Name, s.Type, TypeTLS, TypeOpaque)
+		return TLS{}, fmt.Errorf("Secret %q has type %q: use %s or %s", s.Name, s.Type, TypeTLS, TypeOpaque)
 	}
 	t := TLS{CA: string(s.Data[keyCA]), Certificate: string(s.Data[keyCertificate]), Key: string(s.Data[keyPrivate])}
 	if t.Default() {
-		return TLS{}, fmt.Errorf("secret %q has no certificates: set %s, or %s and %s, or all three", s.Name, keyCA, keyCertificate, keyPrivate)
+		return TLS{}, fmt.Errorf("Secret %q has no certificates: set %s, or %s and %s, or all three", s.Name, keyCA, keyCertificate, keyPrivate)
 	}
 	for key, value := range s.Data {
 		if len(value) > maxPEM {
-			return TLS{}, fmt.Errorf("secret %q: key %q has more than %d bytes: remove unneeded certificates", s.Name, key, maxPEM)
+			return TLS{}, fmt.Errorf("Secret %q: key %q has more than %d bytes: remove unneeded certificates", s.Name, key, maxPEM)
 		}
 	}
 	if err := t.checkCA(now); err != nil {
-		return TLS{}, fmt.Errorf("secret %q: %w", s.Name, err)
+		return TLS{}, fmt.Errorf("Secret %q: %w", s.Name, err)
 	}
 	if err := t.checkClient(now); err != nil {
-		return TLS{}, fmt.Errorf("secret %q: %w", s.Name, err)
+		return TLS{}, fmt.Errorf("Secret %q: %w", s.Name, err)
 	}
 	return t, nil
 }

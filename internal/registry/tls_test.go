@@ -87,7 +87,7 @@ func TestParseTLS(t *testing.T) {
 			if (tc.wantText == "") != (err == nil) || !strings.Contains(message, tc.wantText) {
 				t.Errorf("error %q, want %q", message, tc.wantText)
 			}
-			if err != nil && !strings.HasPrefix(message, `secret "certs"`) {
+			if err != nil && !strings.HasPrefix(message, `Secret "certs"`) {
 				t.Errorf("error %q does not name the Secret", message)
 			}
 			if strings.Contains(message, "hunter2") || strings.Contains(message, "aHVudGVyMg") {

@@ -33,7 +33,7 @@ func set(release string, actions ...Action) string {
 	for i, a := range actions {
 		words[i] = string(a)
 	}
-	return fmt.Sprintf("set spec.decision.action: %s on VersionedMicroservice %s", strings.Join(words, " or "), release)
+	return fmt.Sprintf("set spec.decision.action to %s in VersionedMicroservice %s", strings.Join(words, " or "), release)
 }
 
 func outcomeReason(outcome string) Reason {

@@ -190,7 +190,7 @@ func (s *scope) giveBack(run *Rollout, r *Row, cause Reason, message string) {
 	r.Attempt++
 	s.g.Rollout = s.newRollout(r.Release)
 	s.g.Rollout.Floor = run.Floor
-	again := "; it restarts at the first step when this is resolved"
+	again := "; its traffic is removed, and the rollout restarts at the first step when the problem is resolved"
 	if !r.RetryTime.IsZero() {
 		again += ", but not before " + r.RetryTime.Format(time.RFC3339)
 	}

@@ -42,7 +42,7 @@ func (b *planner) stopped() bool { return b.o.Spec.Paused || b.o.Spec.Freeze != 
 func (s *scope) haltWait(r *Row, clause string) *wait {
 	f := s.o.Spec.Freeze
 	if f == nil || s.o.Spec.Paused && (r == nil || !r.Adopted) { // A pause does not delay an adopted release.
-		return newWait(r, false, Paused, "%s: spec.paused is set", clause)
+		return newWait(r, false, Paused, "%s: spec.paused is true", clause)
 	}
 	w := newWait(r, false, Frozen, "%s", f.wait(clause))
 	w.Until = f.Until
@@ -127,7 +127,7 @@ func (s *scope) passageWaits(run *Rollout, r *Row, c Object, since time.Time) []
 	var ws []*wait
 	switch waited := run.Waited + s.now.Sub(since); {
 	case st.Approval:
-		ws = append(ws, newWait(r, false, AwaitingApproval, "%s is waiting at %d%% for %s: %s, with spec.decision.step: %q", r.Version, r.Weight, st.Awaited(run.Approvals), set(r.Release, Continue), s.stepName(run.Step)))
+		ws = append(ws, newWait(r, false, AwaitingApproval, "%s is waiting at %d%% for %s: %s and spec.decision.step to %q", r.Version, r.Weight, st.Awaited(run.Approvals), set(r.Release, Continue), s.stepName(run.Step)))
 	case waited < st.Pause:
 		w := newWait(r, false, Waiting, "%s is waiting at %d%% until %s", r.Version, r.Weight, s.now.Add(st.Pause-waited).Format(time.RFC3339))
 		w.Until = s.now.Add(st.Pause - waited)
@@ -147,7 +147,7 @@ func (s *scope) verdictWait(run *Rollout, r *Row, c Object) *wait {
 	if a := c.Analysis; a != nil && a.Rollout == run.Sequence && a.Step == run.Step && stored(a.Since).Equal(run.WaitingSince) {
 		v = *a
 	}
-	word := fmt.Sprintf("to continue, %s, with spec.decision.step: %q; Deprecate aborts the rollout", set(r.Release, Continue), s.stepName(run.Step))
+	word := fmt.Sprintf("to continue, %s and spec.decision.step to %q; Deprecate aborts the rollout", set(r.Release, Continue), s.stepName(run.Step))
 	switch v.Phase {
 	case VerdictPassed:
 		return nil

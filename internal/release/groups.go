@@ -219,7 +219,7 @@ func (b *planner) closeExcluded(g *Group) {
 		return
 	}
 	if b.o.Config == "" {
-		s.state(a, true, GroupExcluded, "the specification no longer includes this group: the group that replaces it is determined once the template is complete")
+		s.state(a, true, GroupExcluded, fmt.Sprintf("the specification no longer includes group %s: the group that replaces it is not known until all objects that spec.template refers to exist", g.Name))
 		return
 	}
 	slug := b.heirOf(g)
@@ -238,13 +238,13 @@ func (b *planner) closeExcluded(g *Group) {
 			return
 		}
 	}
-	s.state(a, true, GroupExcluded, "the specification no longer includes this group: it closes when another group has the same or a higher active version")
+	s.state(a, true, GroupExcluded, fmt.Sprintf("the specification no longer includes group %s: the group closes when another group has the same or a higher active version", g.Name))
 }
 
 // close starts to close a group.
 func (s *scope) close(reason Reason) {
 	s.takeDown(Closing, reason)
-	s.event(nil, false, reason, "the group is drained and removed")
+	s.event(nil, false, reason, fmt.Sprintf("group %s is drained and removed", s.g.Name))
 }
 
 // takeDown sets the rows of a group to deprecated in one write. In a closing group, failed releases keep

@@ -917,7 +917,7 @@ func TestPauseBeforeTheFirstCall(t *testing.T) {
 			said = append(said, string(n.Reason)+": "+n.Message)
 		}
 	}
-	if got, want := strings.Join(said, "\n"), "Paused: 1.2.0 is waiting without pods: spec.paused is set"; got != want {
+	if got, want := strings.Join(said, "\n"), "Paused: 1.2.0 is waiting without pods: spec.paused is true"; got != want {
 		t.Errorf("got messages %q, want %q", got, want)
 	}
 }

@@ -160,7 +160,7 @@ func (s *scope) queueWait(r *Row) *wait {
 			continue
 		}
 		if x := g.Row(g.Rollout.Release); x != nil && x.Status == Canary {
-			return newWait(r, false, AwaitingGroup, "%s is waiting: the newest domains are moving to %s in group %s", r.Version, x.Version, g.Name)
+			return newWait(r, false, AwaitingGroup, "%s is waiting: the domains that follow the newest group are moving to %s in group %s", r.Version, x.Version, g.Name)
 		}
 	}
 	return nil

@@ -49,7 +49,7 @@ func TestPausedReturnIsReported(t *testing.T) {
 		message string
 		stop    func(*Spec)
 	}{
-		"paused":   {Paused, "the rollback to 1.1.0 is waiting: spec.paused is set", func(s *Spec) { s.Paused = true }},
+		"paused":   {Paused, "the rollback to 1.1.0 is waiting: spec.paused is true", func(s *Spec) { s.Paused = true }},
 		"a freeze": {Frozen, "1.1.0 is waiting at 0%: ", func(s *Spec) { s.Freeze = &Freeze{Name: "weekend"} }},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -104,11 +104,11 @@ func (b *planner) prepare(g *Group) (again bool) {
 }
 
 // reopen reopens a closing preview. If a slot is free, the preview continues in its previous state, even while
-// spec.paused is set: the release that was active last serves again, and failed releases do not start again. If no
+// spec.paused is true: the release that was active last serves again, and failed releases do not start again. If no
 // slot is free, the preview is Expired until it gets one.
 func (b *planner) reopen(g *Group, slot bool) bool {
 	s := b.scope(g)
-	s.event(nil, false, GroupReopened, "the group is offered again")
+	s.event(nil, false, GroupReopened, fmt.Sprintf("group %s is offered again", s.g.Name))
 	if slot {
 		g.Phase = Live
 		s.resume()
@@ -237,7 +237,7 @@ func (b *planner) expire(g *Group, reason Reason, message string) {
 	s := b.scope(g)
 	s.takeDown(Expired, reason)
 	g.Target.Reason = reason
-	s.event(nil, false, GroupExpired, "the preview is drained and removed: "+message)
+	s.event(nil, false, GroupExpired, fmt.Sprintf("preview %s is drained and removed: %s", s.g.Slug, message))
 }
 
 // turnWaits returns why a group must not start a release now, or nil. The number of previews that start at the

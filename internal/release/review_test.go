@@ -89,7 +89,7 @@ var causes = []scene{
 		h.configure("")
 		h.run(time.Hour)
 		h.phase("the replacing group cannot start", "1-x", "Live")
-		h.message("the replacing group cannot start", "GroupExcluded", "the specification no longer includes this group: the group that replaces it is determined once the template is complete")
+		h.message("the replacing group cannot start", "GroupExcluded", "the specification no longer includes group 1.x: the group that replaces it is not known until all objects that spec.template refers to exist")
 		h.configure("c1")
 		clear(h.broken)
 		h.object("1.0.0").why = ""

@@ -97,7 +97,7 @@ func closeGroup(s *scope) {
 	case ended:
 	case s.g.Level != preview && s.opensAgain():
 		s.g.Phase = Live
-		s.event(nil, false, GroupReopened, "the group is offered again")
+		s.event(nil, false, GroupReopened, fmt.Sprintf("group %s is offered again", s.g.Name))
 		s.resume()
 	}
 }

@@ -74,7 +74,7 @@ func TestPolicyWithoutStatus(t *testing.T) {
 		t.Fatalf("pods are removed before all policies report: %+v", p.Retire)
 	}
 	if !slices.ContainsFunc(p.Notes, func(n Note) bool {
-		return n.Reason == TrafficUnconfirmed && strings.Contains(n.Message, `networkpolicies.hlnr.io "web": has not confirmed`)
+		return n.Reason == TrafficUnconfirmed && strings.Contains(n.Message, `networkpolicies.hlnr.io "web": it has not confirmed the latest change of traffic`)
 	}) {
 		t.Errorf("the wait is not reported: %+v", p.Notes)
 	}
@@ -185,7 +185,7 @@ func TestObjectWithoutARowReportsItsWait(t *testing.T) {
 	t.Errorf("one-1.0.0 is kept without a reported reason: retire %v, notes %+v", p.Retire, p.Notes)
 }
 
-// TestUndoneDuringAResize covers a user who undoes the end of a group while spec.paused is set, and while the controller of the last active
+// TestUndoneDuringAResize covers a user who undoes the end of a group while spec.paused is true, and while the controller of the last active
 // release has not reported the new generation of its object. The release has pods, and keeps serving.
 func TestUndoneDuringAResize(t *testing.T) {
 	t.Parallel()

@@ -67,7 +67,7 @@ var survivors = []scene{
 		h.run(time.Minute)
 		h.events("while it closes", GroupReopened, "")
 		h.offerGroup("1-x", "1.0.0")
-		h.events("offered again", GroupReopened, "the group is offered again")
+		h.events("offered again", GroupReopened, "group 1.x is offered again")
 		h.nets["web"].stuck = false
 		h.run(time.Hour)
 		h.want("offered again", map[string]string{"1.0.0": "active 100", "2.0.0": "active 100"})

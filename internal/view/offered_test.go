@@ -209,7 +209,7 @@ func TestVersionThatDoesNotStartAfterAPause(t *testing.T) {
 		"beyond the limits": {"promoted", "0.9.0", "it is beyond spec.limits of the ImagePolicy, and no group of this service retains it", "", func(o *v1alpha1.OfferedRelease) {
 			o.Group, o.Held = "0-x", true
 		}},
-		"newer": {"promoted", "1.2.0", "spec.paused is set", "to start it: hlnr resume shop", nil},
+		"newer": {"promoted", "1.2.0", "spec.paused is true", "to start it: hlnr resume shop", nil},
 	} {
 		s, ms := played(t, c.story)
 		ms.Spec.Paused = true

@@ -766,10 +766,10 @@ func (s *service) adviseScan(a *Answer, p *v1alpha1.ImagePolicy, wanted string) 
 	_, repo := s.repository()
 	switch {
 	case p.Spec.Suspend:
-		a.add("suspended", object, "spec.suspend is set: nothing is scanned")
+		a.add("suspended", object, "spec.suspend is true: nothing is scanned")
 		a.Do = fmt.Sprintf("to scan for new versions, remove spec.suspend from ImagePolicy %s", p.Name)
 	case repo != nil && repo.Spec.Suspend:
-		a.add("suspended", "GitHubRepository "+repo.Namespace+"/"+repo.Name, "spec.suspend is set: GitHub is not polled")
+		a.add("suspended", "GitHubRepository "+repo.Namespace+"/"+repo.Name, "spec.suspend is true: GitHub is not polled")
 		a.Do = fmt.Sprintf("to poll for new versions, remove spec.suspend from GitHubRepository %s", repo.Name)
 	case wanted == "" || s.problem() != nil:
 	case listed && !slices.ContainsFunc(tags, func(tag string) bool { return version.Matches(wanted, tag) }):
@@ -806,7 +806,7 @@ func (s *service) whyNotStarted(a *Answer, o *v1alpha1.OfferedRelease) {
 		cause = status.Short(HeldBy(s.ms, g, o.SemVer.Version).SemVer.Version) + " failed, and an exclusive group does not try older versions"
 		a.Next = []Action{s.act("pin", o.SemVer.Version)}
 	case s.ms.Spec.Paused: // The versions in the cases above do not start when the pause ends.
-		cause = "spec.paused is set"
+		cause = "spec.paused is true"
 		a.Next = []Action{s.act("resume")}
 	case s.frozenCause() != "":
 		cause = "it is " + s.frozenCause()

@@ -33,7 +33,7 @@ func newScanCommand(f *cli.Factory) *cobra.Command {
 		Long: `scan sets the hlnr.io/requestedAt annotation on the ImagePolicy of a Microservice, or on the object
 that you name, and waits until the manager has scanned the registry or GitHub.
 
-Exit codes: 0: the scan succeeded; 3: the scan failed, or spec.suspend is set; 4: the timeout expired.`,
+Exit codes: 0: the scan succeeded; 3: the scan failed, or spec.suspend is true; 4: the timeout expired.`,
 		Example: `  hlnr scan shop
   hlnr scan githubrepository/shop`,
 		Args:              cobra.ExactArgs(1),

@@ -21,7 +21,7 @@ import (
 )
 
 // installHint describes how to install the CRDs that this version of the command needs.
-const installHint = "install Heighliner with \"kubectl apply -k\" and your overlay, or with \"make install IMG=...\" in the repository of Heighliner; this requires the permissions of a cluster administrator"
+const installHint = "install Heighliner with Helm, with \"kubectl apply -k\" and your overlay, or with \"make install IMG=...\" in the repository of Heighliner; this requires the permissions of a cluster administrator"
 
 // Explain converts an error from a command to an [Exit] with an exit code and a message about the cause and the fix. It
 // returns an [Exit] unchanged.

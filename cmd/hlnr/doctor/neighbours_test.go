@@ -56,7 +56,7 @@ func TestPreviewWithoutPods(t *testing.T) {
 	}}
 	ms.Status.Conditions = []metav1.Condition{
 		{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Succeeded", LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))},
-		{Type: "PreviewsReady", Status: metav1.ConditionFalse, Reason: "PreviewsStarting", Message: "0 of 1", LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))},
+		{Type: "PreviewsReady", Status: metav1.ConditionFalse, Reason: "PreviewsStarting", Message: "0 of 1 previews are available", LastTransitionTime: metav1.NewTime(now.Add(-time.Hour))},
 	}
 	release := v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop-1717"}}
 	release.Spec.Replicas, release.Status.Failure, release.Status.Message = 1, "CrashLoopBackOff", "exit 1"

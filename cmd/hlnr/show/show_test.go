@@ -159,7 +159,7 @@ func TestCommands(t *testing.T) {
 		"why of a fork":                     {previews, []string{"why", "shop", "pr/19"}, cli.ExitWaits, "waits for approval (fork)", ""},
 		"why of an unknown pull request":    {previews, []string{"why", "pr/99"}, cli.ExitUsage, "", "preview of a pull request"},
 		"why of an invalid number":          {previews, []string{"why", "pr/x"}, cli.ExitUsage, "", "write pr/NUMBER"},
-		"why of an unknown pod":             {approval, []string{"why", "pod/x"}, cli.ExitUsage, "", "there are none"},
+		"why of an unknown pod":             {approval, []string{"why", "pod/x"}, cli.ExitUsage, "", "there are no others"},
 		"logs without pods":                 {approval, []string{"logs", "shop"}, cli.ExitNo, "", "release 1.1.0 (shop-1-1-0-0a1b2c3d) has no pods"},
 		"logs of an unknown version":        {approval, []string{"logs", "shop", "7.0.0"}, cli.ExitUsage, "", `did you mean "1.0.0"?`},
 		"without permissions":               {approval, []string{"status", "--as", "eve"}, cli.ExitFailed, "", "you (eve) cannot list microservices.hlnr.io in namespace " + approval.namespace},

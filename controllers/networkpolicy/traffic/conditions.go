@@ -261,14 +261,14 @@ func (r *reporter) domainShared(now *v1alpha1.NetworkPolicyStatus) {
 		for i, l := range r.Policy.Spec.Listeners {
 			if l.Release == nil && (l.Groups == nil || l.Groups.Policy == v1alpha1.GroupsNewest) {
 				status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionDomainShared, metav1.ConditionTrue, v1alpha1.ConditionDomainShared, fmt.Sprintf(
-					"spec.listeners[%d] %q moves to a newer release group immediately, without canary steps: set spec.updateStrategy.canary.steps of the Microservice, or name the groups of the listener%s", i, l.Name, orWiderGroups(groups)))
+					"spec.listeners[%d] %q moves to a newer release group immediately, without canary steps: set spec.updateStrategy.canary.steps of the Microservice, or set groups.policy to Named and list the groups of the listener%s", i, l.Name, orWiderGroups(groups)))
 				return
 			}
 		}
 	}
 	if ref := gatewayapi.UserRef(r.Policy); moves && !steps && ref != nil && ref.Release == nil && (ref.Groups == nil || ref.Groups.Policy == v1alpha1.GroupsNewest) {
 		status.Set(&now.Conditions, r.Policy.Generation, v1alpha1.ConditionDomainShared, metav1.ConditionTrue, v1alpha1.ConditionDomainShared, fmt.Sprintf(
-			"spec.provider.routeRef: the rules of %s %q move to a newer release group immediately, without canary steps: set spec.updateStrategy.canary.steps of the Microservice, or name the groups of the route%s", ref.Kind, ref.Name, orWiderGroups(groups)))
+			"spec.provider.routeRef: the rules of %s %q move to a newer release group immediately, without canary steps: set spec.updateStrategy.canary.steps of the Microservice, or set groups.policy to Named and list the groups of the route%s", ref.Kind, ref.Name, orWiderGroups(groups)))
 		return
 	}
 	status.Remove(&now.Conditions, v1alpha1.ConditionDomainShared)

@@ -206,7 +206,7 @@ func ruleText(name string) string {
 
 func missingRule(ref *v1alpha1.RouteReference, rules []map[string]any, name string) string {
 	if name == "" {
-		return fmt.Sprintf("%s %q has %d rules: name the rules, and list the names here", ref.Kind, ref.Name, len(rules))
+		return fmt.Sprintf("%s %q has %d rules: give each rule a name, and list the names in ruleNames", ref.Kind, ref.Name, len(rules))
 	}
 	var has []string
 	for _, rule := range rules {
