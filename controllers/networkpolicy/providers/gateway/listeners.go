@@ -194,10 +194,18 @@ func (v *view) LiveTLS(host string) *providers.TLS {
 		if s == nil || s.DeletionTimestamp != nil {
 			continue
 		}
-		for _, l := range s.Spec.Listeners {
-			if l.TLS != nil && len(l.TLS.CertificateRefs) > 0 && string(deref(l.Hostname)) == host {
-				return &providers.TLS{Mode: v1alpha1.TLSListenerSet, Secret: string(l.TLS.CertificateRefs[0].Name), Port: int32(l.Port)}
-			}
+		if l := ownListener(s); l != nil && l.TLS != nil && len(l.TLS.CertificateRefs) > 0 && string(deref(l.Hostname)) == host {
+			return &providers.TLS{Mode: v1alpha1.TLSListenerSet, Secret: string(l.TLS.CertificateRefs[0].Name), Port: int32(l.Port)}
+		}
+	}
+	return nil
+}
+
+// ownListener returns the listener that the controller writes to a ListenerSet, or nil. Other clients may add listeners.
+func ownListener(s *gatewayv1.ListenerSet) *gatewayv1.ListenerEntry {
+	for i := range s.Spec.Listeners {
+		if s.Spec.Listeners[i].Name == listenerName {
+			return &s.Spec.Listeners[i]
 		}
 	}
 	return nil

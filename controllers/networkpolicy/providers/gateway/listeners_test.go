@@ -90,3 +90,24 @@ func TestListenerProblem(t *testing.T) {
 		})
 	}
 }
+
+// TestListenersOfOtherClients checks that a listener that another client adds to a ListenerSet is neither probed nor used to determine the certificate of
+// the host.
+func TestListenersOfOtherClients(t *testing.T) {
+	t.Parallel()
+	host := gatewayv1.Hostname("shop.example.com")
+	listener := func(name gatewayv1.SectionName, secret gatewayv1.ObjectName) gatewayv1.ListenerEntry {
+		return gatewayv1.ListenerEntry{Name: name, Hostname: &host, Port: 443, TLS: &gatewayv1.ListenerTLSConfig{CertificateRefs: []gatewayv1.SecretObjectReference{{Name: secret}}}}
+	}
+	set := &gatewayv1.ListenerSet{Spec: gatewayv1.ListenerSetSpec{Listeners: []gatewayv1.ListenerEntry{listener("foreign", "other"), listener(listenerName, "shop-tls")}}}
+	if got := see(policy(), set).(*view).LiveTLS(string(host)); got == nil || got.Secret != "shop-tls" {
+		t.Errorf("certificate %+v", got)
+	}
+	if l := ownListener(set); l == nil || l.Name != listenerName {
+		t.Errorf("own listener %+v", l)
+	}
+	set.Spec.Listeners = set.Spec.Listeners[:1]
+	if l := ownListener(set); l != nil {
+		t.Errorf("own listener %+v", l)
+	}
+}

@@ -219,10 +219,13 @@ func addressesOf(g *gatewayv1.Gateway) []string {
 func (v *view) listeners(g *gatewayv1.Gateway, p attachment, r providers.Route) []gatewayv1.Listener {
 	if p.set != "" {
 		set := v.set(p.set)
-		if set == nil || len(set.Spec.Listeners) == 0 || v.setServes(p.set) != nil {
+		if set == nil || v.setServes(p.set) != nil {
 			return nil
 		}
-		l := set.Spec.Listeners[0]
+		l := ownListener(set)
+		if l == nil {
+			return nil
+		}
 		return []gatewayv1.Listener{{Name: l.Name, Hostname: l.Hostname, Port: l.Port, Protocol: l.Protocol}}
 	}
 	var fit, sound []gatewayv1.Listener
