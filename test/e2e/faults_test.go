@@ -105,6 +105,7 @@ func TestFaultsMidCanary(t *testing.T) {
 // back-off of ten seconds.
 func TestCanaryPodsKilled(t *testing.T) {
 	s := newService(t, "podskilled").steps(asking("there", 1))
+	s.ms.Spec.UpdateStrategy.ProgressDeadlineSeconds = 120 // On a busy node, the kubelet takes more than ten seconds for each restart.
 	s.start("1.0.0")
 	l := s.load(100, false)
 	for i, w := range []int32{1, 10, 50, 99} {
