@@ -17,8 +17,8 @@ if [ -n "$folders" ]; then
 	"$linter" run $folders
 fi
 
-# Select the packages whose tests do not start an API server, neither themselves nor by a package that they import. Run the short
-# form of their tests; "make test" runs them in full.
+# Select the packages whose tests do not start an API server, either themselves or through a package that they import. Run their
+# tests in short mode; "make test" runs them in full.
 starts=$(go list -f '{{.ImportPath}} {{join .Deps " "}}' ./... | grep '/test/apiserver\( \|$\)' | cut -d' ' -f1 | paste -sd'|')
 packages=$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{join .Imports " "}} {{join .TestImports " "}} {{join .XTestImports " "}}{{end}}' ./... |
 	grep -vE "(^| )($starts)( |$)" | cut -d' ' -f1)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Removes Heighliner and all its objects from the cluster in the kubeconfig, in an order
 # in which no deletion waits indefinitely. It first deletes the objects, while the manager
-# can apply their deletionPolicy and end its reports on GitHub, and removes finalizers
+# can apply their deletionPolicy and complete its reports on GitHub, and removes finalizers
 # that the manager does not remove in time. Then it waits for the deletion of the releases,
 # and removes the manager. A request that fails never counts as "there are no objects".
 # Usage: hack/uninstall.sh [KUSTOMIZATION], which defaults to config/default.

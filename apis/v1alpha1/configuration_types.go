@@ -74,7 +74,7 @@ type Weekday string
 type ClockTime string
 
 // DeployWindow is a weekly time window in which a step can start.
-// +kubebuilder:validation:XValidation:rule="(has(self.from) ? self.from : '00:00') != (has(self.to) ? self.to : '24:00') && (!has(self.from) || self.from != '24:00') && (!has(self.to) || self.to != '00:00')",message="window: from and to must differ; for a whole day, set from: 00:00 and to: 24:00"
+// +kubebuilder:validation:XValidation:rule="(has(self.from) ? self.from : '00:00') != (has(self.to) ? self.to : '24:00') && (!has(self.from) || self.from != '24:00') && (!has(self.to) || self.to != '00:00')",message="window: from and to must differ; write the beginning of a day as from: 00:00, and the end of a day as to: 24:00"
 type DeployWindow struct {
 	// timeZone is the time zone of from and to, as a name from the IANA time zone database, such as
 	// "Europe/Zurich". Defaults to UTC. If the database does not contain the name, the window is

@@ -192,7 +192,7 @@ type HookJob struct {
 
 	// timeout of one pod of the Job, counted from the time at which the pod is assigned to a node. A
 	// pod that has not finished at the end of this time is stopped, and counts as failed. If no pod of
-	// a Rollout hook's Job is ready within this time after the Job is created, this counts as no
+	// a Rollout hook's Job is assigned to a node within this time after the Job is created, this counts as no
 	// response. Defaults to 10m.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('24h')",message="job.timeout must be between 1s and 24h"

@@ -111,7 +111,8 @@ type ImagePolicySpec struct {
 	Platforms []string `json:"platforms,omitempty"`
 
 	// limits restrict how many tags are read and how many versions are offered. Versions that a
-	// Microservice uses, or that a pin or a domain refers to, are still offered beyond these limits.
+	// Microservice uses, or that a pin or a domain refers to, are offered beyond groups and
+	// releasesPerGroup, and remain offered beyond tags.
 	// +optional
 	// +kubebuilder:default={}
 	Limits ImageLimits `json:"limits,omitempty"`

@@ -567,7 +567,7 @@ const (
 	// or while it is unknown whether the traffic matches them.
 	ConditionTrafficDegraded = "TrafficDegraded"
 	// ConditionPreviewsReady is True while all previews that have a slot are available. Its
-	// message shows how many are available, such as "17 of 20". It is absent if there are no previews.
+	// message shows how many are available, such as "17 of 20 previews are available". It is absent if there are no previews.
 	ConditionPreviewsReady = "PreviewsReady"
 	// ConditionDeploymentAdopted is True once the Deployment in spec.adoptFrom has been scaled to
 	// zero.

@@ -125,7 +125,7 @@ type NetworkPort struct {
 
 	// targetPort of the pods, by number or name. Defaults to port.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 65535 : self.matches('^([0-9]+-)*[0-9]*[a-z](-?[a-z0-9])*$')",message="spec.ports[].targetPort must be a number from 1 to 65535, without quotes, or the name of a container port, which consists of at most 15 lowercase letters, digits and non-consecutive '-', and contains at least one letter, such as http-alt"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 && self <= 65535 : self.matches('^([0-9]+-)*[0-9]*[a-z](-?[a-z0-9])*$')",message="spec.ports[].targetPort must be a number from 1 to 65535, without quotes, or the name of a container port, which consists of at most 15 lowercase letters, digits and non-consecutive '-', contains at least one letter, and starts and ends with a letter or digit, such as http-alt"
 	TargetPort *intstr.IntOrString `json:"targetPort,omitempty"`
 
 	// protocol of the port. HTTP, HTTPS, GRPC and TLS are for domains; TCP and UDP are for listeners.
@@ -271,7 +271,7 @@ type ConfirmMode string
 const (
 	// ConfirmStatus relies on the status of the route.
 	ConfirmStatus ConfirmMode = "Status"
-	// ConfirmProbe also sends requests to the addresses of the Gateways. The gateway answers these
+	// ConfirmProbe also sends requests to the addresses of the Gateways. The gateway responds to these
 	// requests without calling a pod.
 	ConfirmProbe ConfirmMode = "Probe"
 )
@@ -373,7 +373,7 @@ type ExtensionReference struct {
 
 	// kind of the object.
 	// +required
-	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$")`,message="kind must be one word in CamelCase, such as Middleware"
+	// +kubebuilder:validation:XValidation:rule=`self.matches(r"^[A-Za-z]([-A-Za-z0-9]*[A-Za-z0-9])?$")`,message="kind must start with a letter, and end with a letter or digit, such as Middleware"
 	// +kubebuilder:validation:MaxLength=63
 	Kind string `json:"kind"`
 
@@ -390,14 +390,14 @@ type RouteTimeouts struct {
 	// request is the timeout of a whole request, including retries, as a duration such as 30s. "0s"
 	// means no limit.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$')",message="must be a duration such as 30s, 1m30s or 500ms; valid units are h, m, s and ms"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$')",message="must be a duration: one to four whole numbers of at most five digits, each with a unit (h, m, s or ms), such as 30s, 1m30s or 500ms"
 	// +kubebuilder:validation:MaxLength=32
 	Request string `json:"request,omitempty"`
 
 	// backendRequest is the timeout of a single request to a pod, as a duration such as 10s. "0s" means
 	// no limit. It must be less than or equal to request, unless request is "0s".
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$')",message="must be a duration such as 30s, 1m30s or 500ms; valid units are h, m, s and ms"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$')",message="must be a duration: one to four whole numbers of at most five digits, each with a unit (h, m, s or ms), such as 30s, 1m30s or 500ms"
 	// +kubebuilder:validation:MaxLength=32
 	BackendRequest string `json:"backendRequest,omitempty"`
 }
@@ -427,7 +427,7 @@ type AffinityCookie struct {
 
 	// lifetime of the cookie, as a duration such as 24h. By default the cookie is a session cookie.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$')",message="must be a duration such as 30s, 1m30s or 500ms; valid units are h, m, s and ms"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$')",message="must be a duration: one to four whole numbers of at most five digits, each with a unit (h, m, s or ms), such as 30s, 1m30s or 500ms"
 	// +kubebuilder:validation:MaxLength=32
 	Lifetime string `json:"lifetime,omitempty"`
 }
@@ -1083,7 +1083,7 @@ const (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=networkpolicies,shortName=hnp,categories=hlnr
-// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must start with a letter, contain only lowercase letters, digits and '-', and have at most 40 characters, because Services are named after it"
+// +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 40 && self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",message="metadata.name must start with a letter, end with a letter or digit, contain only lowercase letters, digits and '-', and have at most 40 characters, because Services are named after it"
 // +kubebuilder:printcolumn:name="Microservice",type=string,JSONPath=`.status.microservice`
 // +kubebuilder:printcolumn:name="URL",type=string,JSONPath=`.status.url`
 // +kubebuilder:printcolumn:name="Domains",type=string,JSONPath=`.status.summary.domains`

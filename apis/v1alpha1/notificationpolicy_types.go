@@ -194,7 +194,7 @@ type ReceiverStatus struct {
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
 
-	// since is the time after which a rollout must have ended so that its end is reported. The ends of
+	// since is the time after which a rollout must have ended for its end to be reported. The results of
 	// earlier rollouts have either been reported or will never be reported.
 	Since metav1.MicroTime `json:"since"`
 

@@ -12,7 +12,7 @@ import (
 // breaks the informer of the kind (CVE-2022-39272).
 //
 // +kubebuilder:validation:MaxLength=16
-// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$')",message="must be a duration such as 24h, 1h30m or 500ms; valid units are h, m, s and ms"
+// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,5}(h|m|s|ms)){1,4}$')",message="must be a duration: one to four whole numbers of at most five digits, each with a unit (h, m, s or ms), such as 24h, 1h30m or 500ms"
 type Duration string
 
 // Std returns the duration, or fallback if d is empty or, despite the schema, cannot be

@@ -42,7 +42,7 @@ type DomainTLS struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]|\\\\{\\\\{ ?[.][A-Za-z]+ ?\\\\}\\\\})([-a-z0-9.]|\\\\{\\\\{ ?[.][A-Za-z]+ ?\\\\}\\\\})*$') && !self.endsWith('-') && !self.endsWith('.')",message="spec.domains[].tls.secretName must be the name of a Secret, in lower case; it can contain fields such as {{.ReleaseGroupName}}"
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([a-z0-9]|\\\\{\\\\{ ?[.][A-Za-z]+ ?\\\\}\\\\})([-a-z0-9.]|\\\\{\\\\{ ?[.][A-Za-z]+ ?\\\\}\\\\})*$') && !self.endsWith('-') && !self.endsWith('.')",message="spec.domains[].tls.secretName must be the name of a Secret, in lower case, and must end with a letter or digit; it can contain fields such as {{.ReleaseGroupName}}"
 	// +kubebuilder:validation:XValidation:rule="self.findAll('[.][A-Z][A-Za-z]*').all(f, f in ['.ReleaseGroupName', '.FullName', '.Name', '.Microservice', '.Namespace'])",message="spec.domains[].tls.secretName: the supported fields are ReleaseGroupName, FullName, Name, Microservice and Namespace"
 	SecretName string `json:"secretName,omitempty"`
 

@@ -28,7 +28,7 @@ func TestMapperRemembersMappings(t *testing.T) {
 	}
 	kind := schema.GroupVersionKind{Group: "hlnr.io", Version: "v1alpha1", Kind: "Microservice"}
 
-	// A kind that is not installed yet is searched again.
+	// A kind that is not installed yet is looked up again.
 	for range 2 {
 		if _, err := m.RESTMapping(kind.GroupKind(), kind.Version); !meta.IsNoMatchError(err) {
 			t.Fatalf("the error for a missing kind is %v", err)
@@ -44,7 +44,7 @@ func TestMapperRemembersMappings(t *testing.T) {
 	if counted.calls != 3 {
 		t.Errorf("the mapper was searched %d times, want 3: twice without a result, and once with a result", counted.calls)
 	}
-	// Kinds of other projects are searched each time.
+	// Kinds of other projects are looked up each time.
 	counted.calls = 0
 	route := schema.GroupVersionKind{Group: "gateway.networking.k8s.io", Version: "v1", Kind: "HTTPRoute"}
 	counted.Add(route, meta.RESTScopeNamespace)
@@ -54,7 +54,7 @@ func TestMapperRemembersMappings(t *testing.T) {
 		}
 	}
 	if counted.calls != 2 {
-		t.Errorf("the kind of another project was searched %d times, want 2", counted.calls)
+		t.Errorf("the kind of another project was looked up %d times, want 2", counted.calls)
 	}
 	// Another version of the same kind is another mapping, and calls without a version use the preferred version.
 	if _, err := m.RESTMapping(kind.GroupKind(), "v2"); !meta.IsNoMatchError(err) {

@@ -208,7 +208,7 @@ func (s *story) edit(change func(*v1alpha1.GitHubRepository)) {
 	}
 }
 
-// request requests a retry, as users do, and replicas that receive a webhook delivery for another replica.
+// request requests a retry, as do users, and replicas that receive a webhook delivery for another replica.
 func (s *story) request(n int) {
 	s.Helper()
 	s.edit(func(g *v1alpha1.GitHubRepository) {

@@ -18,7 +18,7 @@ import (
 	"github.com/heighliner/heighliner/internal/github/githubtest"
 )
 
-// on sets the function that answers requests. If answer returns false, GitHub answers.
+// on sets the function that responds to requests. If answer returns false, GitHub responds.
 func (s *story) on(answer func(w http.ResponseWriter, r *http.Request) bool) { s.answer.Store(&answer) }
 
 // TestLockedConversation checks that a locked conversation gets no comment, that other conversations get

@@ -218,7 +218,7 @@ func TestNothingChanged(t *testing.T) {
 }
 
 // TestStatusLost checks that all feedback is found again if the manager stops after a request and
-// before it records the answer, or if a user removes the status.
+// before it records the response, or if a user removes the status.
 func TestStatusLost(t *testing.T) {
 	for name, lose := range map[string]func(*v1alpha1.GitHubRepositoryStatus){
 		"the records": func(st *v1alpha1.GitHubRepositoryStatus) { st.Feedback, st.Comments = nil, nil },
@@ -354,7 +354,7 @@ func TestHangingGitHub(t *testing.T) {
 	hang := make(chan struct{})
 	s.hang.Store(&hang)
 	for range 10 {
-		s.once() // GitHub answers after this reconcile.
+		s.once() // GitHub responds after this reconcile.
 	}
 	if s.remembered().task == nil {
 		t.Error("no task is in progress: a reconcile waited for GitHub until its timeout")
@@ -362,7 +362,7 @@ func TestHangingGitHub(t *testing.T) {
 	s.hang.Store(nil)
 	close(hang)
 	s.settle()
-	s.expect("it answers", envName+" "+short(sha)+": queued")
+	s.expect("it responds", envName+" "+short(sha)+": queued")
 }
 
 // TestMissingPermission checks that the condition contains the missing permission, and that permitted writes are made.

@@ -17,13 +17,13 @@
 //	poll.go              one poll of GitHub
 //	poll_cache.go        runs polls in the background, and keeps their results
 //	poll_errors.go       reasons for failed polls
-//	request_cache.go     answers shared by repositories with the same credentials
+//	request_cache.go     responses shared by repositories with the same credentials
 //	pull_requests.go     merges a poll into the known pull requests, pure
 //	releases.go          releases and tags for the status, pure
 //	webhook_handler.go   accepts or rejects deliveries; internal/github/webhook_signatures.go checks their signatures
 //	webhook_listener.go  listens for deliveries on every replica
 //	webhook_slots.go     limits concurrent deliveries
-//	delivery_notice.go   changes that deliveries announce before GitHub's answers contain them
+//	delivery_notice.go   changes that deliveries announce before GitHub's responses contain them
 package githubrepository
 
 import (

@@ -684,7 +684,7 @@ func TestLimits(t *testing.T) {
 			before := s.rest("shop")
 			s.pass("twin")
 			test.limit(s)
-			s.many(1) // without a change, GitHub answers 304, which costs nothing
+			s.many(1) // without a change, GitHub responds with 304, which costs nothing
 			s.poll("shop")
 			r := s.poll("shop")
 			wantCondition(t, r, "RateLimited", "True "+test.reason)

@@ -8,11 +8,11 @@ type notice struct {
 	// updated is when the pull request last changed; zero if the delivery does not report it.
 	updated time.Time
 	closed  bool
-	// reads is the number of reads whose answers were older than the delivery.
+	// reads is the number of reads whose responses were older than the delivery.
 	reads int
 }
 
-// If an answer is older than a delivery, the pull request is read again, up to maxNoticeReads times. The delays
+// If a response is older than a delivery, the pull request is read again, up to maxNoticeReads times. The delays
 // double from minWait to maxWait. Together, they are sufficient for replicas that lag by a minute.
 const (
 	maxNoticeReads = 6
@@ -31,7 +31,7 @@ func (n notice) newest(than notice) notice {
 // wait returns the time until the next read.
 func (n notice) wait() time.Duration { return min(maxWait, minWait<<max(0, n.reads-1)) }
 
-// expect makes a poll check whether its answers contain the announced changes.
+// expect makes a poll check whether its responses contain the announced changes.
 func (l *poll) expect(announced map[int64]notice) {
 	for n, what := range announced {
 		if what.updated.IsZero() {
@@ -47,7 +47,7 @@ func (l *poll) expect(announced map[int64]notice) {
 	}
 }
 
-// findMissing finds the announced changes that are not in the answers yet. After too many reads, it leaves
+// findMissing finds the announced changes that are not in the responses yet. After too many reads, it leaves
 // the changes to the next regular poll.
 func (l *poll) findMissing() {
 	for n, what := range l.announced {
@@ -70,7 +70,7 @@ func (l *poll) findMissing() {
 	}
 }
 
-// isBehind reports whether a poll of the same repository got answers that are older than the
+// isBehind reports whether a poll of the same repository got responses that are older than the
 // deliveries.
 func (l *poll) isBehind(q query) bool {
 	return l != nil && l.query.repo == q.repo && len(l.missing) > 0

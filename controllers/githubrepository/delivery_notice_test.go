@@ -43,7 +43,7 @@ func (d *door) until(next, over time.Duration) (r *v1alpha1.GitHubRepository) {
 	return r
 }
 
-// reads returns the number of requests for the list since the counts were reset, regardless of the answers.
+// reads returns the number of requests for the list since the counts were reset, regardless of the responses.
 func (d *door) reads() (n int) {
 	for request, times := range d.github.Counts() {
 		if request.Route == routePulls {
@@ -54,7 +54,7 @@ func (d *door) reads() (n int) {
 }
 
 // TestReadAgainWhileReplicasLag checks that, after a delivery about a change that GitHub's replicas do not
-// know about yet, requests are repeated before the end of the interval until an answer contains the change.
+// know about yet, requests are repeated before the end of the interval until a response contains the change.
 func TestReadAgainWhileReplicasLag(t *testing.T) {
 	const lag = 20 * time.Second
 	for name, test := range map[string]struct {
@@ -115,7 +115,7 @@ func TestReadAgainWhileReplicasLag(t *testing.T) {
 	}
 }
 
-// TestReadsForADeliveryAreBounded checks that, if no answer ever contains the change, requests are repeated a
+// TestReadsForADeliveryAreBounded checks that, if no response ever contains the change, requests are repeated a
 // few times and then only at the interval, and that irrelevant deliveries cause only one poll.
 func TestReadsForADeliveryAreBounded(t *testing.T) {
 	d := serve(t)
@@ -167,7 +167,7 @@ func TestAnnouncedChangesAreKept(t *testing.T) {
 }
 
 // TestReplacedPollOfADelivery checks that, if the query changes during the poll that a delivery started, the poll for the changed query
-// does not use answers from before the delivery.
+// does not use responses from before the delivery.
 func TestReplacedPollOfADelivery(t *testing.T) {
 	s := begin(t)
 	var blocked atomic.Bool

@@ -64,7 +64,7 @@ type story struct {
 	client     client.WithWatch
 	writes     int
 	events     []string
-	down       atomic.Bool // the GitHub server does not answer
+	down       atomic.Bool // the GitHub server does not respond
 	lost       bool        // the API server stores statuses, but its responses are lost
 }
 

@@ -45,12 +45,12 @@ func TestAnswersAreBounded(t *testing.T) {
 	}
 	for n := range 20 {
 		read(fmt.Sprint("shop-", n))
-		read(fmt.Sprint("shop-", n)) // the newest answer is kept
+		read(fmt.Sprint("shop-", n)) // the newest response is kept
 	}
 	if requests != 20 {
 		t.Errorf("%d requests, want 20", requests)
 	}
-	s.forget() // the last request might not have removed old answers yet
+	s.forget() // the last request might not have removed old responses yet
 	size := 0
 	for _, a := range s.answers {
 		size += a.size()
@@ -89,7 +89,7 @@ func TestReportedPollsKeepNoAnswers(t *testing.T) {
 	}
 }
 
-// TestPanicOfAPoll checks that a request or a poll that panics fails, that the poll discards its answers, and that both are repeated
+// TestPanicOfAPoll checks that a request or a poll that panics fails, that the poll discards its responses, and that both are repeated
 // later.
 func TestPanicOfAPoll(t *testing.T) {
 	t.Parallel()

@@ -46,7 +46,7 @@ func TestMergeOfThePushBefore(t *testing.T) {
 }
 
 // TestMergesAreAskedForOnce checks that each commit is requested only once, because it never changes, and
-// that a commit without a conclusive answer is not requested in every poll.
+// that a commit without a conclusive response is not requested in every poll.
 func TestMergesAreAskedForOnce(t *testing.T) {
 	s := begin(t)
 	s.repo.SetLateMerges(true)

@@ -61,22 +61,22 @@ func (q query) isSame(other query) bool {
 // host returns the server's address.
 func (q *query) host() string { return cmp.Or(q.baseURL, github.PublicURL) }
 
-// poll contains GitHub's answers about one repository.
+// poll contains GitHub's responses about one repository.
 type poll struct {
 	query query
 	// startedAt is when the poll was started.
 	startedAt time.Time
-	// immediate reports whether the poll ignores earlier answers. A poll that replaces an immediate poll is also immediate.
+	// immediate reports whether the poll ignores earlier responses. A poll that replaces an immediate poll is also immediate.
 	immediate bool
-	// after is the time after which a shared answer must have been requested; older answers are not used.
+	// after is the time after which a shared response must have been requested; older responses are not used.
 	after time.Time
 	// due is the time of the next poll; zero until the poll is complete.
 	due time.Time
 	// postponed contains the times before which pull requests and commits are not requested again,
-	// because the last answer was not conclusive.
+	// because the last response was not conclusive.
 	postponed map[string]time.Time
 	// announced contains the notices from deliveries. The keys are the numbers of pull requests. missing
-	// contains those notices whose changes are not in GitHub's answers yet.
+	// contains those notices whose changes are not in GitHub's responses yet.
 	announced, missing map[int64]notice
 	// dates and parents have the same meaning as in pullRequests, for the commits of pull requests that the status
 	// does not contain. Later polls do not read these commits again, because a commit never changes.
@@ -101,7 +101,7 @@ type poll struct {
 // credentialCheckInterval is the minimum interval between polls that only check the credentials.
 const credentialCheckInterval = 10 * time.Minute
 
-// newPoll returns a poll to run. If immediate is set, the poll ignores earlier answers.
+// newPoll returns a poll to run. If immediate is set, the poll ignores earlier responses.
 func newPoll(q query, known cacheEntry, immediate bool, now time.Time) *poll {
 	l := &poll{query: q, startedAt: now, immediate: immediate, postponed: map[string]time.Time{}, after: now}
 	if !immediate {
@@ -134,7 +134,7 @@ func (l *poll) answers(q query, now time.Time) bool {
 // of head commits, and for the parents of test merges.
 const maxReads = 20
 
-// unsettledDelay is the delay before a request that GitHub did not answer conclusively is repeated.
+// unsettledDelay is the delay before a request without a conclusive response from GitHub is repeated.
 const unsettledDelay = 10 * time.Minute
 
 // poller runs a poll.
@@ -147,7 +147,7 @@ type poller struct {
 	ctx        context.Context
 }
 
-// runContained runs the poll, and recovers from panics. A poll that panics fails, and discards its answers, which
+// runContained runs the poll, and recovers from panics. A poll that panics fails, and discards its responses, which
 // may be incomplete.
 func (a *poller) runContained(known *v1alpha1.GitHubRepositoryStatus) {
 	err := contain.Panics(func() error {
@@ -161,7 +161,7 @@ func (a *poller) runContained(known *v1alpha1.GitHubRepositoryStatus) {
 	}
 }
 
-// run makes all requests that the query needs and whose answers are not known yet. If the request
+// run makes all requests that the query needs and whose responses are not known yet. If the request
 // for one part fails, the other parts are still requested, unless GitHub must not be called at all.
 func (a *poller) run(known *v1alpha1.GitHubRepositoryStatus) {
 	r, q := a.reconciler, &a.query

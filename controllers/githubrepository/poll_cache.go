@@ -216,7 +216,7 @@ func (m *cacheEntry) doubt(l *poll) {
 	}
 }
 
-// withoutAnswers returns a copy of a poll without the answers from which its results were computed. It
+// withoutAnswers returns a copy of a poll without the responses from which its results were computed. It
 // saves memory when the results are in the status: a list of pull requests can take up several
 // megabytes.
 func (l *poll) withoutAnswers() *poll {

@@ -69,7 +69,7 @@ type mergeContext struct {
 
 // merge merges a poll into the known pull requests, and returns them with the highest number first. It is pure
 // and idempotent. Unless the repository was replaced, a pull request is marked as closed only because of the
-// answer to a request for its number.
+// response to a request for its number.
 func merge(known []v1alpha1.PullRequest, p *pullRequests, m mergeContext) []v1alpha1.PullRequest {
 	merged := map[int64]v1alpha1.PullRequest{}
 	before := map[int64]v1alpha1.PullRequest{}
@@ -107,7 +107,7 @@ func merge(known []v1alpha1.PullRequest, p *pullRequests, m mergeContext) []v1al
 	return result
 }
 
-// isBeforeClosed reports whether an answer shows a pull request as it was before it was closed. This
+// isBeforeClosed reports whether a response shows a pull request as it was before it was closed. This
 // happens if one of GitHub's replicas lags. If the pull request was reopened, its last change is newer.
 func isBeforeClosed(g github.PullRequest, k v1alpha1.PullRequest) bool {
 	return k.State == v1alpha1.PullRequestClosed && k.ClosedTime != nil && !g.UpdatedAt.IsZero() && g.UpdatedAt.Before(k.ClosedTime.Time)

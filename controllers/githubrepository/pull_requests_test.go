@@ -20,7 +20,7 @@ var epoch = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // sha returns the SHA of a commit by number.
 func sha(n int) string { return fmt.Sprintf("%040x", n) }
 
-// drawPull draws a random answer from GitHub about a pull request.
+// drawPull draws a random response from GitHub about a pull request.
 func drawPull(t *rapid.T, number int, state github.State) github.PullRequest {
 	p := github.PullRequest{
 		Number: number, State: state, HeadRef: "feature", BaseRef: "main",

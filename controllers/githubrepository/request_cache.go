@@ -13,9 +13,9 @@ import (
 	"github.com/heighliner/heighliner/internal/github"
 )
 
-// requestCache shares answers between GitHubRepositories with the same credentials. Answers
+// requestCache shares responses between GitHubRepositories with the same credentials. Responses
 // belong to one [github.Client], that is, to one server and credential, so that tenants never
-// see answers to requests with the credentials of other tenants.
+// see responses to requests with the credentials of other tenants.
 type requestCache struct {
 	clock clock.PassiveClock
 
@@ -30,7 +30,7 @@ type subject struct {
 	part   string // such as "tags" or "pull 7"
 }
 
-// answer is the answer to a request. value and err are valid only after done is closed.
+// answer is the response to a request. value and err are valid only after done is closed.
 type answer struct {
 	started time.Time
 	done    chan struct{}
@@ -38,7 +38,7 @@ type answer struct {
 	err     error
 }
 
-// finished reports whether the answer is complete.
+// finished reports whether the response is complete.
 func (a *answer) finished() bool {
 	select {
 	case <-a.done:
@@ -48,8 +48,8 @@ func (a *answer) finished() bool {
 	}
 }
 
-// answerLifetime is how long answers are kept, and maxAnswers is their maximum total size in bytes.
-// Beyond this size, the oldest answers are removed. If a removed answer is needed again, a new request is
+// answerLifetime is how long responses are kept, and maxAnswers is their maximum total size in bytes.
+// Beyond this size, the oldest responses are removed. If a removed response is needed again, a new request is
 // sent.
 const (
 	answerLifetime = time.Hour
@@ -60,7 +60,7 @@ func newRequestCache(c clock.PassiveClock) *requestCache {
 	return &requestCache{clock: c, answers: map[subject]*answer{}}
 }
 
-// cached returns the answer to an earlier request if that request was made after the given time. Otherwise, it
+// cached returns the response to an earlier request if that request was made after the given time. Otherwise, it
 // makes a request. It also returns the time of the request. Concurrent callers share one request. Errors are
 // not cached. A request continues even if its caller no longer waits for it.
 func cached[T any](ctx context.Context, s *requestCache, c *github.Client, repo github.Repo, part string, after time.Time, request func(context.Context) (T, error)) (T, time.Time, error) {
@@ -80,7 +80,7 @@ func cached[T any](ctx context.Context, s *requestCache, c *github.Client, repo 
 	}
 }
 
-// findOrRequest returns an existing answer, or starts a request and returns true.
+// findOrRequest returns an existing response, or starts a request and returns true.
 func (s *requestCache) findOrRequest(ctx context.Context, what subject, after time.Time, request func(context.Context) (any, error)) (*answer, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +105,7 @@ func (s *requestCache) findOrRequest(ctx context.Context, what subject, after ti
 	return a, true
 }
 
-// forget removes the oldest complete answers until the total size of the complete answers is at most maxAnswers.
+// forget removes the oldest complete responses until the total size of the complete responses is at most maxAnswers.
 func (s *requestCache) forget() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +129,7 @@ func (s *requestCache) forget() {
 	}
 }
 
-// size returns the approximate size of a complete answer in bytes.
+// size returns the approximate size of a complete response in bytes.
 func (a *answer) size() int {
 	const item = 512 // the approximate size of an item, including short texts
 	switch value := a.value.(type) {

@@ -30,7 +30,7 @@ const (
 	// maxPayload is the maximum size of a delivery in bytes.
 	maxPayload = github.MaxPayload
 	// maxDeliveries is the maximum number of deliveries that are read concurrently, and maxDeliveriesFrom is the
-	// maximum number from one address, which may be the address of a proxy. A slow body occupies a slot for up to
+	// maximum number from one address, which may be the address of a proxy. A slow request occupies a slot for up to
 	// ten seconds. There is no limit per repository, because deliveries are read before their signatures are
 	// verified. Therefore, anyone could exhaust such a limit.
 	maxDeliveries     = 64
@@ -141,7 +141,7 @@ var rejections = map[int]string{
 	http.StatusBadRequest:            "Malformed",
 }
 
-// ServeHTTP handles one delivery. It answers 202 if the delivery is accepted, ignored or a
+// ServeHTTP handles one delivery. It responds with 202 if the delivery is accepted, ignored or a
 // duplicate, and 401 for an unknown repository, a repository without a webhook, or an invalid
 // signature.
 func (h *webhookHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -287,8 +287,8 @@ func (c *countingReader) Get(ctx context.Context, key client.ObjectKey, obj clie
 	return c.Reader.Get(ctx, key, obj, opts...)
 }
 
-// TestSlowDeliveries checks that slow bodies, whose signatures have not been checked yet, do not block deliveries
-// for the same or other repositories, and that slow bodies from one address do not block other addresses.
+// TestSlowDeliveries checks that slow requests, whose signatures have not been checked yet, do not block deliveries
+// for the same or other repositories, and that slow requests from one address do not block other addresses.
 func TestSlowDeliveries(t *testing.T) {
 	d := serve(t)
 	slow := func() {
@@ -339,17 +339,17 @@ func TestDeliveriesOfAnApp(t *testing.T) {
 	d.secret("other", "secret", "signs")
 	d.repository("cart", signed("webhook"))
 	d.repository("elsewhere", signed("other"))
-	same(t, "answer", d.send(cart.PushEvent("main", strings.Repeat("a", 40)), "signs"), 202)
+	same(t, "response", d.send(cart.PushEvent("main", strings.Repeat("a", 40)), "signs"), 202)
 	same(t, "passed on", d.after(coalesceDelay), []string{"cart []"})
 	suspended := githubtest.Delivery{ID: "1", Event: "installation", Payload: []byte(`{"action":"suspend"}`)}
-	same(t, "answer", d.send(suspended, "signs"), 202)
+	same(t, "response", d.send(suspended, "signs"), 202)
 	same(t, "passed on about an installation", d.after(coalesceDelay), []string{"cart []", "shop []"})
 
 	// The repository is renamed, and no poll has observed this yet.
 	d.pass("shop")
 	d.repo.Rename("acme/store")
 	renamed := githubtest.Delivery{ID: "2", Event: "push", Payload: fmt.Appendf(nil, `{"repository":{"id":%d,"full_name":"acme/store"}}`, d.repo.ID())}
-	same(t, "answer", d.send(renamed, "signs"), 202)
+	same(t, "response", d.send(renamed, "signs"), 202)
 	same(t, "passed on after a rename", d.after(coalesceDelay), []string{"shop []"})
 }
 
@@ -359,7 +359,7 @@ func TestLargePush(t *testing.T) {
 	d := serve(t)
 	commit := fmt.Sprintf(`{"id":%q,"message":%q}`, strings.Repeat("a", 40), strings.Repeat("m", 1400))
 	payload := fmt.Sprintf(`{"ref":"refs/heads/main","repository":{"full_name":"acme/shop"},"commits":[%s%s]}`, strings.Repeat(commit+",", 2047), commit)
-	same(t, "answer", d.send(githubtest.Delivery{ID: "1", Event: "push", Payload: []byte(payload)}, "signs"), 202)
+	same(t, "response", d.send(githubtest.Delivery{ID: "1", Event: "push", Payload: []byte(payload)}, "signs"), 202)
 	same(t, "passed on", d.after(coalesceDelay), []string{"shop []"})
 	same(t, "response to a wrong signature", d.send(githubtest.Delivery{ID: "2", Event: "push", Payload: []byte(payload)}, "guessed"), 401)
 }
@@ -379,7 +379,7 @@ func TestReplicasAskTheOther(t *testing.T) {
 			d.policy("previews", "shop", ofPulls)
 			d.pass("shop")
 			d.repo.Close(1, true)
-			same(t, "answer", d.send(d.repo.PullRequestEvent(1, "closed"), "signs"), 202)
+			same(t, "response", d.send(d.repo.PullRequestEvent(1, "closed"), "signs"), 202)
 			d.send(d.repo.PackageEvent("package", "shop"), "signs")
 			same(t, "passed on here", d.after(coalesceDelay), []string(nil))
 			await.Nil(t, func(context.Context) error {

@@ -282,7 +282,7 @@ func TestByTimeInsteadOfSemVerWithMinAge(t *testing.T) {
 	same(t, "offered after the change", tagged(p), []string{"2026.1.2.2.4.5 1.1.0"})
 }
 
-// TestByTimeWithFailures checks that, if a registry answers only some requests or none, nothing is withdrawn
+// TestByTimeWithFailures checks that, if a registry responds to only some requests or to none, nothing is withdrawn
 // and the order of versions does not change.
 func TestByTimeWithFailures(t *testing.T) {
 	s := begin(t)

@@ -240,7 +240,7 @@ func (r *Reconciler) ensureScan(ctx context.Context, o *observed) error {
 	if !o.paused() {
 		if known.task != nil && known.task.record.query.isSame(o.query) {
 			if urgent(o, known) {
-				r.scans.hurry(key) // If this scan's answers are not sufficient, another scan follows.
+				r.scans.hurry(key) // If this scan's responses are not sufficient, another scan follows.
 			}
 			return nil
 		}

@@ -354,7 +354,7 @@ func TestFailuresLoseNothing(t *testing.T) {
 				t.Errorf("next scan after events in %s, want %s", next, test.next)
 			}
 			if s.server.Total() != asked || s.writes != writes {
-				t.Errorf("three events made %d requests and %d writes", s.server.Total()-asked, s.writes-writes)
+				t.Errorf("three events caused %d requests and %d writes", s.server.Total()-asked, s.writes-writes)
 			}
 			s.restart()
 			p, _ = s.pass("shop")
@@ -808,7 +808,7 @@ func TestStatusIsBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(raw) > 256<<10 {
-		t.Errorf("the object has %d bytes", len(raw))
+		t.Errorf("the size of the object is %d bytes", len(raw))
 	}
 	if got := condition(o.policy, "Truncated"); !strings.HasPrefix(got, "True TooManyReleases: ") {
 		t.Errorf("Truncated is %q", got)

@@ -21,8 +21,8 @@ func tagMovedEvent(version string) status.Event {
 // withdrawnBecause describes why a version or group is no longer offered.
 var withdrawnBecause = map[v1alpha1.WithdrawReason]string{
 	v1alpha1.WithdrawnDenied:   "an entry in spec.deny matches",
-	v1alpha1.WithdrawnExcluded: "the specification of the ImagePolicy no longer includes it",
-	v1alpha1.WithdrawnGone:     "two scans did not find the image in the registry",
+	v1alpha1.WithdrawnExcluded: "not selected by the specification of the ImagePolicy",
+	v1alpha1.WithdrawnGone:     "two scans confirmed that the tag no longer exists in the registry",
 	v1alpha1.WithdrawnClosed:   "the pull request is closed",
 }
 

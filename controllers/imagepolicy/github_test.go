@@ -30,7 +30,7 @@ func (s *story) repository(name string, edit func(*v1alpha1.GitHubRepositoryStat
 	})
 	s.setRepositoryStatus(name, func(st *v1alpha1.GitHubRepositoryStatus) {
 		st.Repository, st.RepositoryID, st.OpenPullRequests = "acme/shop", 1296269, new(int32)
-		status.Ready(&st.Conditions, 1, status.ReasonSucceeded, "GitHub answers")
+		status.Ready(&st.Conditions, 1, status.ReasonSucceeded, "GitHub responds")
 		edit(st)
 	})
 }
@@ -130,13 +130,13 @@ func TestReleasesOfGitHub(t *testing.T) {
 	s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) { st.Releases, st.Tags = nil, nil })
 	same(t, "offered with an empty list", offered(s.scan("shop")), offered(p))
 	s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
-		status.Reconciling(&st.Conditions, 1, "Unreachable", "no answer")
+		status.Reconciling(&st.Conditions, 1, "Unreachable", "no response")
 	})
 	p = s.scan("shop")
 	same(t, "offered without GitHub", len(offered(p)), 4)
 	same(t, "Ready", condition(p, "Ready"), "True Succeeded: offers 4 in 1 group")
 	same(t, "SourceReachable", condition(p, "SourceReachable"),
-		`False RepositoryNotReady: spec.source.github.repositoryRef: GitHubRepository "shop" is not ready: Unreachable: no answer; offered versions remain offered`)
+		`False RepositoryNotReady: spec.source.github.repositoryRef: GitHubRepository "shop" is not ready: Unreachable: no response; offered versions remain offered`)
 	if s.writes > writes+2 {
 		t.Errorf("%d writes for two changes", s.writes-writes)
 	}
@@ -368,7 +368,7 @@ func TestAllowedNamespaces(t *testing.T) {
 				Spec: v1alpha1.GitHubRepositorySpec{Owner: "acme", Repo: "shop", AllowedNamespaces: allowed}})
 			s.setRepositoryStatus("shop", func(st *v1alpha1.GitHubRepositoryStatus) {
 				st.Repository, st.Releases = "acme/shop", []v1alpha1.GitHubRelease{{Tag: "1.0.0"}}
-				status.Ready(&st.Conditions, 1, status.ReasonSucceeded, "GitHub answers")
+				status.Ready(&st.Conditions, 1, status.ReasonSucceeded, "GitHub responds")
 			})
 			s.namespace = own
 			s.push("1.0.0")

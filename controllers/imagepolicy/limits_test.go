@@ -30,7 +30,7 @@ func TestLimitOfTagsCountsAdmittedTags(t *testing.T) {
 	s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.TagFilter = nil })
 	p = s.scan("shop")
 	same(t, "offered without a filter", offered(p), []string{"1.1.0 in release", "1.0.0 in release"})
-	same(t, "Truncated without a filter", condition(p, "Truncated"), "True TooManyTags: only 1000 tags were read: increase spec.limits.tags, select tags with spec.tagFilter, or delete old tags")
+	same(t, "Truncated without a filter", condition(p, "Truncated"), "True TooManyTags: the maximum number of tags was read (1000): increase spec.limits.tags, select tags with spec.tagFilter, or delete old tags")
 }
 
 // TestDeletedTagOfAnImageThatRemains checks that the Ready condition reports a deleted tag whose image remains,

@@ -60,7 +60,7 @@ func (l *scanRecord) finish(err error, now time.Time) {
 	}
 }
 
-// contentChecksum returns a checksum of the registry's answers. For pull requests, it returns "", so that
+// contentChecksum returns a checksum of the registry's responses. For pull requests, it returns "", so that
 // scans do not become less frequent while there are no changes.
 func (l *scanRecord) contentChecksum() string {
 	if l.tags == nil || len(l.heads) > 0 {

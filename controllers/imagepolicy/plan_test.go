@@ -163,10 +163,10 @@ func TestConditions(t *testing.T) {
 		}, conditions{`False NoVersions: none of the 3 tags is offered: Parse rejected 1, Platform rejected 1, Verify rejected 5; for example "1.0.0": build it`, "", `True NoVersions: none of the 3 tags is offered: Parse rejected 1, Platform rejected 1, Verify rejected 5; for example "1.0.0": build it`, answers, quiet, complete}},
 		"too many tags": {func(_ *observed, s *selection, _ *plan) {
 			s.truncated = true
-		}, conditions{"True Succeeded: offers 1 in 1 group", "", "", answers, quiet, "True TooManyTags: only 1 tags were read: increase spec.limits.tags, select tags with spec.tagFilter, or delete old tags"}},
+		}, conditions{"True Succeeded: offers 1 in 1 group", "", "", answers, quiet, "True TooManyTags: the maximum number of tags was read (1): increase spec.limits.tags, select tags with spec.tagFilter, or delete old tags"}},
 		"too many groups": {func(_ *observed, s *selection, _ *plan) {
 			s.result.Truncated = []string{"2.x", "1.x"}
-		}, conditions{"True Succeeded: offers 1 in 1 group", "", "", answers, quiet, "True TooManyGroups: these groups are beyond spec.limits.groups and are not offered: 2.x, 1.x; increase the limit, or select fewer versions or pull requests"}},
+		}, conditions{"True Succeeded: offers 1 in 1 group", "", "", answers, quiet, "True TooManyGroups: not offered, because of spec.limits.groups: 2.x, 1.x; increase the limit, or select fewer versions or pull requests"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -341,7 +341,7 @@ func (s *selection) reject(pr *v1alpha1.PullRequest, verdict version.Verdict, re
 }
 
 // findHead requests the images of a head commit. It tries one candidate tag after another. If images of the commit are
-// already known, it requests only their tag, unless a user requested the scan. It returns false if the registry did not answer.
+// already known, it requests only their tag, unless a user requested the scan. It returns false if the registry did not respond.
 func (s *selection) findHead(o *observed, a *recordReader, st pullState) (head, bool) {
 	h, known := head{sha: st.pr.HeadSHA}, a.heads[st.pr.Number]
 	if !known.knows(st.pr) {

@@ -547,7 +547,7 @@ func TestLimitOfPullRequests(t *testing.T) {
 	p, _ := s.pass("shop")
 	same(t, "offered", previews(p), []string{"three-3 3333 sha-3333333", "two-2 2222 sha-2222222"})
 	same(t, "refused", verdicts(p), []string{sha("4") + " Exists", sha("1") + " Limits"})
-	if got := condition(p, "Truncated"); !strings.HasPrefix(got, "True TooManyGroups: these groups are beyond spec.limits.groups and are not offered: one-1;") {
+	if got := condition(p, "Truncated"); !strings.HasPrefix(got, "True TooManyGroups: not offered, because of spec.limits.groups: one-1;") {
 		t.Errorf("Truncated is %q", got)
 	}
 	s.microservice("shop", "shop", "two-2 "+sha("2"))
@@ -728,7 +728,7 @@ func TestPullRequestsOfADeletedPolicy(t *testing.T) {
 	p, _ := s.pass("shop")
 	same(t, "offered before the pull requests were read", previews(p), []string(nil))
 	same(t, "requests", s.server.Total(), 0)
-	same(t, "Ready", condition(p, "Ready"), `False RepositoryNotReady: spec.source.github.repositoryRef: GitHubRepository "shop" has not read the pull requests yet: Succeeded: GitHub answers`)
+	same(t, "Ready", condition(p, "Ready"), `False RepositoryNotReady: spec.source.github.repositoryRef: GitHubRepository "shop" has not read the pull requests yet: Succeeded: GitHub responds`)
 
 	var repository v1alpha1.GitHubRepository
 	s.get("shop", &repository)

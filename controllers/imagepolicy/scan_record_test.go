@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/registry"
 )
 
-// silentRegistry answers only after the caller's context is done.
+// silentRegistry responds only after the caller's context is done.
 type silentRegistry struct{ shelf }
 
 func (*silentRegistry) List(ctx context.Context, _ registry.Request) (registry.Scan, error) {

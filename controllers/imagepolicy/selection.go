@@ -26,7 +26,7 @@ const (
 	maxUnreadable, maxUnreadableFirst = 30, 5
 )
 
-// selection contains the registry's answers and the offered releases.
+// selection contains the registry's responses and the offered releases.
 type selection struct {
 	// incomplete reports whether some requests have not been made yet.
 	incomplete bool
@@ -34,7 +34,7 @@ type selection struct {
 	// requested the scan, if any.
 	requestHandled bool
 	requested      string
-	// scanned reports whether the registry answered.
+	// scanned reports whether the registry responded.
 	scanned bool
 	// listed reports whether the tags are from the registry or from GitHub, and not from the
 	// specification of the policy.

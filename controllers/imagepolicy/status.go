@@ -144,11 +144,11 @@ func setTruncated(o *observed, s selection, out plan) {
 	switch {
 	case !s.scanned:
 	case s.truncated:
-		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionTrue, "TooManyTags", fmt.Sprintf("only %d tags were read: increase spec.limits.tags, select tags with spec.tagFilter, or delete old tags", s.tags))
+		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionTrue, "TooManyTags", fmt.Sprintf("the maximum number of tags was read (%d): increase spec.limits.tags, select tags with spec.tagFilter, or delete old tags", s.tags))
 	case out.truncated:
 		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionTrue, "TooManyReleases", fmt.Sprintf("only the first %d releases fit into the status: decrease spec.limits, or narrow spec.versioning.range", len(out.releases)))
 	case len(s.result.Truncated) > 0:
-		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionTrue, "TooManyGroups", fmt.Sprintf("these groups are beyond spec.limits.groups and are not offered: %s; increase the limit, or select fewer versions or pull requests", strings.Join(s.result.Truncated, ", ")))
+		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionTrue, "TooManyGroups", fmt.Sprintf("not offered, because of spec.limits.groups: %s; increase the limit, or select fewer versions or pull requests", strings.Join(s.result.Truncated, ", ")))
 	default:
 		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionFalse, "Complete", "no tags or groups are omitted")
 	}

@@ -175,7 +175,7 @@ func serves(w *pass) (ok bool, reason, message string) {
 		lines = append(lines, fmt.Sprintf("%s in group %s", row.SemVer.Version, g.Name))
 	}
 	if len(lines) == 0 {
-		return true, "", "all release groups are ending"
+		return true, "", "all release groups except previews are ending"
 	}
 	return true, "", "active: " + strings.Join(lines, ", ")
 }

@@ -111,6 +111,16 @@ func TestReadyWithoutReleases(t *testing.T) {
 	}
 }
 
+// TestReadyWhileGroupsEnd checks the message while all release groups are closing.
+func TestReadyWhileGroupsEnd(t *testing.T) {
+	t.Parallel()
+	ms := &v1alpha1.Microservice{}
+	ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{{Name: "1.x", Slug: "1-x", Phase: v1alpha1.GroupClosing}}
+	if ready, reason, message := serves(&pass{observed: observed{ms: ms}}); !ready || reason != "" || message != "all release groups except previews are ending" {
+		t.Errorf("%t %s %q", ready, reason, message)
+	}
+}
+
 // conditionsOfTheCode finds the types of all conditions that this package sets. It searches the source of
 // the package for calls to status.Set, for the notes of a plan, and for the functions of package status that
 // set the summary conditions.
@@ -150,7 +160,7 @@ func conditionsOfTheCode(t *testing.T) []string {
 				found[constants[kind.Sel.Name]] = true
 			case *ast.CallExpr:
 				if f, ok := kind.Fun.(*ast.Ident); !ok || f.Name != "string" { // of release.Conditions
-					t.Errorf("the type of a condition is a call of %v", kind.Fun)
+					t.Errorf("the type of a condition is a call to %v", kind.Fun)
 				}
 			default:
 				t.Errorf("the type of a condition is a %T", kind)
@@ -159,7 +169,7 @@ func conditionsOfTheCode(t *testing.T) []string {
 		})
 	}
 	if calls < 5 {
-		t.Errorf("found only %d calls of status.Set in the source, want at least 5", calls)
+		t.Errorf("found only %d calls to status.Set in the source, want at least 5", calls)
 	}
 	return slices.Sorted(maps.Keys(found))
 }

@@ -79,8 +79,8 @@ type Options struct {
 	MaxStarting int
 }
 
-// startAge is the time for which a rollout counts as starting after it started or last changed the rollout state. It stops counting
-// earlier if it ends or begins to wait, for example for a hook.
+// startAge is how long a rollout is considered to be starting, measured from its start or its last change to the rollout state. A rollout that has
+// ended, or that is waiting, for example for a hook, is not considered to be starting.
 const startAge = 20 * time.Second
 
 // Reconciler reconciles Microservices.

@@ -22,7 +22,7 @@ import (
 // Nothing is lost, and the result is the same.
 func TestConflictAtEachWrite(t *testing.T) {
 	t.Parallel()
-	for _, every := range []int{3, 5} { // a reconcile has two writes, and each of them fails in turn
+	for _, every := range []int{3, 5} { // a reconcile makes two writes, and each of them fails in turn
 		t.Run(fmt.Sprintf("one of %d writes", every), func(t *testing.T) {
 			t.Parallel()
 			s := begin(t)
@@ -37,7 +37,7 @@ func TestConflictAtEachWrite(t *testing.T) {
 				same(t, "rollout state after "+version, rolloutState, rests[version])
 			})
 			if met < 3 {
-				t.Errorf("only %d of %d writes met a newer object", met, count)
+				t.Errorf("only %d of %d writes encountered a newer object", met, count)
 			}
 		})
 	}

@@ -53,7 +53,7 @@ type story struct {
 	broken map[string]bool
 	// before is called before each write by the reconciler. If it returns an error, the write fails with this error.
 	before func(what string) error
-	// after is called after each write. If it returns an error, the error replaces the API server's answer.
+	// after is called after each write. If it returns an error, the error replaces the API server's response.
 	after func(what string) error
 	// passed is called after each reconcile.
 	passed func()

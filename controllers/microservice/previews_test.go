@@ -118,7 +118,7 @@ func TestLifeOfAPreview(t *testing.T) {
 	same(t, "events", strings.Join(reported, " "), "Started Promoted Started Superseded Started Superseded Started ReleaseFailed Started Promoted Closed")
 }
 
-// TestPreviewsWithoutSlot tests more pull requests than preview slots, and a pull request that is too old.
+// TestPreviewsWithoutSlot tests a service that has more pull requests than preview slots, and a pull request that is too old.
 func TestPreviewsWithoutSlot(t *testing.T) {
 	t.Parallel()
 	s := begin(t, func(ms *v1alpha1.Microservice) {

@@ -391,7 +391,7 @@ func TestNameConflict(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := fmt.Sprintf("True NameConflict: VersionedMicroservice %q exists and is not controlled by Heighliner: delete it, or re-create one of the two objects under another name", foreign.Name)
+	want := fmt.Sprintf("True NameConflict: VersionedMicroservice %q exists and is not controlled by Heighliner: delete it or re-create it under another name, or re-create the object that needs this name under another name", foreign.Name)
 	same(t, "Stalled", condition(s.ms(), "Stalled"), want)
 	same(t, "next", result.RequeueAfter, time.Minute)
 	live := s.objects()[foreign.Name]
@@ -408,7 +408,7 @@ func TestNameConflict(t *testing.T) {
 	same(t, "Ready", condition(s.ms(), "Ready"), "True Succeeded: active: 1.0.0 in group release")
 }
 
-// TestConcurrentRolloutStateWrite checks that a concurrent write of the rollout state by another user drops the whole plan.
+// TestConcurrentRolloutStateWrite checks that a concurrent write of the rollout state by another user causes the whole plan to be dropped.
 func TestConcurrentRolloutStateWrite(t *testing.T) {
 	t.Parallel()
 	s := begin(t)

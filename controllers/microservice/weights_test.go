@@ -33,3 +33,18 @@ func TestWeightsNotSupported(t *testing.T) {
 		})
 	}
 }
+
+// TestWeightsNotSupportedOfSeveralGroups checks that the message names one group, or all groups.
+func TestWeightsNotSupportedOfSeveralGroups(t *testing.T) {
+	t.Parallel()
+	const rest = " moves as a whole, and steps do not shift traffic: set spec.domains of the networkpolicies.hlnr.io object, and a spec.provider that splits traffic by weight"
+	for want, names := range map[string][]string{"group 1.x": {"1.x"}, "groups 2.x, 1.x": {"2.x", "1.x"}} {
+		w := &pass{observed: observed{ms: &v1alpha1.Microservice{}, policies: make([]v1alpha1.NetworkPolicy, 1)}}
+		w.ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{{Weight: 10}}}
+		for _, name := range names {
+			w.ms.Status.ReleaseGroups = append(w.ms.Status.ReleaseGroups, v1alpha1.ReleaseGroup{Name: name, Slug: name})
+			w.policies[0].Status.Groups = append(w.policies[0].Status.Groups, v1alpha1.GroupTraffic{Slug: name, Split: v1alpha1.SplitWhole})
+		}
+		same(t, "message", weightsNotSupported(w).message, "on promotion, the traffic of "+want+rest)
+	}
+}

@@ -234,7 +234,7 @@ func TestChannel(t *testing.T) {
 		"experimental":  {channels{annotations: channel("experimental")}, true, false},
 		"no annotation": {channels{}, false, false},
 		"no permission": {channels{err: apierrors.NewForbidden(schema.GroupResource{}, "", nil)}, false, false},
-		"no answer":     {channels{err: errors.New("no answer")}, false, true},
+		"no response":   {channels{err: errors.New("no response")}, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := (&Reconciler{Live: tc.reader}).channel(gatewayGVK("v1", "HTTPRoute"))

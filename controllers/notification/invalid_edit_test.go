@@ -45,7 +45,7 @@ func TestAcceptedDuringAnInvalidEdit(t *testing.T) {
 	if len(sent) != 1 {
 		t.Fatalf("sent %q", sent)
 	}
-	reconcile(reasonInvalidTemplate, "spec.receivers: a typo", story.Now.Add(time.Second)) // edited before the answer was recorded
+	reconcile(reasonInvalidTemplate, "spec.receivers: a typo", story.Now.Add(time.Second)) // edited before the response was recorded
 	reconcile("", "", story.Now.Add(time.Minute))                                          // corrected
 	if len(sent) != 1 {
 		t.Errorf("one transition, sent %q", sent)

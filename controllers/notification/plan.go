@@ -301,7 +301,7 @@ func (p *plan) forget(o *observed, targets map[notify.Key]target, records record
 	return found
 }
 
-// prune removes records of releases that can no longer be reported, and advances the time from which ends of
+// prune removes records of releases that can no longer be reported, and advances the time from which the ends of
 // rollouts are reported to receivers.
 func (p *plan) prune(o *observed, targets map[notify.Key]target, records records, now time.Time) {
 	for i := range p.status.Receivers {

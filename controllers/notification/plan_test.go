@@ -333,7 +333,7 @@ func TestFullRecordWhileATaskIsRunning(t *testing.T) {
 	}
 }
 
-// TestForgottenRecords checks that records of rollouts whose end a receiver does not want do not remain, whether the releases still
+// TestForgottenRecords checks that records of rollouts whose end a receiver does not want to be notified of do not remain, whether the releases still
 // exist or not, and that nothing reports that these releases were removed before their rollouts ended.
 func TestForgottenRecords(t *testing.T) {
 	t.Parallel()

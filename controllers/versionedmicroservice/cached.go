@@ -49,7 +49,7 @@ func cacheByObject(pods, deployments toolscache.TransformFunc) map[client.Object
 var readyContainers = []corev1.ContainerStatus{{Ready: true}}
 
 // trimPod keeps a pod's basic metadata, its node, the labels that Heighliner sets, and the parts of its status that explain why it is not ready.
-// Of the status of a ready pod, it keeps only the phase, and replaces the container statuses with a single status that is ready.
+// From the status of a ready pod, it keeps only the phase, and it replaces the container statuses with a single status whose Ready field is true.
 func trimPod(pod *corev1.Pod) {
 	pod.Labels, pod.Annotations, pod.OwnerReferences, pod.GenerateName = ownLabels(pod.Labels), nil, nil, ""
 	pod.Spec = corev1.PodSpec{NodeName: pod.Spec.NodeName}

@@ -547,7 +547,7 @@ func TestHooksOfTheEndOfAPreview(t *testing.T) {
 	if err := world.Create(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}
-	cached(t, pod.DeepCopy()) // The manager knows the pod before the end of the preview.
+	cached(t, pod.DeepCopy()) // The manager knows about the pod before the end of the preview.
 	r.say("postpreview", http.StatusOK)
 	since := metav1.NewMicroTime(time.Now().Truncate(time.Microsecond))
 	s.write(v1alpha1.Release{Status: v1alpha1.ReleaseDeprecated, Reason: "Closed"}, nil)

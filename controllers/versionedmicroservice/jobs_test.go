@@ -117,7 +117,7 @@ func TestJobOpensAGate(t *testing.T) {
 		t.Errorf("the open gate: %+v", open)
 	}
 
-	t.Log("a Job that is deleted after its result is not created again")
+	t.Log("a Job that is deleted after its result is known is not created again")
 	if err := world.Delete(t.Context(), &job, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
 		t.Fatal(err)
 	}

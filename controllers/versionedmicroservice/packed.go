@@ -13,11 +13,11 @@ import (
 
 // The structs of pods and Deployments contain large specifications, which are almost empty in trimmed objects. The cache therefore contains trimmed
 // objects as packed objects, whose structs need a third of the memory or less. A deep copy of a packed object is a corev1.Pod or an appsv1.Deployment, so
-// that the reads of the cache, which copy objects by default, return these types. Reads of packed objects with UnsafeDisableDeepCopy fail. Event handlers,
+// that reads from the cache, which copy objects by default, return these types. Reads of packed objects with UnsafeDisableDeepCopy fail. Event handlers,
 // predicates and indexes get packed objects.
 
 // detects reports whether the mutation detector of client-go is enabled. The detector compares each object in the cache with a deep copy, which must
-// have the same type, so that the cache then contains no packed objects.
+// have the same type, so the cache then contains no packed objects.
 func detects() bool {
 	enabled, err := strconv.ParseBool(os.Getenv("KUBE_CACHE_MUTATION_DETECTOR"))
 	return err == nil && enabled

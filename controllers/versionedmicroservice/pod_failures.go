@@ -313,7 +313,7 @@ func creationFailure(who, reason, message string) failure {
 }
 
 // pulls classifies the errors that registries and container runtimes return for failed pulls. The first match
-// counts. Missing permissions come first, because registries and token servers also answer "not found" to
+// counts. Missing permissions come first, because registries and token servers also return "not found" to
 // clients that are not allowed to pull an image. Containerd also returns "not found" if a node has lost a layer or a snapshot.
 var pulls = []struct {
 	matches *regexp.Regexp

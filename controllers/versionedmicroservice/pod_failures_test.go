@@ -355,7 +355,7 @@ func TestCauseOfARejection(t *testing.T) {
 		"webhook has no Service":                   {calling + `service "hook" not found`, v1alpha1.FailureAdmissionUnavailable},
 		"webhook is too slow":                      {calling + "context deadline exceeded", v1alpha1.FailureAdmissionUnavailable},
 		"webhook is not trusted":                   {calling + "tls: failed to verify certificate: x509: certificate signed by unknown authority", v1alpha1.FailureAdmissionUnavailable},
-		"webhook answers 503":                      {`Internal error occurred: failed calling webhook "x": an error on the server ("") has prevented the request from succeeding`, v1alpha1.FailureAdmissionUnavailable},
+		"webhook returns 503":                      {`Internal error occurred: failed calling webhook "x": an error on the server ("") has prevented the request from succeeding`, v1alpha1.FailureAdmissionUnavailable},
 		"webhook returns an invalid response":      {`Internal error occurred: failed calling webhook "x": received invalid webhook response: webhook returned response.patch but not response.patchType`, v1alpha1.FailureAdmissionUnavailable},
 		"webhook error without a prefix":           {`failed calling webhook "x"; no further details available`, v1alpha1.FailureAdmissionUnavailable},
 		"server timeout":                           {"Timeout: request did not complete within requested timeout - context deadline exceeded", v1alpha1.FailureAdmissionUnavailable},
@@ -459,7 +459,7 @@ func TestCauseOfAFailedCreation(t *testing.T) {
 	}
 	pod := &corev1.Pod{Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{running}}}
 	if since, ok := complete(pod); !ok || !since.Equal(started.Time) {
-		t.Errorf("the containers run since %s, %t, want since the successful attempt", since, ok)
+		t.Errorf("the containers have been running since %s, %t, want since the successful attempt", since, ok)
 	}
 	restarted.LastTerminationState.Terminated.Reason = "Error"
 	if got := notRunning(restarted, "container"); got.reason != v1alpha1.FailureCrashLoopBackOff {

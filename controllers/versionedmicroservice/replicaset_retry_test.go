@@ -179,7 +179,7 @@ func TestRetryAfterAQuotaIsRaised(t *testing.T) {
 	reads(t, release, "1/1 "+isAvailable)
 }
 
-// TestQuotaEnqueuesReleases checks that a changed quota enqueues the releases that it blocks, also if a release is available
+// TestQuotaEnqueuesReleases checks that a changed quota enqueues the releases that it blocks, even if a release is available
 // because its autoscaler requested the missing pods.
 func TestQuotaEnqueuesReleases(t *testing.T) {
 	t.Parallel()

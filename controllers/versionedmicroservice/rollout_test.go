@@ -17,7 +17,7 @@ import (
 	"github.com/heighliner/heighliner/internal/hook"
 )
 
-// TestURLOfARelease checks that the URL in the body of a hook call is a URL at which only the release answers.
+// TestURLOfARelease checks that the URL in the body of a hook call is a URL that only the release serves.
 func TestURLOfARelease(t *testing.T) {
 	t.Parallel()
 	to := func(url string, programmed bool, releases ...string) v1alpha1.DomainStatus {

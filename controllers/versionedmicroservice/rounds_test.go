@@ -27,7 +27,7 @@ func jobFor(id string) hookJob {
 	}}}}
 }
 
-// TestFinishedJobsOfRounds checks that a hook that is called once a minute for a day does not leave 1,440 Jobs with their pods.
+// TestFinishedJobsOfRounds checks that a hook that is called once a minute for a day does not leave behind 1,440 Jobs and their pods.
 func TestFinishedJobsOfRounds(t *testing.T) {
 	t.Parallel()
 	o := rolloutScene(loaded)

@@ -142,7 +142,7 @@ func TestReport(t *testing.T) {
 		"created again after it was rejected": {
 			seen: with(scene(0, 0), func(o *observed) { rejected(o, "hash", time.Minute) }),
 			want: "3: pending 0/0 " + isZero},
-		"its scale is rejected": {
+		"its scaling is rejected": {
 			seen: with(scene(0, 0), func(o *observed) { rejected(o, "hash", -time.Minute) }),
 			want: "3: pending 0/0 " + isZero + " Forbidden"},
 		"deleted before its result was recorded": {

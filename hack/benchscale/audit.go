@@ -24,7 +24,7 @@ type request struct {
 	resource string
 	verb     string
 	dryRun   bool
-	failed   bool // answered with an error
+	failed   bool // the response was an error
 }
 
 // lease reports whether the request is for a Lease. Such requests do not count, because they depend on the

@@ -143,7 +143,8 @@ func (o *options) validate() error {
 // unmanagedMemory is the memory in bytes that the manager reserves in its container, as in cmd/heighliner/memory.go.
 const unmanagedMemory = 96 << 20
 
-// softLimit returns the manager's GOMEMLIMIT in bytes, or 0 if it has none. The manager cannot read -memory-limit from a container.
+// softLimit returns the manager's GOMEMLIMIT in bytes, or 0 if it has none. The manager does not run
+// in a container, from which it would derive this limit itself.
 func (o *options) softLimit() (int64, error) {
 	if o.memoryLimit == "" {
 		return 0, nil

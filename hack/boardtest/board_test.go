@@ -1,6 +1,6 @@
 // Package boardtest opens the board in Chromium. It runs the manager's binary ("heighliner web") against a
 // real API server with the permissions from the board's component. Users log in with the example identity
-// provider from zitadel/oidc. It is a separate module, because it is not part of the product. "make
+// provider from zitadel/oidc. The package is a separate module, because it is not part of the product. "make
 // test-board" runs it.
 //
 //	board_test.go       TestBoard, on an API server
@@ -106,7 +106,7 @@ func newLine(t *testing.T, to string) *line {
 	return l
 }
 
-// pass forwards data between a browser and the board, until the line is interrupted.
+// pass forwards data between a browser and the board, until the connection is interrupted.
 func (l *line) pass(browser net.Conn, to string) {
 	defer browser.Close()
 	board, err := (&net.Dialer{Timeout: limit}).Dial("tcp", to)

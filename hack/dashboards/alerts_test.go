@@ -58,7 +58,7 @@ func TestRunbooks(t *testing.T) {
 			t.Errorf("%s: %v", r.Alert, err)
 			continue
 		}
-		for _, part := range []string{"`" + r.Alert + "`", "\n## Meaning\n", "\n## Checks\n", "\n## Fix\n", "\n## When it can be ignored\n", "hlnr "} {
+		for _, part := range []string{"`" + r.Alert + "`", "\n## Meaning\n", "\n## Checks\n", "\n## Fix\n", "\n## When you can ignore the alert\n", "hlnr "} {
 			if !bytes.Contains(text, []byte(part)) {
 				t.Errorf("%s lacks %q", page, strings.TrimSpace(part))
 			}

@@ -72,8 +72,8 @@ func TestManagers(t *testing.T) {
 	}
 	series[`heighliner_microservices{instance="a"}`] = "0x20"
 	want := map[string][]any{
-		exprs["Managers that act"]:          sample("{}", 1),
-		exprs["Reconciles that fail"]:       sample("{}", 3),
+		exprs["Active managers"]:            sample("{}", 1),
+		exprs["Failed reconciles"]:          sample("{}", 3),
 		exprs["Memory"]:                     sample("{}", 15),
 		exprs["Processor"]:                  sample("{}", 3),
 		exprs["Reconciles"]:                 sample(`{controller="microservice",result="error"}`, 3),
@@ -88,5 +88,5 @@ func TestManagers(t *testing.T) {
 			series[fmt.Sprintf(`heighliner_shard_held{shard="%d",instance=%q}`, shard, instance)] = map[bool]string{true: "1x20", false: "0x20"}[instance == holder]
 		}
 	}
-	promtool(t, series, map[string][]any{exprs["Managers that act"]: sample("{}", 2)})
+	promtool(t, series, map[string][]any{exprs["Active managers"]: sample("{}", 2)})
 }

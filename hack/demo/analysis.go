@@ -241,7 +241,7 @@ func (s *story) active1x(ctx context.Context) string {
 	return ""
 }
 
-// onlyCanariesFailed checks that all failed requests were answered by the canary that returns
+// onlyCanariesFailed checks that the responses to all failed requests came from the canary that returns
 // errors.
 func (s *story) onlyCanariesFailed(reports []harness.Report) check {
 	const culprit = "1.2.0"

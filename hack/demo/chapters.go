@@ -80,7 +80,7 @@ func (s *story) first(ctx context.Context) error {
 	if err := s.load(ctx, domainV1, "1.0.0 alone"); err != nil {
 		return err
 	}
-	s.note("1.0.0 is active and answers at "+domainV1, true, "after "+since(pushed))
+	s.note("1.0.0 is active and responds at "+domainV1, true, "after "+since(pushed))
 	return s.show(ctx)
 }
 

@@ -58,7 +58,7 @@ func (s *story) gitHub(context.Context) error {
 	server.AddToken(gitHubToken, githubtest.Access{Login: "heighliner-demo"})
 	s.hub = &standIn{server: server, repo: server.AddRepository(gitHubRepository)}
 	s.say("   This cluster cannot reach GitHub. A server in this process simulates GitHub at %s.", gitHubAddress)
-	s.say("   It answers some of the requests that GitHub's REST reference describes, and rejects all other requests.")
+	s.say("   It responds to some of the requests that GitHub's REST reference describes, and rejects all other requests.")
 	return nil
 }
 
@@ -99,7 +99,7 @@ func (s *story) built(ctx context.Context) error {
 	if err := s.load(ctx, domainPreview, "first commit"); err != nil {
 		return err
 	}
-	s.note("the preview answers at "+domainPreview, true, "after "+since(pushed))
+	s.note("the preview responds at "+domainPreview, true, "after "+since(pushed))
 	if err := s.deployment(ctx, s.head(1), "success"); err != nil {
 		return err
 	}

@@ -69,7 +69,7 @@ var scripts = map[string]script{
 			{"Clean up after an earlier demo", (*story).cleanUp},
 			{"Apply the samples with an analysis, and push 1.0.0", (*story).first},
 			{"Push 1.1.0, a good version: 30%, then 60%, then all", (*story).good},
-			{"Push 1.2.0, which answers 5% of its requests with errors", (*story).failing},
+			{"Push 1.2.0, which responds to 5% of its requests with errors", (*story).failing},
 			{"Push 1.3.0, which takes 400 ms for each response", (*story).slow},
 			{"Push 1.4.0, which gets no requests: it waits, and a user continues it", (*story).silentContinued},
 			{"Push 1.5.0, which gets no requests: it waits, and a user aborts it", (*story).silentAborted},

@@ -44,7 +44,7 @@ func (s *story) loadLines(ctx context.Context) error {
 	config := harness.LoadConfig{
 		Protocol: harness.TCP, Gateway: s.cluster.GatewayTCP, Host: lines, Rate: 20, Count: 1, Phase: "1.0.0 alone", Timeout: 2 * time.Second,
 	}
-	err := harness.WaitFor(ctx, "the TCP port to answer", func(ctx context.Context) (bool, string, error) {
+	err := harness.WaitFor(ctx, "the TCP port to respond", func(ctx context.Context) (bool, string, error) {
 		once, err := harness.StartLoad(ctx, config)
 		if err != nil {
 			return false, "", harness.Permanent(err)
@@ -65,7 +65,7 @@ func (s *story) loadLines(ctx context.Context) error {
 	return nil
 }
 
-// everywhereByWeight follows a canary at both domains, at the canary's domain, and over TCP.
+// everywhereByWeight follows a canary on both domains, on the canary's domain, and over TCP.
 func (s *story) everywhereByWeight(ctx context.Context) error {
 	if err := s.push(ctx, "1.1.0", nil); err != nil {
 		return err

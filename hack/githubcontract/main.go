@@ -320,7 +320,7 @@ func writeReadme(packages ...[]byte) error {
 		if err := json.Unmarshal(text, &p); err != nil {
 			return err
 		}
-		files := []string{"`operations.json` (parameters and bodies of the operations that are used), `examples.json` (answers)", "`webhooks.jsonl` (payloads, one per line)"}[i]
+		files := []string{"`operations.json` (parameters and bodies of the operations that are used), `examples.json` (responses)", "`webhooks.jsonl` (payloads, one per line)"}[i]
 		fmt.Fprintf(&out, "| %s | %s | %s | %s |\n", p.Name, p.Version, p.License, files)
 	}
 	out.WriteString("\nBoth packages are by the Octokit contributors, under the license in `LICENSE`.\n")

@@ -98,7 +98,7 @@ func (c *Config) complete() error {
 	}
 	c.RunDir = filepath.Clean(c.RunDir)
 	if !filepath.IsAbs(c.RunDir) || strings.Count(c.RunDir, "/") < 2 {
-		return fmt.Errorf("check --run-dir %q: use an absolute path that is at least two folders deep, because down removes this folder", c.RunDir)
+		return fmt.Errorf("check --run-dir %q: use an absolute path that is at least two folders deep, because the down command removes this folder", c.RunDir)
 	}
 	if len(c.RunDir) > 60 {
 		return fmt.Errorf("check --run-dir %q: use at most 60 characters, because the length of socket paths below this folder is limited", c.RunDir)

@@ -19,10 +19,10 @@ type Observation struct {
 	RunDir bool
 }
 
-// Action is the action that up takes after an observation.
+// Action is the action that the up command takes after an observation.
 type Action string
 
-// Actions of up.
+// These are the actions of the up command.
 const (
 	ActionStart   Action = "Start"   // Nothing exists: start the cluster.
 	ActionRebuild Action = "Rebuild" // There are remains, or a cluster with other parts: remove everything and start again.

@@ -3,8 +3,8 @@
 // README.md.
 //
 //	main.go             the command line
-//	up.go               starts and ends the cluster
-//	decide.go           the decision of up (a pure function)
+//	up.go               starts and stops the cluster
+//	decide.go           decides what the up command does (a pure function)
 //	parts.go            the processes of the cluster
 //	supervise.go        the supervisor of the processes
 //	control.go          requests to the supervisor
@@ -103,7 +103,7 @@ func (o *options) upCommand() *cobra.Command {
 			if err := o.up(cmd.Context(), o.source); err != nil {
 				return err
 			}
-			o.say("the cluster is running (up took %s)", time.Since(started).Round(100*time.Millisecond))
+			o.say("the cluster is running (the up command took %s)", time.Since(started).Round(100*time.Millisecond))
 			o.printAddresses(cmd.OutOrStdout(), o.config)
 			return nil
 		},
@@ -146,7 +146,7 @@ func (o *options) downCommand() *cobra.Command {
 			if err := o.down(cmd.Context()); err != nil {
 				return err
 			}
-			o.say("nothing of the cluster remains")
+			o.say("nothing remains of the cluster")
 			return nil
 		},
 	}
@@ -422,12 +422,12 @@ func (o *options) gatewayRestartCommand() *cobra.Command {
 func (o *options) superviseCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "supervise",
-		Short:  "Run and supervise all parts (started by up)",
+		Short:  "Run and supervise all parts (started by the up command)",
 		Args:   cobra.NoArgs,
 		Hidden: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if os.Getenv(mark) != o.config.RunDir {
-				return errors.New("supervise: only up starts this command, in its own mount namespace")
+				return errors.New("supervise: this command can only be started by the \"up\" command, in its own mount namespace")
 			}
 			config, err := loadConfig(o.config.RunDir)
 			if err != nil {

@@ -78,14 +78,14 @@ func TestStartAfterAnyEnd(t *testing.T) {
 	}
 	output := r.do("up", "--source", other)
 	if !strings.Contains(output, "taking over the running cluster from") {
-		t.Errorf("unexpected output of up from another checkout:\n%s", output)
+		t.Errorf("unexpected output of the up command from another checkout:\n%s", output)
 	}
 	r.expectPod()
 
 	r.timed("down", "down")
 	r.expectNothing(before)
 
-	t.Log("down with remains of a cluster")
+	t.Log("the down command with remains of a cluster")
 	r.timed("up from nothing", "up")
 	r.startPod()
 	r.killAll()

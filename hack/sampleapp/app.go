@@ -40,11 +40,11 @@ type App struct {
 func NewApp(config Config) *App {
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "http_requests_total",
-		Help: "Requests answered, except for health, metrics, control, /slow, and /ws.",
+		Help: "Requests handled, except for health, metrics, control, /slow, and /ws.",
 	}, []string{"code", "version"})
 	duration := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "http_request_duration_seconds",
-		Help:    "Time from a request's arrival to its answer, except for health, metrics, control, /slow, and /ws.",
+		Help:    "Time from a request's arrival to its response, except for health, metrics, control, /slow, and /ws.",
 		Buckets: prometheus.DefBuckets,
 	}, []string{"version"})
 	metrics := prometheus.NewRegistry()
@@ -113,7 +113,7 @@ func (a *App) identified(next http.Handler) http.Handler {
 	})
 }
 
-// measured applies the faults before a request is answered, and counts the response.
+// measured applies the faults before the response to a request is sent, and counts the response.
 func (a *App) measured(answer http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
@@ -133,7 +133,7 @@ func (a *App) answer(w http.ResponseWriter, r *http.Request, answer http.Handler
 		return 499 // The client has disconnected and would not read a response.
 	}
 	if outcome.status != http.StatusOK {
-		http.Error(w, fmt.Sprintf("%s %s answers %d as requested", a.config.App, a.config.Version, outcome.status), outcome.status)
+		http.Error(w, fmt.Sprintf("%s %s responds with %d as requested", a.config.App, a.config.Version, outcome.status), outcome.status)
 		return outcome.status
 	}
 	answer(w, r)

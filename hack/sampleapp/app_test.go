@@ -54,12 +54,12 @@ func TestAnswers(t *testing.T) {
 		"configured latency":        {config: slow, target: "/", want: answer{Status: 200, Body: "shop 1.1.0", Took: time.Second}},
 		"health is not delayed":     {config: slow, target: "/healthz", want: answer{Status: 200, Body: "ok"}},
 		"latency of request":        {config: slow, target: "/?latency=200ms", want: answer{Status: 200, Body: "shop 1.1.0", Took: 200 * time.Millisecond}},
-		"status of request":         {target: "/?status=503", want: answer{Status: 503, Body: "shop 1.1.0 answers 503 as requested"}},
+		"status of request":         {target: "/?status=503", want: answer{Status: 503, Body: "shop 1.1.0 responds with 503 as requested"}},
 		"latency too long":          {target: "/?latency=31s", want: answer{Status: 400, Body: "check latency: must be 0s to 30s, not 31s"}},
 		"latency negative":          {target: "/?latency=-1s", want: answer{Status: 400, Body: "check latency: must be 0s to 30s, not -1s"}},
 		"latency is not a duration": {target: "/?latency=1", want: answer{Status: 400, Body: `parse latency: time: missing unit in duration "1"`}},
 		"status out of range":       {target: "/?status=101", want: answer{Status: 400, Body: `check status: must be 200 to 599, not "101"`}},
-		"error rate of one":         {config: Config{Identity: identity, ErrorRate: 1}, target: "/", want: answer{Status: 500, Body: "shop 1.1.0 answers 500 as requested"}},
+		"error rate of one":         {config: Config{Identity: identity, ErrorRate: 1}, target: "/", want: answer{Status: 500, Body: "shop 1.1.0 responds with 500 as requested"}},
 		"never ready": {
 			config: Config{Identity: identity, FailReadiness: After{On: true}}, target: "/readyz",
 			want: answer{Status: 503, Body: "readiness fails as requested"},
@@ -185,7 +185,7 @@ func TestMetricsCountWhatUsersAsked(t *testing.T) {
 
 func TestNoMetrics(t *testing.T) {
 	if got := ask(NewApp(Config{Identity: identity, NoMetrics: true}).Handler(), http.MethodGet, "/metrics", "").Status; got != http.StatusNotFound {
-		t.Errorf("metrics answer %d, want 404", got)
+		t.Errorf("/metrics responds with %d, want 404", got)
 	}
 }
 

@@ -39,7 +39,7 @@ type Config struct {
 	FailReadiness After
 	// ExitAfter is the time at which the process exits with an error. Defaults to never.
 	ExitAfter After
-	// ErrorRate is the share of requests answered with 500, from 0 to 1. Defaults to 0.
+	// ErrorRate is the share of requests that get a 500 response, from 0 to 1. Defaults to 0.
 	ErrorRate float64
 	// Latency is a delay from 0 to 30s that is added to all responses except those for health checks and metrics. Defaults to 0.
 	Latency time.Duration
@@ -130,9 +130,9 @@ func ParseConfig(args []string, getenv func(string) string, out io.Writer) (Conf
 	flags.IntVar(&c.UDPPort, "udp-port", 9000, "`port` to listen on for datagrams; 0 disables UDP")
 	flags.IntVar(&c.TLSPort, "tls-port", 8443, "`port` to listen on for HTTP over TLS; 0 disables TLS")
 	flags.DurationVar(&c.StartDelay, "start-delay", 0, "time before the application listens")
-	flags.Var(&c.FailReadiness, "fail-readiness", "answer /readyz with 503 from `when` on: true, false, or a duration such as 30s after the start")
+	flags.Var(&c.FailReadiness, "fail-readiness", "respond to /readyz with 503 from `when` on: true, false, or a duration such as 30s after the start")
 	flags.Var(&c.ExitAfter, "exit-after", "exit with code 1 at `when`: true, false, or a duration such as 30s after the start")
-	flags.Float64Var(&c.ErrorRate, "error-rate", 0, "`share` of requests answered with 500, and of jobs that fail, from 0 to 1")
+	flags.Float64Var(&c.ErrorRate, "error-rate", 0, "`share` of requests that get a 500 response, and of jobs that fail, from 0 to 1")
 	flags.DurationVar(&c.Latency, "latency", 0, "latency to add to every response, at most 30s")
 	flags.DurationVar(&c.ShutdownDelay, "shutdown-delay", 3*time.Second, "time to serve after SIGTERM, while readiness fails")
 	flags.DurationVar(&c.DrainTimeout, "drain-timeout", 10*time.Second, "maximum time to wait for requests in progress after --shutdown-delay")

@@ -9,7 +9,7 @@ import (
 type Faults struct {
 	// FailReadiness makes /readyz respond with 503.
 	FailReadiness bool `json:"failReadiness"`
-	// ErrorRate is the share of requests answered with 500, from 0 to 1.
+	// ErrorRate is the share of requests that get a 500 response, from 0 to 1.
 	ErrorRate float64 `json:"errorRate"`
 	// Latency is a delay from 0 to 30s that is added to all responses except those for health checks and metrics.
 	Latency Duration `json:"latency"`

@@ -133,7 +133,7 @@ func TestEveryProtocolShowsTheVersion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, err := ask()
 			if strings.TrimSpace(got) != "shop 1.1.0" || err != nil {
-				t.Errorf("answer is %q, %v", got, err)
+				t.Errorf("the response is %q, %v", got, err)
 			}
 		})
 	}
@@ -180,14 +180,14 @@ func TestShutdownLetsStreamsEnd(t *testing.T) {
 	defer slow.Body.Close()
 	r.terminate()
 	if body, err := io.ReadAll(slow.Body); err != nil || string(body) != "..........done\n" {
-		t.Errorf("the slow answer is %q, %v", body, err)
+		t.Errorf("the slow response is %q, %v", body, err)
 	}
 	echoes(t, conn)
 	if _, err := fmt.Fprintln(lines, "last"); err != nil {
 		t.Error(err)
 	}
 	if got, err := io.ReadAll(lines); err != nil || string(got) != "shop 1.1.0\n" {
-		t.Errorf("the answer to the last line is %q, %v", got, err)
+		t.Errorf("the response to the last line is %q, %v", got, err)
 	}
 	conn.Close()
 	if err := <-r.ended; err != nil {

@@ -86,7 +86,7 @@ func TestShutdownKeepsServingThenDrains(t *testing.T) {
 					t.Errorf("run: %v", err)
 				}
 				if took := time.Since(signalled); took < 7*time.Second || took > 8*time.Second {
-					t.Errorf("ended %s after the signal, want 7s, when the last request was answered", took)
+					t.Errorf("ended %s after the signal, want 7s, when the last response was sent", took)
 				}
 			})
 		})
@@ -113,7 +113,7 @@ func TestRunListensAfterStartDelay(t *testing.T) {
 			return nil, net.ErrClosed
 		}})
 		if err != nil {
-			t.Errorf("a signal during startup resulted in %v, want a clean end", err)
+			t.Errorf("a signal during startup resulted in %v, want a clean shutdown", err)
 		}
 	})
 }

@@ -185,7 +185,7 @@ func (a *App) serveUDP(conn net.PacketConn, failed chan<- error) drain {
 }
 
 // selfSigned returns a configuration with a certificate for any requested name. The common name contains the
-// application's name and version, so that a client can see that the pod, and not the gateway, answered.
+// application's name and version, so that a client can see that the pod, and not the gateway, responded.
 func (a *App) selfSigned() (*tls.Config, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -88,7 +88,7 @@ func Parse(data map[string]string) (Rules, error) {
 		size += utf8.RuneCountInString(text)
 	}
 	if size > MaxSize {
-		return Rules{}, fmt.Errorf("read list of domains: its values have %d characters: shorten them to at most %d characters in total", size, MaxSize)
+		return Rules{}, fmt.Errorf("read list of domains: its values contain %d characters: shorten them to at most %d characters in total", size, MaxSize)
 	}
 	for _, key := range slices.Sorted(maps.Keys(data)) {
 		e, err := parseEntry(key, data[key])

@@ -148,7 +148,7 @@ func TestShared(t *testing.T) {
 	for range releases {
 		wait(t, requeued)
 	}
-	late := requestOf("late", queryMetric("a", "up")) // for the same time, but after the answer
+	late := requestOf("late", queryMetric("a", "up")) // for the same time, but after the response
 	m.Ask(keyOf("late"), late)
 	wait(t, requeued)
 	if n := asked.Load(); n != 1 {
@@ -240,7 +240,7 @@ func TestBounded(t *testing.T) {
 }
 
 // TestOneNamespaceDoesNotBlockOthers checks that a namespace with hanging providers, and with slow queries to the operator's Prometheus, does not delay the
-// answers for other namespaces, even for the same queries.
+// responses for other namespaces, even for the same queries.
 func TestOneNamespaceDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	arrived := make(chan struct{}, 1000)
@@ -393,7 +393,7 @@ func TestRetryAfterIsRead(t *testing.T) {
 	}
 }
 
-// TestPoolForgets checks that old answers and idle endpoints are dropped.
+// TestPoolForgets checks that old responses and idle endpoints are dropped.
 func TestPoolForgets(t *testing.T) {
 	t.Parallel()
 	c := &clock{now: start}
@@ -404,7 +404,7 @@ func TestPoolForgets(t *testing.T) {
 	c.add(keepEndpoints + time.Second)
 	p.do(t.Context(), query{address: "http://last"}, await.Limit, func(context.Context) answer { return answer{value: 1} })
 	if len(p.calls) != 1 || len(p.endpoints) != 1 {
-		t.Errorf("%d answers and %d endpoints are kept, want 1 and 1", len(p.calls), len(p.endpoints))
+		t.Errorf("%d responses and %d endpoints are kept, want 1 and 1", len(p.calls), len(p.endpoints))
 	}
 }
 

@@ -57,7 +57,7 @@ func TestPanicOfAToken(t *testing.T) {
 	}
 }
 
-// TestPanicOfAMeasurement checks that a panic outside of a request makes only the round fail, also if the metric has a baseline.
+// TestPanicOfAMeasurement checks that a panic outside of a request makes only the round fail, even if the metric has a baseline.
 func TestPanicOfAMeasurement(t *testing.T) {
 	t.Parallel()
 	broken := &Measurer{config: Config{PrometheusAddress: "http://prometheus.example"}} // without a pool

@@ -58,7 +58,7 @@ func (e *ForeignError) Error() string {
 	if e.Controller != "" {
 		owner = "is controlled by " + e.Controller
 	}
-	return fmt.Sprintf("%s %q exists and %s: delete it, or re-create one of the two objects under another name", e.Kind, e.Name, owner)
+	return fmt.Sprintf("%s %q exists and %s: delete it or re-create it under another name, or re-create the object that needs this name under another name", e.Kind, e.Name, owner)
 }
 
 // TerminatingError reports that the object with the desired name is being deleted. The caller must

@@ -293,13 +293,13 @@ func TestApplyOntoAReplacedObject(t *testing.T) {
 	}
 	b.writer.Client = behind{b.writer.Client, old}
 	if _, err := b.writer.Apply(t.Context(), b.owner, b.service("two")); !apierrors.IsConflict(err) {
-		t.Errorf("Apply onto an object that is gone: %v, want a conflict", err)
+		t.Errorf("Apply to an object that is gone: %v, want a conflict", err)
 	}
 	if err := b.Create(t.Context(), b.service("theirs")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.writer.Apply(t.Context(), b.owner, b.service("two")); !apierrors.IsConflict(err) {
-		t.Errorf("Apply onto an object that was replaced: %v, want a conflict", err)
+		t.Errorf("Apply to an object that was replaced: %v, want a conflict", err)
 	}
 	if err := b.writer.Delete(t.Context(), b.owner, b.service("two")); !apierrors.IsConflict(err) {
 		t.Errorf("Delete of an object that was replaced: %v, want a conflict", err)
@@ -373,6 +373,6 @@ func TestPreconditions(t *testing.T) {
 	gone := b.service("four")
 	gone.Name, gone.UID = "gone", "0000"
 	if _, err := b.writer.Apply(t.Context(), b.owner, gone); !apierrors.IsConflict(err) {
-		t.Errorf("Apply onto a lost object: %v, want a conflict", err)
+		t.Errorf("Apply to a lost object: %v, want a conflict", err)
 	}
 }

@@ -107,7 +107,7 @@ func TestWatch(t *testing.T) {
 	l.Set(true)
 	await.Until(t, "the outage", func() bool {
 		d, _ := store.Data()
-		return d.Outage != nil && strings.Contains(d.Outage.Cause, "the line is interrupted")
+		return d.Outage != nil && strings.Contains(d.Outage.Cause, "the connection is interrupted")
 	})
 	create("third")
 	l.Set(false)

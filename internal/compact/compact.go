@@ -59,7 +59,7 @@ func Trimmed[T client.Object](trim func(T)) toolscache.TransformFunc {
 }
 
 // Packed returns a transform that does what Trimmed does, and then packs objects of type T. pack returns an object that represents its argument and needs
-// less memory, or its argument. The cache contains the returned object, whose deep copy must have type T.
+// less memory, or it returns its argument unchanged. The cache contains the returned object, whose deep copy must have type T.
 func Packed[T client.Object](trim func(T), pack func(T) client.Object) toolscache.TransformFunc {
 	trimmed := Trimmed(trim)
 	return func(obj any) (any, error) {

@@ -50,7 +50,7 @@ func ParseKeys(secret string, data map[string][]byte) (Keys, error) {
 			continue
 		}
 		if size += len(data[name]); size > maxKeyBytes {
-			return Keys{}, fmt.Errorf("Secret %q: the entries whose names end in .pub have more than %d bytes in total: store only public keys in these entries", secret, maxKeyBytes)
+			return Keys{}, fmt.Errorf("Secret %q: the entries whose names end in .pub contain more than %d bytes in total: store only public keys in these entries", secret, maxKeyBytes)
 		}
 		keys, err := parseKeys(data[name], id)
 		if err != nil {

@@ -55,7 +55,7 @@ func TestParseKeys(t *testing.T) {
 		"with text before it":   {data: map[string][]byte{SecretKey: append([]byte("our key\n"), p256...)}, keys: 1},
 		"two":                   {data: map[string][]byte{SecretKey: append(bytes.Clone(p256), p384...)}, keys: 2},
 		"too many":              {data: map[string][]byte{SecretKey: bytes.Repeat(p256, 9)}, want: "contains 9 public keys: keep at most 8"},
-		"too large":             {data: map[string][]byte{SecretKey: append(bytes.Clone(p256), make([]byte, maxKeyBytes)...)}, want: "have more than"},
+		"too large":             {data: map[string][]byte{SecretKey: append(bytes.Clone(p256), make([]byte, maxKeyBytes)...)}, want: "contain more than"},
 		"two entries":           {data: map[string][]byte{"key.pub": p256, SecretKey: p384}, keys: 2},
 		"another entry":         {data: map[string][]byte{"key.pub": p256, "cosign.key": pkcs8, "cosign.password": []byte("hunter2")}, keys: 1},
 		"no entry":              {data: map[string][]byte{"key.pem": p256}, want: `does not have the key "cosign.pub"`},

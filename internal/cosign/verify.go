@@ -265,7 +265,7 @@ func (s *search) layer(ctx context.Context, layer v1.Descriptor) error {
 		return nil
 	}
 	if layer.Size > limit {
-		s.refuse("a signature has %d bytes, more than the limit of %d bytes", layer.Size, limit)
+		s.refuse("a signature is %d bytes long, more than the limit of %d bytes", layer.Size, limit)
 		return nil
 	}
 	content, err := s.registry.Blob(ctx, s.request, layer.Digest.String(), limit)

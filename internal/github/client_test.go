@@ -219,7 +219,7 @@ func TestUnchangedCostsNothing(t *testing.T) {
 		}
 	}
 	if got := w.Count("", 304); got != 30 || w.Count("", 0) != 30 {
-		t.Errorf("%d of %d requests were answered with 304, want 30 of 30", got, w.Count("", 0))
+		t.Errorf("%d of %d requests had a response with status 304, want 30 of 30", got, w.Count("", 0))
 	}
 	if got := w.Used("secret-a"); got != used {
 		t.Errorf("%d requests counted against the limit, want 0", got-used)
@@ -412,10 +412,10 @@ func TestRenamedRepository(t *testing.T) {
 	c := w.token()
 	got := must(c.Repository(t.Context(), shop))(t)
 	if want := (Repo{"acme-inc", "store"}); got.Repo != want {
-		t.Errorf("the repository is %s today, want %s", got.Repo, want)
+		t.Errorf("the repository is now %s, want %s", got.Repo, want)
 	}
 	if got := must(c.OpenPullRequests(t.Context(), shop))(t); len(got.Items) != 101 {
-		t.Errorf("%d pull requests by the previous name, want 101", len(got.Items))
+		t.Errorf("%d pull requests under the previous name, want 101", len(got.Items))
 	}
 	id := must(c.EnsureDeployment(t.Context(), shop, Deployment{SHA: w.repo.PullRequest(1).HeadSHA, Environment: "pr-1", Marker: "m"}))(t)
 	if all := w.repo.Deployments(); len(all) != 1 || all[0].ID != id {
@@ -498,7 +498,7 @@ func TestUndocumentedAnswers(t *testing.T) {
 		"link to the same page":       {page(`<HOST/api/v3/repos/acme/shop/pulls?page=1>; rel="next"`, "[]"), Malformed},
 		"link to another host":        {page(`<`+elsewhere.URL+`/x?page=2>; rel="next"`, "[]"), Refused},
 		"link without a page":         {page(`<HOST/api/v3/x?cursor=abc>; rel="next"`, "[]"), Malformed},
-		"empty answer":                {page("", ""), Malformed},
+		"empty response":              {page("", ""), Malformed},
 		"null":                        {page("", "null"), Malformed},
 		"null in the list":            {page("", "[null]"), Malformed},
 		"a proxy's page":              {page("", "<html>Sign in</html>"), Malformed},
@@ -608,7 +608,7 @@ func TestListWithoutEndIsTruncated(t *testing.T) {
 	c := must(NewPool(Options{Outbound: loopback(t)}).Client(Config{BaseURL: front.URL}))(t)
 	got := must(c.Tags(t.Context(), shop))(t)
 	if !got.Truncated || len(got.Items) != maxPages || requests != maxPages {
-		t.Errorf("truncated %v, %d tags, %d requests, want %d of both", got.Truncated, len(got.Items), requests, maxPages)
+		t.Errorf("truncated %v, %d tags, %d requests, want %d of each", got.Truncated, len(got.Items), requests, maxPages)
 	}
 }
 

@@ -21,7 +21,7 @@ func (w *world) retryAt(err error, want time.Duration) {
 		got = e.RetryAt
 	}
 	if !got.Equal(w.clock.Now().Add(want)) {
-		w.t.Errorf("ask again in %s, want %s", got.Sub(w.clock.Now()), want)
+		w.t.Errorf("try again in %s, want %s", got.Sub(w.clock.Now()), want)
 	}
 }
 
@@ -259,7 +259,7 @@ func TestPoolIsBoundedAndForgetsTheIdle(t *testing.T) {
 		t.Errorf("%d clients, want 2", len(pool.clients))
 	}
 	if get("b") == b {
-		t.Error("b was kept beyond the bound")
+		t.Error("b was kept beyond the limit")
 	}
 	clock.Step(2 * time.Hour)
 	get("d")
@@ -292,11 +292,11 @@ func TestStoreIsBounded(t *testing.T) {
 		}
 	}
 	if s.get("a 099") == nil || s.get("a 000") != nil {
-		t.Error("the last answer is gone, or the first is kept")
+		t.Error("the last response is gone, or the first is kept")
 	}
 	put("b large", 5_000)
 	if s.get("b large") != nil {
-		t.Error("an answer that fills half of the store is kept")
+		t.Error("a response that fills half of the store is kept")
 	}
 	put("b", 100)
 	s.drop("a ")
@@ -305,6 +305,6 @@ func TestStoreIsBounded(t *testing.T) {
 	}
 	put("b", 300)
 	if s.size != s.get("b").size() {
-		t.Errorf("%d bytes after a new answer for the same key, want %d", s.size, s.get("b").size())
+		t.Errorf("%d bytes after a new response for the same key, want %d", s.size, s.get("b").size())
 	}
 }

@@ -14,7 +14,7 @@ func (a *answers) RoundTrip(*http.Request) (*http.Response, error) {
 	code := (*a)[0]
 	*a = (*a)[1:]
 	if code == 0 {
-		return nil, errors.New("no answer")
+		return nil, errors.New("no response")
 	}
 	return &http.Response{StatusCode: code, Body: http.NoBody}, nil
 }

@@ -81,7 +81,7 @@ func ParseWebhook(r *http.Request, secret []byte, maxBytes int64) (Event, error)
 	case r.Method != http.MethodPost:
 		return refuse(http.StatusMethodNotAllowed, "the method is not POST")
 	case r.ContentLength > maxBytes:
-		return refuse(http.StatusRequestEntityTooLarge, "the delivery has more than %d bytes", maxBytes)
+		return refuse(http.StatusRequestEntityTooLarge, "the delivery is larger than %d bytes", maxBytes)
 	case !strings.HasPrefix(signature, "sha256="):
 		return refuse(http.StatusUnauthorized, "the delivery has no X-Hub-Signature-256 header: set the secret in the settings of the webhook")
 	case media != "application/json":
@@ -96,7 +96,7 @@ func ParseWebhook(r *http.Request, secret []byte, maxBytes int64) (Event, error)
 	}
 	if err != nil {
 		if errors.As(err, new(*http.MaxBytesError)) {
-			return refuse(http.StatusRequestEntityTooLarge, "the delivery has more than %d bytes", maxBytes)
+			return refuse(http.StatusRequestEntityTooLarge, "the delivery is larger than %d bytes", maxBytes)
 		}
 		return refuse(http.StatusBadRequest, "the body of the delivery cannot be read")
 	}

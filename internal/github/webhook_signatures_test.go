@@ -61,7 +61,7 @@ func TestWebhookIsRefused(t *testing.T) {
 		want   int
 	}{
 		"no signature":                {func(r *http.Request) { r.Header.Del("X-Hub-Signature-256") }, secret, 401},
-		"signature by SHA-1":          {func(r *http.Request) { signOld(r, "X-Hub-Signature") }, secret, 401},
+		"SHA-1 signature":             {func(r *http.Request) { signOld(r, "X-Hub-Signature") }, secret, 401},
 		"SHA-1 in SHA-256 header":     {func(r *http.Request) { signOld(r, "X-Hub-Signature-256") }, secret, 401},
 		"another secret":              {func(*http.Request) {}, []byte("other"), 401},
 		"empty signature":             {func(r *http.Request) { r.Header.Set("X-Hub-Signature-256", "sha256=") }, secret, 401},
@@ -168,6 +168,6 @@ func TestDeliveryArrives(t *testing.T) {
 		t.Errorf("status %d without a signature, want 401", status)
 	}
 	if len(got) != 2 || got[0] != got[1] || got[0].Number != 1 {
-		t.Errorf("events %+v, want the same twice", got)
+		t.Errorf("events %+v, want the same event twice", got)
 	}
 }

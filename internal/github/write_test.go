@@ -53,7 +53,7 @@ func TestDeploymentConflicts(t *testing.T) {
 			_, err := w.token().EnsureDeployment(t.Context(), shop, w.deployment())
 			isKind(t, err, Conflict)
 			if !Conflict.Transient() || len(w.repo.Deployments()) != 0 {
-				t.Error("a conflict is final, or left a deployment")
+				t.Error("a conflict is final, or left a deployment behind")
 			}
 			if id := must(w.token().EnsureDeployment(t.Context(), shop, w.deployment()))(t); id != w.repo.Deployments()[0].ID {
 				t.Errorf("deployment %d, want the one that was created", id)

@@ -113,7 +113,7 @@ func TestQuestions(t *testing.T) {
 		}, []string{"prerollout", "event"}},
 		"a preview is not rolled back":         {func(w *world) { w.group.Level = v1alpha1.LevelPreview }, []string{"event"}},
 		"the first release is not rolled back": {func(w *world) { w.group.Active = "" }, []string{"event"}},
-		"the run of another release":           {func(w *world) { w.run.Release = "newer"; at(v1alpha1.GateConfirmPromotion)(w) }, nil},
+		"the rollout of another release":       {func(w *world) { w.run.Release = "newer"; at(v1alpha1.GateConfirmPromotion)(w) }, nil},
 		"stable": {func(w *world) {
 			w.group.Rollout, w.row.Status, w.release.Status.Release = nil, v1alpha1.ReleaseActive, v1alpha1.ReleaseActive
 		}, nil},
@@ -226,7 +226,7 @@ func TestID(t *testing.T) {
 				t.Errorf("id %q is not stable", first)
 			}
 			if (first != second) != test.other {
-				t.Errorf("ids %q and %q, want another: %t", first, second, test.other)
+				t.Errorf("ids %q and %q, want different IDs: %t", first, second, test.other)
 			}
 		})
 	}
@@ -288,7 +288,7 @@ func TestBodyAfterTheEnd(t *testing.T) {
 	}
 }
 
-// TestEndOfAPreview checks that the hooks at the end of a preview wait until its pods have ended and are called once for each end, and that a
+// TestEndOfAPreview checks that the hooks at the end of a preview wait until its pods have ended and are called once each time the preview ends, and that a
 // failed hook is final.
 func TestEndOfAPreview(t *testing.T) {
 	t.Parallel()
@@ -322,7 +322,7 @@ func TestEndOfAPreview(t *testing.T) {
 	}
 	g.End.Time = metav1.NewMicroTime(gated.Add(time.Hour)) // The preview was opened again, and ends again.
 	if again := p.Calls(known); len(again) != 1 || again[0].Body.ID == first || len(Due(known, again)) != 1 {
-		t.Errorf("a second end does not cause a second call: %+v", again)
+		t.Errorf("when the preview ends a second time, the hook is not called again: %+v", again)
 	}
 }
 

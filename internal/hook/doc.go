@@ -6,7 +6,7 @@
 // Microservice controller reads them. docs/explanation/hooks.md explains what is sent, how often, and why.
 //
 //	calls.go    Calls: the calls that the state of a rollout needs (pure)
-//	request.go  one HTTP request and its answer
+//	request.go  one HTTP request and its response
 //	retry.go    timeouts, intervals, retries within a delivery, and the wait before each retry
 //	pool.go     runs calls in the background, and decides when a hook is called again
 //	jobs.go     names, variables and results of Jobs (pure)

@@ -122,7 +122,7 @@ func JobOutcome(job *batchv1.Job, h v1alpha1.Hook, log string, now time.Time) Ou
 	switch {
 	case starts && h.Type == v1alpha1.HookRollout && !now.Before(due): // Hooks of other types continue to wait for the Job.
 		o.Unanswered, o.Log, o.Attempts, o.Time = true, "", 1, now
-		o.Message = fmt.Sprintf("Job %s has no ready pod after %s: see the events of the Job and of its pod, or increase job.timeout", job.Name, due.Sub(job.CreationTimestamp.Time))
+		o.Message = fmt.Sprintf("Job %s has no scheduled pod after %s: see the events of the Job and of its pod, or increase job.timeout", job.Name, due.Sub(job.CreationTimestamp.Time))
 		return o
 	case starts && job.Status.Failed == 0:
 		o.Running, o.Log, o.Message = true, "", fmt.Sprintf("Job %s has no ready pod yet: if no pod becomes ready, see the events of the Job and of its pod", job.Name)

@@ -42,7 +42,7 @@ func TestJobName(t *testing.T) {
 		}
 	}
 	if name("shop", id) == name("shop", "1"+id[1:]) {
-		t.Error("two calls have one Job")
+		t.Error("two calls have the same Job")
 	}
 }
 
@@ -74,7 +74,7 @@ func TestJobOutcome(t *testing.T) {
 	}
 	log := JobOutcome(endedJob(batchv1.JobFailed, ""), v1alpha1.Hook{Type: v1alpha1.HookRollout}, strings.Repeat("ä\n", 3000)+"the end", end).Log
 	if len(log) > maxLog || !strings.HasSuffix(log, "\nthe end") || strings.ContainsRune(log, '\uFFFD') {
-		t.Errorf("the log has %d bytes and ends with %q", len(log), log[max(0, len(log)-20):])
+		t.Errorf("the log is %d bytes long and ends with %q", len(log), log[max(0, len(log)-20):])
 	}
 }
 
@@ -117,7 +117,7 @@ func TestJobWithoutANode(t *testing.T) {
 		"the default timeout is 10 min":    {&batchv1.Job{ObjectMeta: job.ObjectMeta}, round, 9 * time.Minute, false},
 	} {
 		got := JobOutcome(test.job, test.hook, "", created.Add(test.after))
-		if got.Unanswered != test.want || test.want && !strings.Contains(got.Message, "Job shop-1-0-0-abc has no ready pod after ") {
+		if got.Unanswered != test.want || test.want && !strings.Contains(got.Message, "Job shop-1-0-0-abc has no scheduled pod after ") {
 			t.Errorf("%s: %+v", name, got)
 		}
 		s := answer(v1alpha1.HookStatus{Type: test.hook.Type, Phase: v1alpha1.HookWaiting}, got, created.Add(test.after))
@@ -201,7 +201,7 @@ func TestObsoleteJob(t *testing.T) {
 	}
 	p.Unmeasured = true // The template of the analysis is deleted, and may be created again within the round.
 	if obsolete, _ := p.Obsolete(load, nil, nil); obsolete {
-		t.Error("a load test is ended when its analysis cannot be used, and would run a second time")
+		t.Error("a load test is stopped when its analysis cannot be used, and would run a second time")
 	}
 }
 

@@ -201,7 +201,7 @@ func TestFoldOverTime(t *testing.T) {
 			t.Errorf("phase %q", got[0].Phase)
 		}
 	})
-	t.Run("a gate that never opened is removed when the run has continued", func(t *testing.T) {
+	t.Run("a gate that never opened is removed when the rollout has continued", func(t *testing.T) {
 		t.Parallel()
 		if got := p.Fold(first, nil, no("no"), start.Add(time.Hour)); len(got) != 0 {
 			t.Errorf("left: %+v", got)
@@ -220,7 +220,7 @@ func TestFoldOverTime(t *testing.T) {
 		}
 		q.Rollout = nil
 		if got := q.Fold(away, nil, nil, start.Add(time.Hour)); len(got) != 0 {
-			t.Errorf("left after the run: %+v", got)
+			t.Errorf("left after the rollout: %+v", got)
 		}
 	})
 	t.Run("a late message is recorded when it arrives", func(t *testing.T) {

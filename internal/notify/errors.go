@@ -49,12 +49,12 @@ func finalf(format string, args ...any) *Error {
 func errorOf(err error) *Error {
 	if wrapped := new(url.Error); errors.As(err, &wrapped) {
 		if wrapped.Timeout() {
-			return errorf("no answer within %s", timeout)
+			return errorf("no response within %s", timeout)
 		}
 		err = wrapped.Err
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return errorf("no answer within %s", timeout)
+		return errorf("no response within %s", timeout)
 	}
 	return errorf("%s", err)
 }

@@ -26,7 +26,7 @@ var allowed = []string{"json", "eq", "ne", "and", "or", "not"}
 func toJSON(v any) (string, error) {
 	raw, err := json.Marshal(v)
 	if err == nil && len(raw) > maxBody {
-		return "", fmt.Errorf("a value has more than %d bytes as JSON", maxBody)
+		return "", fmt.Errorf("a value is larger than %d bytes as JSON", maxBody)
 	}
 	return string(raw), err
 }
@@ -126,7 +126,7 @@ type bounded struct{ strings.Builder }
 
 func (b *bounded) Write(p []byte) (int, error) {
 	if b.Len()+len(p) > maxBody {
-		return 0, fmt.Errorf("the body has more than %d bytes", maxBody)
+		return 0, fmt.Errorf("the body is larger than %d bytes", maxBody)
 	}
 	return b.Builder.Write(p)
 }

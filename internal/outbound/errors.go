@@ -43,7 +43,7 @@ func (e *TooLargeError) Error() string {
 	if e.Elements > 0 {
 		return fmt.Sprintf("read body: it has more than %d elements", e.Elements)
 	}
-	return fmt.Sprintf("read body: it has more than %d bytes", e.Limit)
+	return fmt.Sprintf("read body: it is larger than %d bytes", e.Limit)
 }
 
 // RedirectError reports a redirect to another host.

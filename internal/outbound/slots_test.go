@@ -77,7 +77,7 @@ func TestSlots(t *testing.T) {
 					gone()
 				}
 				if !fits(t, p, test.next.namespace, test.next.address) {
-					t.Error("no slot after all have left")
+					t.Error("no slot after all slots have been released")
 				}
 				if len(p.shares) != 0 {
 					t.Errorf("%d shares remain", len(p.shares))

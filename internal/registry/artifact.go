@@ -23,7 +23,7 @@ const (
 	opReferrers = "list referrers of"
 )
 
-// Manifest reads the manifest of a tag or digest. It fails if the manifest has more than Options.MaxBody bytes. Manifests are not cached. Errors are the
+// Manifest reads the manifest of a tag or digest. It fails if the manifest is larger than Options.MaxBody bytes. Manifests are not cached. Errors are the
 // same as for List.
 func (s *Scanner) Manifest(ctx context.Context, r Request, identifier string) (Manifest, error) {
 	t, ctx, cancel, err := s.begin(ctx, opManifest, r)

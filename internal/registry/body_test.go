@@ -47,7 +47,7 @@ func TestPaceOfABody(t *testing.T) {
 				if i > 0 {
 					await.Until(t, "the body is watched", func() bool { return clock.HasWaiters() || ctx.Err() != nil })
 					clock.Step(paceWindow)
-					await.Until(t, "the window is judged", func() bool { return clock.HasWaiters() || ctx.Err() != nil })
+					await.Until(t, "the window is checked", func() bool { return clock.HasWaiters() || ctx.Err() != nil })
 				}
 				if _, err := io.WriteString(in, strings.Repeat(" ", n)); err != nil {
 					break
@@ -55,7 +55,7 @@ func TestPaceOfABody(t *testing.T) {
 				sent += n
 				await.Until(t, "the bytes are read", func() bool { return int(body.total.Load()) == sent })
 			}
-			if ctx.Err() == nil { // Otherwise, the transport ends the read, which may be later than this.
+			if ctx.Err() == nil { // Otherwise, the transport ends the read, which may happen later.
 				in.Close()
 			}
 			if err := <-done; !errors.Is(err, tc.want) {

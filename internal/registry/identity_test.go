@@ -68,11 +68,11 @@ func TestWorkloadIdentity(t *testing.T) {
 			if err := list(); err != nil {
 				t.Errorf("with the new password: %v", err)
 			}
-			identity.set("", errors.New("Cloud answers 503"))
+			identity.set("", errors.New("Cloud responds with 503"))
 			requests := server.Requests(registrytest.List)
 			scanner = New(Options{Outbound: registrytest.Outbound(), Clock: clock, Backoff: fast, Identity: identity})
 			err := list()
-			if KindOf(err) != WorkloadIdentityFailed || !KindOf(err).Transient() || !strings.Contains(err.Error(), "Cloud answers 503") {
+			if KindOf(err) != WorkloadIdentityFailed || !KindOf(err).Transient() || !strings.Contains(err.Error(), "Cloud responds with 503") {
 				t.Errorf("without a credential: %v", err)
 			}
 			if server.Requests(registrytest.List) != requests {

@@ -8,7 +8,7 @@ import (
 
 func TestPace(t *testing.T) {
 	for name, tc := range map[string]struct {
-		quiet    int // scans without news
+		quiet    int // scans without changes
 		interval time.Duration
 		want     time.Duration
 	}{
@@ -41,7 +41,7 @@ func TestPace(t *testing.T) {
 				t.Errorf("Fresh = %v, want most of %v", fresh, shortest)
 			}
 			if got := p.After(true).Interval(tc.interval); got != tc.interval {
-				t.Errorf("Interval after news = %v, want %v", got, tc.interval)
+				t.Errorf("Interval after a change = %v, want %v", got, tc.interval)
 			}
 			if got := p.Reset().Interval(tc.interval); got != tc.interval {
 				t.Errorf("Interval after a request = %v, want %v", got, tc.interval)

@@ -68,8 +68,8 @@ func (p *pings) recall(req *http.Request, now time.Time) (*http.Response, error)
 }
 
 // record caches a response with status 200 or 401. It also caches an error for HTTPS, but the cached error is used only after HTTP has
-// worked. It does not cache an error that was caused by the end of the request's context, or a response whose WWW-Authenticate fields have
-// more than maxChallenge bytes.
+// worked. It does not cache an error that was caused by the end of the request's context, or a response whose WWW-Authenticate fields are
+// longer than maxChallenge bytes.
 func (p *pings) record(req *http.Request, resp *http.Response, err error, now time.Time) {
 	known := ping{at: now, err: err}
 	switch {

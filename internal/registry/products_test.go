@@ -282,7 +282,7 @@ var productCases = map[string]func(*product){
 			p.Errorf("Referrers = %v, %v; want one", found, err)
 		}
 	},
-	"a tag that is deleted while its image stays": func(p *product) {
+	"a tag that is deleted while its image remains": func(p *product) {
 		witness, image := p.image("1.0.0"), p.image("1.1.0")
 		p.Tag(p.path, image, "3.0.0")
 		p.gone("before", "3.0.0", image, witness, false)
@@ -332,7 +332,7 @@ var productCases = map[string]func(*product){
 		}
 		p.gone("without a witness", "1.0.0", image, image, false)
 	},
-	"a tag in capitals is found as it is listed": func(p *product) {
+	"a tag in capital letters is found under its listed name": func(p *product) {
 		image := p.image("1.0.0-RC.1")
 		scan, err := p.scanner.List(p.Context(), p.request())
 		if err != nil || len(scan.Tags) != 1 || !strings.EqualFold(scan.Tags[0], "1.0.0-RC.1") { // some registries return tags in lower case

@@ -309,7 +309,7 @@ func TestRateAfter429(t *testing.T) {
 	}
 	g.slow()
 	g.slow()
-	expect("after two concurrent answers", 20)
+	expect("after two concurrent responses", 20)
 	clock.Step(minPause)
 	g.slow()
 	expect("after another one", 10)

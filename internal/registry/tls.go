@@ -71,7 +71,7 @@ func ParseTLS(s Secret, now time.Time) (TLS, error) {
 	}
 	for key, value := range s.Data {
 		if len(value) > maxPEM {
-			return TLS{}, fmt.Errorf("Secret %q: key %q has more than %d bytes: remove unneeded certificates", s.Name, key, maxPEM)
+			return TLS{}, fmt.Errorf("Secret %q: key %q is larger than %d bytes: remove unneeded certificates", s.Name, key, maxPEM)
 		}
 	}
 	if err := t.checkCA(now); err != nil {

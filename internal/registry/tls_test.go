@@ -58,7 +58,7 @@ func TestParseTLS(t *testing.T) {
 		"authority is a key":                 {data: map[string][]byte{"ca.crt": key}, wantText: `key "ca.crt" contains a private key`},
 		"authority is a certificate request": {data: map[string][]byte{"ca.crt": request}, wantText: `block of type "CERTIFICATE REQUEST"`},
 		"authority has expired":              {data: map[string][]byte{"ca.crt": expired}, wantText: `key "ca.crt": the certificate expired at`},
-		"authority is too large":             {data: map[string][]byte{"ca.crt": join(ca, make([]byte, maxPEM))}, wantText: `key "ca.crt" has more than`},
+		"authority is too large":             {data: map[string][]byte{"ca.crt": join(ca, make([]byte, maxPEM))}, wantText: `key "ca.crt" is larger than`},
 		"key only":                           {data: map[string][]byte{"tls.key": key}, wantText: `key "tls.key" is set without "tls.crt"`},
 		"certificate only":                   {kind: TypeTLS, data: map[string][]byte{"tls.crt": certificate}, wantText: `key "tls.crt" is set without "tls.key"`},
 		"client is not PEM":                  {data: map[string][]byte{"tls.crt": []byte("hunter2"), "tls.key": key}, wantText: `key "tls.crt" contains no certificate`},

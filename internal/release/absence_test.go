@@ -15,7 +15,7 @@ func TestDeadlineAfterAnAbsence(t *testing.T) {
 		// began is when the manager began to observe, and now is the time of the plan. Both are relative to the start of the rollout.
 		// If began is 0, the manager has observed the whole rollout.
 		began, now time.Duration
-		// grace is the end of the moment that was granted previously.
+		// grace is the end of the grace period that was granted previously.
 		grace   time.Duration
 		failed  bool
 		requeue time.Duration

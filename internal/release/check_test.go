@@ -84,7 +84,7 @@ func (w *world) checkGroup(g *Group) {
 		w.fail("invariant 1: group %s has %d active and %d canary releases", g.Slug, active, canaries)
 	}
 	if g.Phase != Live && (active > 0 || sum > 0 || g.Rollout != nil) {
-		w.fail("group %s is %s with an active release, weight or run", g.Slug, g.Phase)
+		w.fail("group %s is %s with an active release, weight or rollout", g.Slug, g.Phase)
 	}
 	if g.Phase == Live && active > 0 && sum != 100 || active == 0 && canaries == 0 && sum != 0 {
 		w.fail("invariant 2: weights of group %s add up to %d", g.Slug, sum)
@@ -98,7 +98,7 @@ func (w *world) checkGroup(g *Group) {
 		w.fail("invariant 1: group %s no longer has an active release", g.Slug)
 	}
 	if g.Rollout != nil && g.Row(g.Rollout.Release) == nil {
-		w.fail("group %s runs %s, which has no row", g.Slug, g.Rollout.Release)
+		w.fail("group %s rolls out %s, which has no row", g.Slug, g.Rollout.Release)
 	}
 }
 

@@ -123,7 +123,7 @@ var exclusives = []scene{
 		h.run(time.Hour)
 		h.replicas("an hour after it was denied", 10, 0)
 	}},
-	{"the pods of a closed pull request end while a Job of its hooks runs", func(h tale) {
+	{"the pods of a closed pull request terminate while a Job of its hooks runs", func(h tale) {
 		h.push("pr-7-a")
 		h.run(time.Minute)
 		h.want("opened", map[string]string{"pr-7-a": "active 100"})

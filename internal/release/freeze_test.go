@@ -9,7 +9,7 @@ import (
 // checkFrozen checks a write of the rollout state against users' expectations about a freeze. A release that was never active
 // does not start, and gets no additional traffic. There are three exceptions: a release that replaces a lost active release, a
 // release that was recovered after the rollout state was lost, and a release of an exclusive group in which the pods of the
-// active release have ended.
+// active release have terminated.
 func (w *world) checkFrozen(o Observed, g, h *Group) {
 	f := o.Spec.Freeze
 	if f == nil {
@@ -37,7 +37,7 @@ func (w *world) checkFrozen(o Observed, g, h *Group) {
 	}
 }
 
-// exchangedIn reports whether the pods of the active release of an exclusive group have ended.
+// exchangedIn reports whether the pods of the active release of an exclusive group have terminated.
 func exchangedIn(o Observed, g *Group) bool {
 	a := g.ActiveRow()
 	return o.Spec.Exclusive && a != nil && objectOf(o, a.Release).Replicas == 0
@@ -181,7 +181,7 @@ var freezes = []scene{
 		h.run(9 * time.Hour)
 		h.want("end", map[string]string{"1.2.0": "active 100"})
 	}},
-	{"rule 45: Deprecate is the only decision that applies in a freeze", func(h tale) {
+	{"rule 45: Deprecate is the only decision that takes effect during a freeze", func(h tale) {
 		h.live()
 		h.steps(Step{Name: "first", Weight: 10, Approval: true}, Step{Weight: 50, Pause: time.Minute})
 		h.push("1.1.0")

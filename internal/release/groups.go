@@ -219,7 +219,7 @@ func (b *planner) closeExcluded(g *Group) {
 		return
 	}
 	if b.o.Config == "" {
-		s.state(a, true, GroupExcluded, fmt.Sprintf("the specification no longer includes group %s: the group that replaces it is not known until all objects that spec.template refers to exist", g.Name))
+		s.state(a, true, GroupExcluded, fmt.Sprintf("the specification no longer includes group %s: the group that replaces it is not known while spec.template cannot be used (see the Ready condition)", g.Name))
 		return
 	}
 	slug := b.heirOf(g)
@@ -244,7 +244,7 @@ func (b *planner) closeExcluded(g *Group) {
 // close starts to close a group.
 func (s *scope) close(reason Reason) {
 	s.takeDown(Closing, reason)
-	s.event(nil, false, reason, fmt.Sprintf("group %s is drained and removed", s.g.Name))
+	s.event(nil, false, reason, fmt.Sprintf("group %s is drained and removed", s.g.label()))
 }
 
 // takeDown sets the rows of a group to deprecated in one write. In a closing group, failed releases keep

@@ -422,7 +422,7 @@ var histories = []scene{
 		h.run(time.Minute)
 		h.want("pinned", map[string]string{"1.0.0": "active 100"})
 	}},
-	{"rule 23: a canary that crashes in its pause is rolled back", func(h tale) {
+	{"rule 23: a canary that crashes during its pause is rolled back", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 20, Pause: 24 * time.Hour})
 		h.push("1.1.0")

@@ -100,7 +100,7 @@ func (s *scope) jobsWait(r *Row) *wait {
 }
 
 // reportWait reports that the controller of a release that starts again has not reported the restart yet, or returns nil. Without this wait,
-// if the release failed or was superseded again, the report of the first time would count as the report of the second, and a gate Job could still start.
+// if the release failed or was superseded again, the report from the first time would count as the report from the second, and a gate Job could still start.
 func (s *scope) reportWait(r *Row) *wait {
 	c, there := s.object(r.Release)
 	if !s.o.Spec.GateJobs || !there || c.Terminating || c.Reported != Error && c.Reported != Deprecated {
@@ -149,7 +149,7 @@ func (s *scope) untried(run *Rollout, r *Row) bool {
 	return run.Gate == PreRollout && run.GateTime.IsZero() && s.hasGate(PreRollout, r) && s.unreachable(r) != ""
 }
 
-// resetCalls discards the calls of hooks that test a release, and their answers, when the canary
+// resetCalls discards the calls to hooks that test a release, and their answers, when the canary
 // domains no longer route to the release. In that case, its object or its pods are gone, and the hooks would
 // reach another release. The hooks are called again when the domains route to the release again.
 func (s *scope) resetCalls(run *Rollout, r *Row) {

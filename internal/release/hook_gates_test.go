@@ -595,14 +595,14 @@ func TestPreRolloutIsCalledAgainAfterDomainsRoutedElsewhere(t *testing.T) {
 			o.Policies = []Policy{{Name: "shop", Groups: []Report{{Slug: slug, Revision: 8, CanaryDomains: true}}}}
 			g := Plan(o, t0).State.Groups[0]
 			if g.Rollout == nil || g.Rollout.Gate != PreRollout || !g.Rollout.GateTime.IsZero() || g.Row("new").Status != Pending {
-				t.Fatalf("the domains route to another release: run %+v, %s", g.Rollout, g.Row("new").Status)
+				t.Fatalf("the domains route to another release: rollout %+v, %s", g.Rollout, g.Row("new").Status)
 			}
 			later, back := atItsHooks(spec, asked, 1, fact), t0.Add(time.Minute)
 			later.State, later.Policies = Plan(o, t0).State, o.Policies
 			later.Policies[0].Groups[0].Canary = "new"
 			g = Plan(later, back).State.Groups[0]
 			if g.Rollout == nil || g.Rollout.Gate != PreRollout || !g.Rollout.GateTime.Equal(back) || g.Row("new").Status != Pending {
-				t.Errorf("the domains route to the canary again: run %+v, %s", g.Rollout, g.Row("new").Status)
+				t.Errorf("the domains route to the canary again: rollout %+v, %s", g.Rollout, g.Row("new").Status)
 			}
 		})
 	}
@@ -631,7 +631,7 @@ func TestDomainsOfTheCanaryThatNeverRoute(t *testing.T) {
 				Rollout:  &Rollout{Release: "new", Sequence: 7, Started: t0, StepsHash: stepsHash(spec.Steps), Floor: 1},
 				Releases: []Row{row("new", "1.1.0", Pending, 0), row("old", "1.0.0", Active, 100)},
 			}}},
-			Policies: []Policy{{Name: "colleague", Groups: []Report{{Slug: slug, Revision: 8, Active: "old", CanaryDomains: true, Message: "domain \"try.shop.example\": the Gateway is away"}}}},
+			Policies: []Policy{{Name: "colleague", Groups: []Report{{Slug: slug, Revision: 8, Active: "old", CanaryDomains: true, Message: "domain \"try.shop.example\": the Gateway is unavailable"}}}},
 		}
 		o.State.Groups[0].Releases[1].Promoted = 1
 		return o
@@ -742,7 +742,7 @@ func TestPreRolloutWaitsForDomainsThatLeaveTheOlderGroup(t *testing.T) {
 		t.Error("hooks are called while the domain of the canary routes to the older group")
 	}
 	if !asked(Report{Slug: "2-x"}) {
-		t.Error("hooks are not called although there is no domain of the canary")
+		t.Error("hooks are not called although there is no domain for the canary")
 	}
 	newest = false
 	if asked(report) {
@@ -788,7 +788,7 @@ func TestPreRolloutWaitsForDomainsOfAGroupThatEnds(t *testing.T) {
 
 // TestUnconfirmedPolicyDoesNotBlockARecreatedRelease covers a policy that no gateway confirms. Its routes refer to the release of a newer
 // group, and that release was created again with the same name. The policy cannot confirm that its routes no longer refer to the release,
-// and must not prevent the release from taking its steps.
+// and must not prevent the release from going through its steps.
 func TestUnconfirmedPolicyDoesNotBlockARecreatedRelease(t *testing.T) {
 	t.Parallel()
 	spec := Spec{Replicas: 1, MinimumAvailable: 2, Deadline: time.Minute, Steps: []Step{{Weight: 10, Pause: time.Hour}}}
@@ -848,12 +848,12 @@ func TestFailedReleaseWithJobs(t *testing.T) {
 		h.push("1.2.0")
 		h.run(24 * time.Hour)
 		if h.rolloutState.group("1-x").Row(o.Release) != nil {
-			o.ActiveJobs = false // with a row, its revert is called, and ends
+			o.ActiveJobs = false // with a row, its revert hook is called, and its Job ends
 		}
 		h.run(24 * time.Hour)
 		g := h.rolloutState.group("1-x")
 		if g.Row(o.Release) == nil && h.objects[o.Release] != nil {
-			t.Errorf("%s: the row of %s was dropped while a Job of its hooks had not ended, or while its revert was waiting", what, o.Release)
+			t.Errorf("%s: the row of %s was dropped while a Job of its hooks had not ended, or while its revert hook was waiting", what, o.Release)
 		}
 		if a := g.ActiveRow(); a == nil || a.Version != "1.2.0" {
 			t.Errorf("%s: 1.2.0 is not active two days later", what)
@@ -963,17 +963,17 @@ func TestFailedReleaseOfAGroupThatEnds(t *testing.T) {
 	h.edit("end", func(s *Spec) { s.Ended = []string{"1.x"} })
 	h.run(time.Hour)
 	if g := h.rolloutState.group("1-x"); g == nil || g.Row(o.Release) == nil {
-		t.Fatalf("the row of %s was dropped while a Job of its hooks runs: its revert is not called", o.Version)
+		t.Fatalf("the row of %s was dropped while a Job of its hooks runs: its revert hook is not called", o.Version)
 	}
 	if o.Replicas > 0 {
 		t.Errorf("%s, which is kept only because of its Jobs, has %d replicas", o.Version, o.Replicas)
 	}
 	h.message("it waits", "AwaitingJobs", "group 1.x has ended, and 1.1.0 is removed when the Jobs of its hooks have ended")
-	o.Reported = Error // The revert has been called.
+	o.Reported = Error // The revert hook has been called.
 	h.run(time.Hour)
 	o.UncreatedJob = "revert" // The API server rejects its Job.
 	h.run(time.Hour)
-	h.message("its revert waits", "AwaitingJobs", "group 1.x has ended, and 1.1.0 is removed when the Jobs of its hooks have ended; the API server rejects the Job of its hook \"revert\": change that hook, or fix the cause of the rejection")
+	h.message("its revert hook waits", "AwaitingJobs", "group 1.x has ended, and 1.1.0 is removed when the Jobs of its hooks have ended; the API server rejects the Job of its hook \"revert\": change that hook, or fix the cause of the rejection")
 	o.UncreatedJob = "" // The Job is accepted.
 	h.run(time.Hour)
 	o.ActiveJobs = false // The Job has ended.

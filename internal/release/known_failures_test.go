@@ -204,7 +204,7 @@ var knownFailures = []scene{
 		h.run(24 * time.Hour)
 		h.want("approval", map[string]string{"1.0.0": "active 50", "1.1.0": "canary 50"})
 	}},
-	{"31 no deadline in a drain", func(h tale) {
+	{"31 no deadline during a drain", func(h tale) {
 		h.edit("long drain", func(s *Spec) { s.Drain = 2 * time.Hour })
 		h.live()
 		h.push("1.1.0")
@@ -346,7 +346,7 @@ var knownFailures = []scene{
 		h.run(5 * interval)
 		h.want("the end", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "", "1.2.0": "active 100"})
 	}},
-	{"45 Adopt in a pause, then the pause ends", func(h tale) {
+	{"45 Adopt during a pause, then the pause ends", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.push("1.1.0")
@@ -363,7 +363,7 @@ var knownFailures = []scene{
 			h.fail("the end of the pause moved traffic")
 		}
 	}},
-	{"45 Continue in a pause, then the pause ends", func(h tale) {
+	{"45 Continue during a pause, then the pause ends", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Approval: true}, Step{Weight: 50, Approval: true})
 		h.push("1.1.0")
@@ -604,7 +604,7 @@ func TestAnySizesEnd(t *testing.T) {
 			h.live()
 			h.push("1.1.0")
 			h.run(20 * time.Second)
-			h.edit("scaled in the rollout", func(s *Spec) { s.Replicas = later })
+			h.edit("scaled during the rollout", func(s *Spec) { s.Replicas = later })
 			h.run(2 * time.Hour)
 			h.want("the end", map[string]string{"1.1.0": "active 100"})
 			h.ready("the end", "1.1.0", later)

@@ -296,7 +296,7 @@ type Object struct {
 type EndFact struct {
 	// Since identifies the wait that the hooks responded to: it is the Time of the group's End.
 	Since time.Time
-	// Done reports whether the calls of all hooks are complete. Failed reports whether a hook failed.
+	// Done reports whether the calls to all hooks are complete. Failed reports whether a hook failed.
 	Done, Failed bool
 	// Message contains details.
 	Message string

@@ -108,7 +108,7 @@ func (b *planner) prepare(g *Group) (again bool) {
 // slot is free, the preview is Expired until it gets one.
 func (b *planner) reopen(g *Group, slot bool) bool {
 	s := b.scope(g)
-	s.event(nil, false, GroupReopened, fmt.Sprintf("group %s is offered again", s.g.Name))
+	s.event(nil, false, GroupReopened, fmt.Sprintf("group %s is offered again", s.g.label()))
 	if slot {
 		g.Phase = Live
 		s.resume()
@@ -237,7 +237,7 @@ func (b *planner) expire(g *Group, reason Reason, message string) {
 	s := b.scope(g)
 	s.takeDown(Expired, reason)
 	g.Target.Reason = reason
-	s.event(nil, false, GroupExpired, fmt.Sprintf("preview %s is drained and removed: %s", s.g.Slug, message))
+	s.event(nil, false, GroupExpired, fmt.Sprintf("preview %s is drained and removed: %s", s.g.label(), message))
 }
 
 // turnWaits returns why a group must not start a release now, or nil. The number of previews that start at the

@@ -56,7 +56,7 @@ var unreported = []scene{
 		h.run(time.Minute)
 		h.want("with its routes", map[string]string{"1.0.0": "active 100", "2.0.0": "canary 10"})
 	}},
-	{"a group that waits for its end keeps serving while its policy is created again", func(h tale) {
+	{"a group that is waiting to end keeps serving while its policy is created again", func(h tale) {
 		h.policy("web").newest = true
 		h.push("1.0.0")
 		h.run(time.Minute)
@@ -70,7 +70,7 @@ var unreported = []scene{
 		h.run(time.Hour)
 		h.want("the policy exists again", map[string]string{"1.0.0": "active 100"})
 	}},
-	{"a group that waits for its end keeps serving while the status of its policy is lost", func(h tale) {
+	{"a group that is waiting to end keeps serving while the status of its policy is lost", func(h tale) {
 		h.policy("web").newest = true
 		h.push("1.0.0")
 		h.run(time.Minute)

@@ -88,14 +88,14 @@ var causes = []scene{
 		h.run(time.Hour)
 		h.configure("")
 		h.run(time.Hour)
-		h.phase("the replacing group cannot start", "1-x", "Live")
-		h.message("the replacing group cannot start", "GroupExcluded", "the specification no longer includes group 1.x: the group that replaces it is not known until all objects that spec.template refers to exist")
+		h.phase("the replacement group cannot start", "1-x", "Live")
+		h.message("the replacement group cannot start", "GroupExcluded", "the specification no longer includes group 1.x: the group that replaces it is not known while spec.template cannot be used (see the Ready condition)")
 		h.configure("c1")
 		clear(h.broken)
 		h.object("1.0.0").why = ""
 		h.run(time.Hour)
-		h.phase("the replacing group is active", "1-x", "")
-		h.want("the replacing group is active", map[string]string{"1.0.0": "active 100", "2.0.0": "active 100"})
+		h.phase("the replacement group is active", "1-x", "")
+		h.want("the replacement group is active", map[string]string{"1.0.0": "active 100", "2.0.0": "active 100"})
 	}},
 	{"a canary that is denied while the template has no configuration is rolled back", func(h tale) {
 		h.live()

@@ -284,7 +284,7 @@ var protocol = []scene{
 		h.object("1.1.0").up = h.now.Add(time.Minute)
 		h.run(30 * time.Second)
 		h.leaders = [2]*leader{{}, {}}
-		h.run(4*time.Minute + 40*time.Second) // 5m20s after the start of the pause, with 4m10s of health
+		h.run(4*time.Minute + 40*time.Second) // 5m20s after the start of the pause, healthy for 4m10s
 		h.want("not yet", map[string]string{"1.1.0": "canary 20"})
 		h.run(time.Minute)
 		h.want("healthy for five minutes", map[string]string{"1.1.0": "active 100"})

@@ -77,6 +77,14 @@ type Group struct {
 	Releases []Row
 }
 
+// label returns the name of the group in messages. For a preview, this is the slug, because several previews may have the name of the same branch.
+func (g *Group) label() string {
+	if g.Level == preview {
+		return g.Slug
+	}
+	return g.Name
+}
+
 // End records the wait for the hooks that are called at the end of a preview. Time is the start of the wait, or zero if no hooks
 // are called.
 type End struct {

@@ -76,7 +76,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestTurnIsKept checks that an object that was enqueued starts even if it asks later than after Age, and that an object that leaves
+// TestTurnIsKept checks that an object that was enqueued starts even if more than Age passes before it asks, and that an object that leaves
 // the line has no turn.
 func TestTurnIsKept(t *testing.T) {
 	t.Parallel()

@@ -123,7 +123,7 @@ func TestActiveOfExclusiveGroup(t *testing.T) {
 	g.Rollout.Gate = v1alpha1.GateConfirmRollout
 	a, err = view.WhyVersion(s.Input, ms.Namespace, ms.Name, row.SemVer.Version, s.Now)
 	if err != nil || strings.Contains(a.Summary, "its pods were stopped") {
-		t.Errorf("before its pods end: %s, %v", a.Summary, err)
+		t.Errorf("before its pods terminate: %s, %v", a.Summary, err)
 	}
 }
 
@@ -411,8 +411,8 @@ func TestExchangeOfAnExclusiveGroup(t *testing.T) {
 		ended     time.Duration
 		class     view.Class
 	}{
-		"the old pods are ending":                   {v1alpha1.FailureOtherReleaseRunning, 0, 0, true, 3 * time.Second, view.Moving},
-		"the old pods do not end":                   {v1alpha1.FailureOtherReleaseRunning, 0, 0, true, time.Minute, view.Failed},
+		"the old pods are terminating":              {v1alpha1.FailureOtherReleaseRunning, 0, 0, true, 3 * time.Second, view.Moving},
+		"the old pods do not terminate":             {v1alpha1.FailureOtherReleaseRunning, 0, 0, true, time.Minute, view.Failed},
 		"the new pods start":                        {"", 0, 0, true, 3 * time.Second, view.Moving},
 		"the new pods are not ready after a minute": {"", 0, 0, true, time.Minute, view.Failed},
 		"the new pods crash":                        {"CrashLoopBackOff", 0, 0, true, 3 * time.Second, view.Failed},
@@ -438,7 +438,7 @@ func TestExchangeOfAnExclusiveGroup(t *testing.T) {
 		old.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAvailable, Status: metav1.ConditionFalse, Reason: "ScaledToZero", LastTransitionTime: at}}
 		svc, _ := view.NewService(s.Input, ms.Namespace, ms.Name, s.Now)
 		if svc.State.Class != c.class {
-			t.Errorf("%s, %s after the end of the pods: %s, %q", name, c.ended, svc.State.Class, svc.State.Sentence)
+			t.Errorf("%s, %s after the pods have terminated: %s, %q", name, c.ended, svc.State.Class, svc.State.Sentence)
 		}
 	}
 }

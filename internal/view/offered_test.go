@@ -107,7 +107,7 @@ func TestDownWhilePinnedInAFreeze(t *testing.T) {
 		s, _ := viewtest.Play(name, "shop")
 		svc, _ := view.NewService(s.Input, "shop", "shop", s.Now)
 		if got := commandsOf(svc.State); !slices.Contains(got, "hlnr rollback shop --to 1.1.0") || slices.Contains(verbsOf(svc.State), "unpin") {
-			t.Errorf("%s: 1.1.0 is retained, and returns through a pin; offered: %q", name, got)
+			t.Errorf("%s: 1.1.0 is retained, and a pin makes it active again; offered: %q", name, got)
 		}
 	}
 	for name, serves := range map[string]bool{"unpin down frozen": false, "repin down frozen": true, "unpin down paused": false, "repin down paused": true} {

@@ -27,7 +27,7 @@ func ClusterKinds() map[string][]string {
 // Verbs returns the verbs that the manager needs for each of the kinds.
 func Verbs() []string { return []string{"list", "watch"} }
 
-// Name returns the name of a resource of an API group, in the form that is used in messages of the API server.
+// Name returns the name of a resource of an API group, in the form that is used in messages from the API server.
 func Name(group, resource string) string {
 	if group == "" {
 		return resource

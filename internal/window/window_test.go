@@ -28,7 +28,7 @@ func TestWindows(t *testing.T) {
 		"at its end":                               {zurich, "2030-01-31T15:30:00Z", false, "2030-02-01T08:00:00Z"},
 		"over the weekend":                         {zurich, "2030-02-01T16:00:00Z", false, "2030-02-04T08:00:00Z"},
 		"in summer":                                {zurich, "2030-07-01T06:00:00Z", false, "2030-07-01T07:00:00Z"},
-		"over the end of winter":                   {zurich, "2030-03-29T16:00:00Z", false, "2030-04-01T07:00:00Z"},
+		"over the start of daylight saving time":   {zurich, "2030-03-29T16:00:00Z", false, "2030-04-01T07:00:00Z"},
 		"whole days":                               {v1alpha1.DeployWindow{Days: workdays[:2]}, "2030-01-01T12:00:00Z", true, "2030-01-02T00:00:00Z"},
 		"a week away":                              {v1alpha1.DeployWindow{Days: workdays[:1], From: "09:00", To: "09:01"}, "2030-01-07T09:01:00Z", false, "2030-01-14T09:00:00Z"},
 		"night window, in the evening":             {night, "2030-02-01T23:00:00Z", true, "2030-02-02T05:00:00Z"},

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// Line provides the connections to an API server. A test can interrupt the line. The zero value is a line that
+// Line provides the connections to an API server. A test can interrupt these connections. The zero value is a Line that
 // is not interrupted.
 type Line struct {
 	mu    sync.Mutex
@@ -15,12 +15,12 @@ type Line struct {
 	conns []net.Conn
 }
 
-// Dial is a value for rest.Config.Dial. Dial fails while the line is interrupted.
+// Dial is a value for rest.Config.Dial. Dial fails while the connection is interrupted.
 func (l *Line) Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.cut {
-		return nil, errors.New("the line is interrupted")
+		return nil, errors.New("the connection is interrupted")
 	}
 	c, err := (&net.Dialer{}).DialContext(ctx, network, address)
 	if err == nil {

@@ -107,7 +107,7 @@ func namesTests(t *testing.T, page, text string, known map[string]*tested) int {
 
 // tested contains the names of the tests in a folder.
 type tested struct {
-	// tests contains the functions, and words contains all texts that may be the name of a case.
+	// tests contains the functions, and words contains all strings that may be the name of a case.
 	tests, words []string
 	// written contains the tests in the files named known_failures_test.go. cases contains the names in these files that begin
 	// with the number of a row.

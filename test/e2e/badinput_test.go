@@ -24,12 +24,12 @@ type complaint struct {
 	kind   string
 	status metav1.ConditionStatus
 	reason string
-	// names are texts that the message must contain: the field, the error, and the fix.
+	// names are strings that the message must contain: the field, the error, and the fix.
 	names []string
 }
 
 // TestBadInput applies invalid inputs to a live service, one after the other. Each input results in a condition
-// that contains the field and the fix, and the service answers all requests in the meantime.
+// that contains the field and the fix, and the service responds to all requests in the meantime.
 func TestBadInput(t *testing.T) {
 	s := newService(t, "badinput")
 	s.start("1.0.0")
@@ -226,7 +226,7 @@ func conditionsOf(o client.Object) []metav1.Condition {
 	return nil
 }
 
-// alive checks that 1.0.0 is active, and that it answers requests for some time.
+// alive checks that 1.0.0 is active, and that it responds to requests for some time.
 func alive(t *testing.T, s *service, l *harness.Load) {
 	t.Helper()
 	here := *s

@@ -62,7 +62,7 @@ func TestBoard(t *testing.T) {
 		}
 	}
 	if _, _, err := proxy.without().get(t.Context(), "/"); err == nil {
-		t.Error("the board answers a connection without the proxy's certificate")
+		t.Error("the board accepts a connection without the proxy's certificate")
 	}
 
 	s.push("1.1.0")

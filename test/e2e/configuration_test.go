@@ -102,7 +102,7 @@ func (s *service) rows() []string {
 	return names
 }
 
-// answersWith waits until twenty consecutive answers contain the given text.
+// answersWith waits until twenty consecutive responses contain the given text.
 func (s *service) answersWith(want string) {
 	s.t.Helper()
 	dialer := &net.Dialer{Timeout: time.Second}
@@ -113,7 +113,7 @@ func (s *service) answersWith(want string) {
 		},
 	}}
 	same := 0
-	wait(s.t, "answers to be "+want, func(ctx context.Context) (bool, string, error) {
+	wait(s.t, "responses to be "+want, func(ctx context.Context) (bool, string, error) {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.host()+"/", nil)
 		if err != nil {
 			return false, "", err

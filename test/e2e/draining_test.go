@@ -199,7 +199,7 @@ func echo(socket io.ReadWriteCloser) error {
 	return nil
 }
 
-// end reads the long answer to its end, and checks that the WebSocket is open until then.
+// end reads the long response to its end, and checks that the WebSocket is open until then.
 func (s *streams) end(t *testing.T) {
 	t.Helper()
 	body, err := io.ReadAll(s.slow.Body)
@@ -209,6 +209,6 @@ func (s *streams) end(t *testing.T) {
 	if err := echo(s.socket); err != nil {
 		t.Errorf("the WebSocket was interrupted within %s: %v", time.Since(s.began).Round(10*time.Millisecond), err)
 	}
-	_, _ = s.slow.Body.Close(), s.socket.Close() // An error of a closed connection is not a failure here.
+	_, _ = s.slow.Body.Close(), s.socket.Close() // An error from a closed connection is not a failure here.
 	t.Logf("the long request and the WebSocket were open for %s", time.Since(s.began).Round(10*time.Millisecond))
 }

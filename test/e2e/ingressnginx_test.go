@@ -51,7 +51,7 @@ func TestAnnotationsSplit(t *testing.T) {
 		got := report.Total.Split().Fraction("1.1.0") * 100
 		t.Logf("weight %d%%, clients saw %.2f%% of %d requests, %d failed", w, got, report.Total.Answered, report.Total.Failed)
 		if math.Abs(got-float64(w)) > tolerance || report.Total.Failed > 0 || report.Total.Answered != requests {
-			t.Errorf("at %d%%: %.2f%% of %d answers, %d failed: %v", w, got, report.Total.Answered, report.Total.Failed, report.Failures)
+			t.Errorf("at %d%%: %.2f%% of %d responses, %d failed: %v", w, got, report.Total.Answered, report.Total.Failed, report.Failures)
 		}
 		s.decide("1.1.0", v1alpha1.DecisionContinue, fmt.Sprintf("at-%d", w))
 	}

@@ -115,7 +115,7 @@ func managerProcess(ctx context.Context) (*corev1.Pod, int, error) {
 			return pod, pid, err
 		}
 	}
-	return nil, 0, fmt.Errorf("find the manager: no container runs")
+	return nil, 0, fmt.Errorf("find the manager: no container is running")
 }
 
 // pidOf returns the process ID of a container, as reported by containerd.

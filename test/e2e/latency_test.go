@@ -16,7 +16,7 @@ import (
 )
 
 // TestLatencies measures the time from the push of a tag until the first pod of its version, and from when canary
-// pods are ready until their first answer through the gateway.
+// pods are ready until their first response through the gateway.
 func TestLatencies(t *testing.T) {
 	const (
 		samples   = 8
@@ -46,7 +46,7 @@ func TestLatencies(t *testing.T) {
 		s.active(version)
 	}
 	t.Logf("from push to first pod: %s (bound %s)", durations(created), maxCreate)
-	t.Logf("from ready canary pods to the first answer at the gateway: %s (bound %s)", durations(served), maxServe)
+	t.Logf("from ready canary pods to the first response at the gateway: %s (bound %s)", durations(served), maxServe)
 	if m := slices.Max(created); m > maxCreate {
 		t.Errorf("a pod was created %s after the push, more than %s", m, maxCreate)
 	}

@@ -47,7 +47,7 @@ var explained = []struct {
 	{regexp.MustCompile(`connection refused|connection reset by peer|http2: client connection lost|unexpected EOF|"error":"EOF"|apiserver not ready|the server is currently unable|Client\.Timeout|TLS handshake|context deadline exceeded|server was unable to return a response`),
 		"a test stops and starts the API server"},
 	{regexp.MustCompile(`leader election lost|[Ff]ailed to renew lease|[Ee]rror retrieving (resource|lease) lock|[Ff]ailed to update lease|[Ee]rror initially creating lease`),
-		"the Lease is lost with the API server"},
+		"the Lease is lost when the API server stops"},
 	{regexp.MustCompile(`RBAC: \[?clusterrole\.rbac\.authorization\.k8s\.io .* not found`), rolesUnread},
 	{regexp.MustCompile(`"Failed to watch".*context canceled`), "a manager ends its watches when a test stops it"},
 	{regexp.MustCompile(`because it is being terminated|Server rejected event .*namespaces \\"[^"]+" not found`), "a test deletes a namespace while a release is in progress"},
@@ -84,7 +84,7 @@ func (l *managerLog) run(ctx context.Context) {
 	defer ticker.Stop()
 	for {
 		pods, err := l.client.CoreV1().Pods(managerNamespace).List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/component=manager"})
-		if err == nil { // An API server that a test has stopped returns later.
+		if err == nil { // An API server that a test has stopped is started again later.
 			for i := range pods.Items {
 				l.check(ctx, &pods.Items[i])
 			}
@@ -112,7 +112,7 @@ func (l *managerLog) check(ctx context.Context, pod *corev1.Pod) {
 	}
 }
 
-// follow reads the log of a container until the container ends. If the API server ends first, run calls follow
+// follow reads the log of a container until the container ends. If the API server stops first, run calls follow
 // again.
 func (l *managerLog) follow(ctx context.Context, pod, container string) {
 	defer func() {

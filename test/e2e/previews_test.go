@@ -242,7 +242,7 @@ func (s *service) next(l *harness.Load, repo *githubtest.Repository, n int, what
 	s.deployed(repo, previous, "inactive")
 	now := l.Report().Total
 	const tenth = 100 * time.Millisecond
-	s.t.Logf("%s: known after %s; after its image was pushed: first answer %s, only answers %s, success on GitHub %s; %d of %d requests failed",
+	s.t.Logf("%s: known after %s; after its image was pushed: first response %s, all responses %s, success on GitHub %s; %d of %d requests failed",
 		what, known.Round(tenth), first.Round(tenth), alone.Round(tenth), reported.Round(tenth), now.Failed-before.Failed, now.Sent-before.Sent)
 	if url := lastStatus(repo, sha).EnvironmentURL; !strings.Contains(url, previewOf1+"."+s.name+".localhost") {
 		s.t.Errorf("%s: the deployment on GitHub points to %q", what, url)

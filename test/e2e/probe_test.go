@@ -63,7 +63,7 @@ func TestProbe(t *testing.T) {
 				promoted = append(promoted, s.confirmedTime().Sub(last()))
 				previous = version
 			}
-			t.Logf("confirm: %s: a weight is served %s after it is written; it is confirmed %s after it is served; a promotion is confirmed %s after the last answer of the previous release",
+			t.Logf("confirm: %s: a weight is served %s after it is written; it is confirmed %s after it is served; a promotion is confirmed %s after the last response of the previous release",
 				confirm, durations(served), durations(confirmed), durations(promoted))
 			if confirm != v1alpha1.ConfirmProbe {
 				return

@@ -23,7 +23,7 @@ import (
 )
 
 // TestSignedImage adds a public cosign key to an ImagePolicy. Images without a signature, or with a signature
-// by another key, are rejected with reasons and never run. Signed images run with the signed digest,
+// made with another key, are rejected with reasons and never run. Signed images run with the signed digest,
 // including an image that is signed later.
 func TestSignedImage(t *testing.T) {
 	s := newService(t, "signed")

@@ -50,7 +50,7 @@ func TestSplit(t *testing.T) {
 		got := report.Total.Split().Fraction("1.1.0") * 100
 		t.Logf("weight %d%%, clients saw %.2f%% of %d requests, %d failed", w, got, report.Total.Answered, report.Total.Failed)
 		if math.Abs(got-float64(w)) > tolerance || report.Total.Failed > 0 || report.Total.Answered != requests {
-			t.Errorf("at %d%%: %.2f%% of %d answers, %d failed: %v", w, got, report.Total.Answered, report.Total.Failed, report.Failures)
+			t.Errorf("at %d%%: %.2f%% of %d responses, %d failed: %v", w, got, report.Total.Answered, report.Total.Failed, report.Failures)
 		}
 		for i, route := range s.routes() {
 			if route.Generation != before[i].Generation {
@@ -171,7 +171,7 @@ func askWithEntropy(ctx context.Context, host string) (version string, err error
 		return "", err
 	}
 	if res.StatusCode != http.StatusOK {
-		return "", fmt.Errorf("answer %s", res.Status)
+		return "", fmt.Errorf("response status %s", res.Status)
 	}
 	return res.Header.Get("X-Version"), nil
 }

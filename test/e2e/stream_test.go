@@ -114,7 +114,7 @@ func (s *service) routesTo(host, want string) {
 func (s *service) splits(l *harness.Load, phase, version string, percent float64) {
 	s.t.Helper()
 	away := func(split harness.Split) float64 { return math.Abs(split.Fraction(version)*100 - percent) }
-	wait(s.t, fmt.Sprintf("clients to see %s in %.0f%% of their answers", version, percent), func(context.Context) (bool, string, error) {
+	wait(s.t, fmt.Sprintf("clients to see %s in %.0f%% of their responses", version, percent), func(context.Context) (bool, string, error) {
 		split := l.Recent(5 * time.Second).Split() // Longer than a busy gateway needs to apply a route.
 		return away(split) <= 2, fmt.Sprint(split), nil
 	})

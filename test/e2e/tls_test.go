@@ -93,7 +93,7 @@ func TestTLS(t *testing.T) {
 			return "", "", err
 		}
 		if res.StatusCode != http.StatusOK {
-			return "", "", fmt.Errorf("answer %s", res.Status)
+			return "", "", fmt.Errorf("response status %s", res.Status)
 		}
 		return res.Header.Get("X-Version"), res.Proto, nil
 	}

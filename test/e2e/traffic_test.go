@@ -296,7 +296,7 @@ func (s *service) provider(p *v1alpha1.NetworkPolicy, to *v1alpha1.NetworkProvid
 	})
 }
 
-// closePreview ends a preview. The preview answers requests until its host has no route, so no request
+// closePreview ends a preview. The preview responds to requests until its host has no route, so no request
 // reaches a terminating pod.
 func closePreview(t *testing.T) {
 	s := newService(t, "closing")
@@ -317,7 +317,7 @@ func closePreview(t *testing.T) {
 	for _, f := range report.Failures {
 		if f.Status != http.StatusNotFound {
 			other++
-			t.Errorf("a request to the preview got neither an answer from it nor 404: %+v", f)
+			t.Errorf("a request to the preview got neither a response from it nor 404: %+v", f)
 		}
 	}
 	t.Logf("a preview that is being closed: of %d requests, %d were answered, %d got 404, and %d failed otherwise", report.Total.Sent, report.Total.Answered, report.Total.Failed-other, other)

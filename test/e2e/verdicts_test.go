@@ -178,11 +178,11 @@ func TestAnalysisWeb(t *testing.T) {
 	s.push("1.5.0")
 	a := s.analysis("1.5.0", v1alpha1.AnalysisInconclusive)
 	if a.Errors < 5 || a.Failures > 0 || a.Rounds > 0 {
-		t.Errorf("without an answer: %+v", a)
+		t.Errorf("with error responses: %+v", a)
 	}
 	for _, m := range s.measurements("1.5.0")["score"] {
 		if m.Result != v1alpha1.MeasurementError || m.Message == "" {
-			t.Errorf("without an answer: %+v", m)
+			t.Errorf("with error responses: %+v", m)
 		}
 	}
 	e.fail(false)

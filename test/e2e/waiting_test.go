@@ -54,7 +54,7 @@ func TestQuotaWaitsForTheNewest(t *testing.T) {
 		Hard: corev1.ResourceList{corev1.ResourcePods: resource.MustParse("0")},
 	}}
 	s.create(quota)
-	wait(t, "the quota to be counted", func(ctx context.Context) (bool, string, error) {
+	wait(t, "the status of the quota to be set", func(ctx context.Context) (bool, string, error) {
 		err := env.Client.Get(ctx, client.ObjectKeyFromObject(quota), quota)
 		return len(quota.Status.Hard) > 0, "", err
 	})

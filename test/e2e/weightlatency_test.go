@@ -22,8 +22,8 @@ import (
 // TestWeightLatency measures the time from the write of a weight to a route until the gateway serves the
 // weight: with the gateway's default throttle of 2 s, with the local cluster's throttle of 100 ms, and
 // without a throttle. For a canary, it measures the time from the write of the first weight until the
-// first answer. For the promotion that immediately follows, it measures the time from the write of the weight 0 for the
-// previous release until the last answer of that release.
+// first response. For the promotion that immediately follows, it measures the time from the write of the weight 0 for the
+// previous release until the last response of that release.
 func TestWeightLatency(t *testing.T) {
 	const (
 		samples = 6
@@ -65,8 +65,8 @@ func TestWeightLatency(t *testing.T) {
 	}
 }
 
-// firstAnswer sends a request to a host every 5 ms. The returned function waits for a version's first answer,
-// and returns the time of this answer.
+// firstAnswer sends a request to a host every 5 ms. The returned function waits for a version's first response,
+// and returns the time of this response.
 func firstAnswer(t *testing.T, host, version string) func() time.Time {
 	t.Helper()
 	first := make(chan time.Time, 1)
@@ -76,11 +76,11 @@ func firstAnswer(t *testing.T, host, version string) func() time.Time {
 		}
 		return answered == version
 	})
-	return awaitTime(t, "the first answer of "+version, first)
+	return awaitTime(t, "the first response of "+version, first)
 }
 
 // lastAnswer sends requests in the same way. The returned function waits until a version has not answered for four seconds,
-// which is longer than any throttle, and returns the time of its last answer.
+// which is longer than any throttle, and returns the time of its last response.
 func lastAnswer(t *testing.T, host, version string) func() time.Time {
 	t.Helper()
 	last := make(chan time.Time, 1)
@@ -96,7 +96,7 @@ func lastAnswer(t *testing.T, host, version string) func() time.Time {
 		last <- seen
 		return true
 	})
-	return awaitTime(t, "the last answer of "+version, last)
+	return awaitTime(t, "the last response of "+version, last)
 }
 
 func awaitTime(t *testing.T, what string, at <-chan time.Time) func() time.Time {

@@ -192,7 +192,7 @@ func judge(status int, version string, readErr error) Outcome {
 	outcome := Outcome{Version: version, Status: status}
 	switch {
 	case readErr != nil:
-		outcome.Failure = fmt.Sprintf("status %d was incomplete: %v", status, readErr)
+		outcome.Failure = fmt.Sprintf("the response with status %d was incomplete: %v", status, readErr)
 	case status < 200 || status > 399:
 		outcome.Failure = fmt.Sprintf("status %d", status)
 	case version == "":

@@ -78,7 +78,7 @@ func TestJudge(t *testing.T) {
 		"server error":    {status: 503, version: "1.0.0", want: "status 503"},
 		"no route":        {status: 404, want: "status 404"},
 		"another server":  {status: 200, want: "status 200 without X-Version"},
-		"incomplete body": {status: 200, version: "1.0.0", err: context.DeadlineExceeded, want: "status 200 was incomplete: context deadline exceeded"},
+		"incomplete body": {status: 200, version: "1.0.0", err: context.DeadlineExceeded, want: "the response with status 200 was incomplete: context deadline exceeded"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := Outcome{Version: test.version, Status: test.status, Failure: test.want}

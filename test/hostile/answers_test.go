@@ -45,7 +45,7 @@ func filled(first, element, last string) http.HandlerFunc {
 	}
 }
 
-// hosts starts servers with the same answer, for the given number of calls. A namespace sends perHost concurrent
+// hosts starts servers with the same response, for the given number of calls. A namespace sends perHost concurrent
 // requests to each server.
 func hosts(t testing.TB, answer http.HandlerFunc, calls int) (urls []string) {
 	t.Helper()

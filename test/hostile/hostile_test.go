@@ -39,7 +39,7 @@ const (
 	// race detector delays the release of memory: see raceFactor.
 	limit = 256 << 20 * raceFactor / 2
 	// collected is the memory limit of the garbage collector. The manager also has such a limit, which is
-	// derived from the memory limit of its container. Without such a limit, the peak would depend on the load of
+	// derived from the memory limit of its container. Without such a limit, the peak would depend on the load on
 	// the machine. Memory in use can still exceed this limit, and on a busy machine the garbage collector falls
 	// behind, so there is a margin.
 	collected = limit / 16 * 12

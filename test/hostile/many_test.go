@@ -77,7 +77,7 @@ func long(size int) http.HandlerFunc {
 	}
 }
 
-// scanAll concurrently reads the given number of lists of a registry.
+// scanAll concurrently reads the given number of tag lists from a registry.
 func scanAll(ctx context.Context, t testing.TB, scans int, answer http.HandlerFunc) error {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -139,7 +139,7 @@ func init() {
 		"the maximum number of concurrent lists, each with one long tag": func(ctx context.Context, t testing.TB) error {
 			return scanAll(ctx, t, manyScans, filledTo(15<<20, `{"tags":["`, "a", `"]}`))
 		},
-		"the maximum number of concurrent refusals": func(ctx context.Context, t testing.TB) error {
+		"the maximum number of concurrent error responses": func(ctx context.Context, t testing.TB) error {
 			text := strings.Repeat("a", 15<<20)
 			return scanAll(ctx, t, manyScans, func(w http.ResponseWriter, _ *http.Request) {
 				w.WriteHeader(http.StatusForbidden)

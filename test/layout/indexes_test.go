@@ -102,8 +102,8 @@ func indexesOfAllNamespaces(t *testing.T) []string {
 }
 
 // indexLists counts the list options in a file that select by an index. It describes each such option that is not
-// accompanied by an option with a namespace, although the index requires a namespace, and each option with a namespace
-// that the index does not contain.
+// accompanied by an option with a namespace, although the index requires a namespace, and each such option that is accompanied by an option
+// with a namespace, although the index is an index of all namespaces.
 func indexLists(files *token.FileSet, file *ast.File, everywhere []string) (found int, wrong []string) {
 	is := func(e ast.Expr, name string) bool { return types.ExprString(e) == name }
 	ast.Inspect(file, func(n ast.Node) bool {

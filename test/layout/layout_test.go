@@ -62,7 +62,7 @@ func TestPure(t *testing.T) {
 	}
 	line := regexp.MustCompile(`(?m)^PURE := (.*)$`).FindSubmatch(makefile)
 	if line == nil {
-		t.Fatal("the Makefile has no list PURE")
+		t.Fatal("the Makefile has no PURE list")
 	}
 	for folder := range strings.FieldsSeq(string(line[1])) {
 		paths, err := filepath.Glob(filepath.Join(root, folder, "*.go"))

@@ -50,7 +50,7 @@ func (w *window) tmux(args ...string) string {
 // screen returns the content of the window.
 func (w *window) screen() string { w.Helper(); return w.tmux("capture-pane", "-p") }
 
-// shows waits until the window shows all of the given texts.
+// shows waits until the window shows all of the given strings.
 func (w *window) shows(texts ...string) {
 	w.Helper()
 	w.until(fmt.Sprintf("the window of %d columns to show %q", w.width, texts), func() string {

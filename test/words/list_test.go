@@ -67,7 +67,7 @@ var exceptions = []struct{ path, phrase, why string }{
 	{"test/words/", "", "the list"},
 	{"docs/design/api-changes.md", "", "names what was renamed"},
 	{"CHANGELOG.md", "", "names what was renamed"},
-	{"internal/web/assets/board.css", "", "selectors of CSS"},
+	{"internal/web/assets/board.css", "", "CSS selectors"},
 	{"apis/v1alpha1/earlier_status.go", "overtake/overtakes/overtaken/overtook", "a field of earlier versions"},
 	{"apis/v1alpha1/microservicestatus_types.go", "overtake/overtakes/overtaken/overtook", "a field of earlier versions"},
 	{"internal/view/group_state.go", "turn/turns/turned/turning ~ down", "a reason that earlier versions stored"},

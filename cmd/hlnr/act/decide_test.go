@@ -18,7 +18,7 @@ import (
 )
 
 // unmanaged returns a cluster without a manager, in which 1.3.0 of the Microservice shop is a canary, and in which ana may have made a decision
-// about it. The scope is the one of the user ben. edit is called before each patch with the number of patches so far.
+// about it. The scope belongs to the user ben. edit is called before each patch with the number of patches so far.
 func unmanaged(t *testing.T, anas *v1alpha1.Decision, edit func(c client.Client, patches int)) *scope {
 	t.Helper()
 	scheme, err := cli.Scheme()
@@ -50,7 +50,7 @@ func unmanaged(t *testing.T, anas *v1alpha1.Decision, edit func(c client.Client,
 	return &scope{Factory: cli.New("hlnr", "test", genericiooptions.NewTestIOStreamsDiscard()), client: c, namespace: "shop"}
 }
 
-// decide makes the decision of a user about a release, if it is not nil.
+// decide makes the decision of a user about a release, unless the decision is nil.
 func decide(release *v1alpha1.VersionedMicroservice, d *v1alpha1.Decision, by string) {
 	if d != nil {
 		release.Spec.Decision, release.Annotations = d, map[string]string{v1alpha1.AnnotationDecidedBy: by}

@@ -220,7 +220,7 @@ func TestDefaultRollback(t *testing.T) {
 	}
 }
 
-// TestPinOfACommit checks that a pin accepts the beginning of the commit of a preview, unless several commits begin in this way.
+// TestPinOfACommit checks that a pin accepts the beginning of the commit of a preview, unless several commits have the same beginning.
 func TestPinOfACommit(t *testing.T) {
 	t.Parallel()
 	scheme, err := cli.Scheme()

@@ -1,9 +1,9 @@
 // Package change contains the hlnr commands for manifests that have not been applied yet. They check manifests, and
 // show the changes and the releases that the manifests would cause.
 //
-//	lint.go      the command lint, which checks manifests without a cluster
+//	lint.go      the lint command, which checks manifests without a cluster
 //	files.go     the flag --filename
-//	plan.go      the commands plan and diff
+//	plan.go      the plan and diff commands
 //	versions.go  versions that a change to an ImagePolicy adds or removes
 //	fields.go    the fields that differ
 package change

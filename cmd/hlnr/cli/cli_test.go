@@ -300,7 +300,7 @@ func TestErrorsOfTheCluster(t *testing.T) {
 		"no user":                {answer(t, 401, status(401, "Unauthorized", "Unauthorized", "{}")), nil, ExitFailed, "rejected your credentials (401): log in again"},
 		"busy":                   {answer(t, 503, status(503, "ServiceUnavailable", "etcd", "{}")), nil, ExitFailed, "the API server is busy: try again"},
 		"context":                {"http://127.0.0.1:1", []string{"--context", "prodution"}, ExitUsage, `there is no context in the kubeconfig with the name "prodution"; did you mean "production"?`},
-		"another context":        {"http://127.0.0.1:1", []string{"--context", "test"}, ExitUsage, `there is no context in the kubeconfig with the name "test"; there is production`},
+		"another context":        {"http://127.0.0.1:1", []string{"--context", "test"}, ExitUsage, `there is no context in the kubeconfig with the name "test"; available: production`},
 		"missing file":           {"http://127.0.0.1:1", []string{"--kubeconfig", "testdata/none"}, ExitUsage, "--kubeconfig: "},
 		"text file":              {"http://127.0.0.1:1", []string{"--kubeconfig", "cli_test.go"}, ExitUsage, "the file cli_test.go is not a kubeconfig: set --kubeconfig or KUBECONFIG to a kubeconfig"},
 		"folder":                 {"http://127.0.0.1:1", []string{"--kubeconfig", "."}, ExitUsage, "the file . is not a kubeconfig (is a directory)"},
@@ -409,7 +409,7 @@ func TestNearest(t *testing.T) {
 	if got, want := Unknown("Microservice in namespace shop", "x", nil).Error(), `there is no Microservice in namespace shop with the name "x"; there are no others; select another namespace with -n`; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
-	if got, want := Unknown("group", "x", []string{"2.x", "1.x", "1.x"}).Error(), `there is no group with the name "x"; there are 1.x, 2.x`; got != want {
+	if got, want := Unknown("group", "x", []string{"2.x", "1.x", "1.x"}).Error(), `there is no group with the name "x"; available: 1.x, 2.x`; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

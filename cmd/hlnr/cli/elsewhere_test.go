@@ -55,7 +55,7 @@ func TestUnknownMicroservice(t *testing.T) {
 		"a near name":             {all, "copy", "shpo", []string{"shop"}, `there is no Microservice in namespace copy with the name "shpo"; did you mean "shop"?`},
 		"without permissions":     {own, "default", "judge", nil, `there is no Microservice in namespace default: use -n for another namespace`},
 		"in an unknown namespace": {all, "judgee", "judge", nil, `there is no namespace with the name "judgee"; did you mean "judge"?`},
-		"in all":                  {all, "", "cart", []string{"shop"}, `there is no Microservice in any namespace with the name "cart"; there is shop`},
+		"in all":                  {all, "", "cart", []string{"shop"}, `there is no Microservice in any namespace with the name "cart"; available: shop`},
 	} {
 		err := UnknownMicroservice(t.Context(), c.client, "Microservice", c.namespace, c.what, c.names)
 		if CodeOf(err) != ExitUsage || err.Error() != c.want {

@@ -51,13 +51,13 @@ func ThereAre(names []string) string {
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	switch {
 	case len(names) == 0:
-		return "there are none"
+		return "none are available"
 	case len(names) == 1:
-		return "there is " + names[0]
+		return "available: " + names[0]
 	case len(names) > maxNamed:
-		return fmt.Sprintf("there are %s and %d more", strings.Join(names[:maxNamed], ", "), len(names)-maxNamed)
+		return fmt.Sprintf("available: %s and %d more", strings.Join(names[:maxNamed], ", "), len(names)-maxNamed)
 	}
-	return "there are " + strings.Join(names, ", ")
+	return "available: " + strings.Join(names, ", ")
 }
 
 func quoted(names []string, or string) string {

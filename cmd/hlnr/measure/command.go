@@ -43,7 +43,7 @@ func NewCommand(f *cli.Factory) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "analysis",
 		Short:   "Try an analysis before a canary depends on it",
-		Long:    "analysis has commands for the measurements that decide whether a canary continues.",
+		Long:    "The analysis command has subcommands for the measurements that decide whether a canary continues.",
 		Example: "  hlnr analysis test shop --since 24h",
 		GroupID: cli.GroupCheck,
 		Args:    cobra.NoArgs,
@@ -82,7 +82,7 @@ or there was no traffic; 5: the canary would have waited for a user.`,
 	flags := cmd.Flags()
 	flags.StringVarP(&t.file, "filename", "f", "", "manifest with the Microservice whose analysis is tested; - is standard input")
 	flags.StringVar(&t.release, "release", "", "version or name of the VersionedMicroservice to measure; by default the active release of the newest group")
-	flags.DurationVar(&t.since, "since", 0, "run all rounds of the period of this length that ends now, such as 24h; by default, run one round now")
+	flags.DurationVar(&t.since, "since", 0, "run all rounds in the period of this length, such as 24h, that ends now; by default, run one round now")
 	prometheus := AddPrometheus(flags, "for the metrics")
 	t.output = cli.AddOutput(cmd, cli.FormatJSON, cli.FormatYAML, cli.FormatWide)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

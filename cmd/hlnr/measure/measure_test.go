@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 
 var now = time.Date(2026, 11, 25, 14, 0, 0, 0, time.UTC)
 
-// metrics is a server that replaces Prometheus. It answers instant queries as documented for the HTTP API of Prometheus.
+// metrics is a server that replaces Prometheus. It responds to instant queries as documented for the HTTP API of Prometheus.
 type metrics struct {
 	// value returns the value of a query at a given time, or false for an empty vector.
 	value func(query string, at time.Time) (float64, bool)

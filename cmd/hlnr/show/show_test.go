@@ -125,7 +125,7 @@ func TestCommands(t *testing.T) {
 		"tree of all as names":              {approval, []string{"tree", "-o", "name"}, cli.ExitYes, "microservice.hlnr.io/shop\n", ""},
 		"tree of all namespaces":            {approval, []string{"tree", "-A"}, cli.ExitYes, "\n" + rolledBack.namespace + "/shop · ", ""},
 		"watch of all":                      {approval, []string{"tree", "-w"}, cli.ExitUsage, "", "--watch follows one Microservice"},
-		"tree of an unknown service":        {approval, []string{"tree", "other"}, cli.ExitUsage, "", "there is shop"},
+		"tree of an unknown service":        {approval, []string{"tree", "other"}, cli.ExitUsage, "", "available: shop"},
 		"status of a freeze":                {frozen, []string{"status"}, cli.ExitYes, `namespace ` + frozen.namespace + `: frozen until Mon 08:00 by ana: "trade fair" (Freeze fair); 1 service waits for it to end`, ""},
 		"tree of a freeze":                  {frozen, []string{"tree", "shop"}, cli.ExitYes, `waits, frozen until 2030-02-04T08:00:00Z by Freeze "fair" ("trade fair")`, ""},
 		"why of a freeze":                   {frozen, []string{"why", "shop", "1.1.0"}, cli.ExitYes, "Freeze " + frozen.namespace + "/fair", ""},

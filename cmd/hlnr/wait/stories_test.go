@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
 
-// judged judges the end of a story as the command does. It returns the answer, and the message at the timeout.
+// judged judges the end of a story as the command does. It returns the answer, and the timeout message.
 func judged(t *testing.T, story, version string) (*answer, string) {
 	t.Helper()
 	s, known := viewtest.Play(story, "shop")
@@ -69,7 +69,7 @@ func TestFrozenCanary(t *testing.T) {
 		t.Errorf("%+v, want exit code %d", a, cli.ExitWaits)
 	}
 	if !strings.Contains(text, "waits for the end of a freeze") {
-		t.Errorf("the message at the timeout is %q", text)
+		t.Errorf("the timeout message is %q", text)
 	}
 }
 
@@ -118,7 +118,7 @@ func TestActiveAgreesWithWhy(t *testing.T) {
 	}
 }
 
-// TestCauseAtTheTimeout checks that the message at the timeout contains the reason why a release is not active yet.
+// TestCauseAtTheTimeout checks that the timeout message contains the reason why a release is not active yet.
 func TestCauseAtTheTimeout(t *testing.T) {
 	t.Parallel()
 	for story, c := range map[string]struct{ version, text string }{

@@ -182,7 +182,7 @@ func TestJudge(t *testing.T) {
 			row(v1alpha1.ReleaseActive, 0)(s)
 			p := v1alpha1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "web"}}
 			if revision >= 0 {
-				p.Status.Groups = []v1alpha1.GroupTraffic{{Slug: s.ms.Status.ReleaseGroups[0].Slug, Revision: revision, Message: "the Gateway is away"}}
+				p.Status.Groups = []v1alpha1.GroupTraffic{{Slug: s.ms.Status.ReleaseGroups[0].Slug, Revision: revision, Message: "the Gateway is unavailable"}}
 			}
 			s.routing = []v1alpha1.NetworkPolicy{p}
 		}

@@ -174,7 +174,7 @@ func (a *userPermissions) may(ctx context.Context, namespace, verb, resource str
 	return a.asked(ctx, right{"", verb, resource}) || namespace != "" && a.asked(ctx, right{namespace, verb, resource})
 }
 
-// asked returns a stored answer that is younger than permissionsAge, or sends an access review, which continues even if the request for the
+// asked returns a stored result that is younger than permissionsAge, or sends an access review, which continues even if the request for the
 // page ends. If the review fails, asked returns false, and does not store this result. During the reviewPause that follows, asked returns
 // false without sending a review.
 func (a *userPermissions) asked(ctx context.Context, r right) bool {

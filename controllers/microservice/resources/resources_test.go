@@ -399,7 +399,7 @@ func TestBudgetOfASmallCanary(t *testing.T) {
 	}
 }
 
-// TestMinReadySeconds checks the default of minReadySeconds. It leaves time to become available within the progress deadline.
+// TestMinReadySeconds checks the default of minReadySeconds. The default leaves a release enough time to become available within the progress deadline.
 func TestMinReadySeconds(t *testing.T) {
 	t.Parallel()
 	probe := &corev1.Probe{}

@@ -189,7 +189,7 @@ func TestMissingTargetKeepsTheListener(t *testing.T) {
 }
 
 // TestPolicyWithAnInvalidEditHoldsItsHosts checks that a policy keeps its hosts while its live routes
-// stay because of an edit that cannot be routed, also if the host shares its route with another host.
+// stay because of an edit that cannot be routed, even if the host shares its route with another host.
 func TestPolicyWithAnInvalidEditHoldsItsHosts(t *testing.T) {
 	ofHeader := []v1alpha1.CanaryMatch{{Headers: []v1alpha1.MatchValue{{Name: "x_team", Value: "a"}}}}
 	for name, tc := range map[string]struct {
@@ -432,8 +432,8 @@ func TestListenersOfAHostThatRemains(t *testing.T) {
 	}
 }
 
-// TestEditOfAllHostsOfOneOfTwoRoutes checks that edits of all hosts of one of the two routes into
-// which equal domains are divided replace this route.
+// TestEditOfAllHostsOfOneOfTwoRoutes checks that, if equal domains are divided into two routes,
+// edits to all hosts of one route replace that route.
 func TestEditOfAllHostsOfOneOfTwoRoutes(t *testing.T) {
 	for name, part := range map[string][2]int{"first": {0, providers.MaxHostnames}, "second": {providers.MaxHostnames, providers.MaxHostnames + 1}} {
 		t.Run(name, func(t *testing.T) {
@@ -481,7 +481,7 @@ func TestHostWithNewListenerRemains(t *testing.T) {
 }
 
 // TestHostLeavesTheHTTPRouteForAGRPCRoute checks that a host leaves a shared HTTPRoute when it is
-// added to a GRPCRoute, because gateways do not accept the GRPCRoute before.
+// added to a GRPCRoute, because gateways do not accept the GRPCRoute otherwise.
 func TestHostLeavesTheHTTPRouteForAGRPCRoute(t *testing.T) {
 	const first, second = "a.example.com", "b.example.com"
 	w := manyPorts(t)

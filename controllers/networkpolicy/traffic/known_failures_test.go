@@ -27,7 +27,7 @@ func TestKnownFailures(t *testing.T) {
 		"09 the rules of a step are removed with the step":     noRuleOutlivesItsStep,
 		"10 a superseded canary leaves no rule":                displacedCanaryLeavesNoRule,
 		"11 many reconciles create one rule":                   manyPassesMakeOneRule,
-		"12 edits of a policy keep the step":                   editsKeepTheStep,
+		"12 edits to a policy keep the step":                   editsKeepTheStep,
 		"14 the order of headers makes no difference":          orderOfHeadersMakesNoDifference,
 		"28 the Service moves with one ready endpoint of many": oneEndpointMovesTheService,
 		"65 a restart loses no state":                          restartForgetsNothing,

@@ -122,8 +122,8 @@ func TestGatewayIsAwayForAWhile(t *testing.T) {
 	want(t, "reason after the Gateway returns", w.groupTraffic("1-x").Reason, "")
 }
 
-// TestPausesAndTheReasonsOfReports checks in which cases the pause of a step elapses. The confirmed
-// revision alone does not determine whether the pause elapses, because the revision does not
+// TestPausesAndTheReasonsOfReports checks in which cases the pause of a step ends. The confirmed
+// revision alone does not determine whether the pause ends, because the revision does not
 // change. Without its Gateway, a policy routes nothing. If one of its domains is not programmed, it
 // still serves the other domains. If the active release has no endpoints, the routes target the
 // canary, which may be the fix.

@@ -66,7 +66,7 @@ type Endpoints struct {
 
 // FirstTrafficDelay is the time for which a release must have a ready endpoint before a route that
 // carries traffic refers to the release for the first time. Gateways watch routes and EndpointSlices
-// separately. If a gateway received the route first, it would answer requests with 503.
+// separately. If a gateway received the route first, it would respond to requests with 503.
 const FirstTrafficDelay = time.Second
 
 // Claim is a host and path that another policy uses.

@@ -168,7 +168,7 @@ var pairHappenings = []pairHappening{
 			} else if b%3 == 0 {
 				n.deleteGateway()
 			}
-			p.say("the gateway of %s is there: %t", name, n.gateways[pairGateway] != nil)
+			p.say("the Gateway of %s exists: %t", name, n.gateways[pairGateway] != nil)
 		}
 	}},
 	{"lose pods", 3, func(p *pair, a, b int) {

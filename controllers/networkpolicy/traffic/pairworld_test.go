@@ -342,7 +342,7 @@ func (p *pair) answerHooks() (did bool) {
 }
 
 // checkTried records hooks that should test a release before it has traffic, but reach another
-// release at the canary domain. Their responses must not count.
+// release through the canary domain. Their responses must not count.
 func (p *pair) checkTried(g *release.Group, run *release.Rollout) {
 	newest := true
 	for i := range p.rollout.Groups {
@@ -413,7 +413,7 @@ func (p *pair) free() int {
 	return max(0, n)
 }
 
-// endpoints updates the ready pods that policies observe, and since when releases have ready pods.
+// endpoints updates the ready pods that policies observe, and the times since which releases have had ready pods.
 func (p *pair) endpoints() {
 	for _, n := range p.nets {
 		n.now = p.now

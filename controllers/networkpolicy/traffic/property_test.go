@@ -573,10 +573,10 @@ func references(now v1alpha1.NetworkPolicyStatus) map[string]bool {
 	return out
 }
 
-// retained returns the releases whose pods the planner does not remove because of a status: releases
+// retained returns the releases whose pods the planner retains because of a status: releases
 // in the references, and releases with traffic in the rollout state of a group that the policy has
 // confirmed. The planner does not remove the latter before the policy confirms a later revision in
-// which they have no traffic, so their report may wait for that.
+// which they have no traffic, so the status need not report them until then.
 func (h history) retained(now v1alpha1.NetworkPolicyStatus) map[string]bool {
 	out := references(now)
 	for _, g := range h.w.ms.Status.ReleaseGroups {

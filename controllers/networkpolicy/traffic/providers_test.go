@@ -115,7 +115,7 @@ func TestProviderKindMissing(t *testing.T) {
 }
 
 // TestProviderCannotExpress checks that a domain with a setting that the provider cannot express is
-// not served, and that the message states the field.
+// not served, and that the message names the field.
 func TestProviderCannotExpress(t *testing.T) {
 	w := routedBy(t, byNginx)
 	w.change(func(s *v1alpha1.NetworkPolicySpec) {

@@ -48,7 +48,7 @@ func TestRestoreDuringARollout(t *testing.T) {
 			p.spec.Pins = []release.Pin{{Group: "1.x", Version: "1.0.0"}}
 			p.run(time.Hour)
 		}},
-		"one replica, also for retained releases": {"1.1.0", func(p *pair) {
+		"one replica, even for retained releases": {"1.1.0", func(p *pair) {
 			p.spec.Replicas, p.spec.Standby, p.spec.MinimumAvailable = 1, 1, 3
 			p.push("1.1.0")
 			p.run(2 * time.Hour)

@@ -7,7 +7,7 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// TestUndoOfAnEnd ends a group, and undoes the end during the drain delay. The release that served
+// TestUndoOfAnEnd ends a group, and reopens it during the drain delay. The release that served
 // previously serves again, and deprecated releases get no traffic.
 func TestUndoOfAnEnd(t *testing.T) {
 	p := newPair()

@@ -244,11 +244,11 @@ func checkAnswer(route string, status int, text []byte) []string {
 	}
 	var items []json.RawMessage
 	if schema.Items == nil || schema.Items.Schema == nil || json.Unmarshal(text, &items) != nil {
-		return checkPart(schema, text, "answer")
+		return checkPart(schema, text, "response")
 	}
 	var problems []string
 	for i, item := range items {
-		problems = append(problems, checkPart(schema.Items.Schema, item, fmt.Sprintf("answer[%d]", i))...)
+		problems = append(problems, checkPart(schema.Items.Schema, item, fmt.Sprintf("response[%d]", i))...)
 	}
 	return problems
 }

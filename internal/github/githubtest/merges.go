@@ -19,7 +19,7 @@ func (r *Repository) Merge(n int) (sha string) {
 	return sha
 }
 
-// mergeAfterRead is called after a pull request was read. It creates the new test merge if SetLateMerges delayed it.
+// mergeAfterRead is called after a pull request has been read. It creates the new test merge if SetLateMerges delayed it.
 func (r *Repository) mergeAfterRead(p *PullRequest) {
 	if r.lateMerges && !p.Closed && !slices.Contains(r.parents[p.MergeCommitSHA], p.HeadSHA) {
 		p.MergeCommitSHA = r.merge(p.HeadSHA)

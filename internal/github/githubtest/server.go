@@ -636,7 +636,7 @@ func (s *Server) refuse(x *exchange, name string, headers map[string]string) {
 	name = "error-" + strings.TrimPrefix(name, "error-")
 	e, ok := s.reference.examples[name]
 	if !ok {
-		s.fail("answer %q: the reference has no such example", name)
+		s.fail("response %q: the reference has no such example", name)
 		e.Status = http.StatusInternalServerError
 	}
 	for header, value := range headers {
@@ -652,7 +652,7 @@ func (s *Server) write(x *exchange, status int, body any, link string) {
 	}
 	text, problems := answerText(x.route.name(), status, body)
 	for _, problem := range problems {
-		s.fail("%s: answer %d: %s", x.route.name(), status, problem)
+		s.fail("%s: response with status %d: %s", x.route.name(), status, problem)
 	}
 	h := x.w.Header()
 	h.Set("Content-Type", "application/json; charset=utf-8")

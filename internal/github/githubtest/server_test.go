@@ -62,12 +62,12 @@ func TestReference(t *testing.T) {
 			t.Errorf("%s: %q is not a page of the reference", r.name(), r.Reference)
 		}
 		if len(r.Statuses) == 0 {
-			t.Errorf("%s: no answer", r.name())
+			t.Errorf("%s: no response", r.name())
 		}
 	}
 	for _, answer := range []Answer{ServerError, BadGateway, Unavailable, NotFound, Gone, SecondaryLimit, SecondaryLimit429, DeploymentMerged, DeploymentConflict} {
 		if _, ok := b.examples["error-"+string(answer)]; !ok {
-			t.Errorf("answer %q: the reference has none", answer)
+			t.Errorf("response %q: the reference has none", answer)
 		}
 	}
 }
@@ -80,7 +80,7 @@ func TestEveryRouteIsServed(t *testing.T) {
 	for _, r := range s.reference.routes {
 		path := strings.NewReplacer("{owner}", "acme", "{repo}", "shop", "{pull_number}", "1", "{issue_number}", "1").Replace(r.Path)
 		if response := ask(t, s, r.Method, path, ""); response.StatusCode >= 500 {
-			t.Errorf("%s answers %d", r.name(), response.StatusCode)
+			t.Errorf("%s responds with %d", r.name(), response.StatusCode)
 		}
 	}
 	if diff := cmp.Diff([]string(nil), s.Failures()); diff != "" {
@@ -128,11 +128,11 @@ func TestAnswersAreHeldToTheDescription(t *testing.T) {
 		want   []string
 	}{
 		"unchanged":             {func(map[string]any) {}, nil},
-		"field of another type": {func(tag map[string]any) { tag["name"] = 1 }, []string{"answer[0].name"}},
-		"without a field":       {func(tag map[string]any) { delete(tag, "name") }, []string{"answer[0].name"}},
-		"null":                  {func(tag map[string]any) { tag["commit"] = nil }, []string{"answer[0].commit"}},
-		"no address":            {func(tag map[string]any) { tag["zipball_url"] = "" }, []string{"answer[0].zipball_url"}},
-		"field within":          {func(tag map[string]any) { tag["commit"] = map[string]any{"url": "x y"} }, []string{"answer[0].commit.sha", "answer[0].commit.url"}},
+		"field of another type": {func(tag map[string]any) { tag["name"] = 1 }, []string{"response[0].name"}},
+		"without a field":       {func(tag map[string]any) { delete(tag, "name") }, []string{"response[0].name"}},
+		"null":                  {func(tag map[string]any) { tag["commit"] = nil }, []string{"response[0].commit"}},
+		"no address":            {func(tag map[string]any) { tag["zipball_url"] = "" }, []string{"response[0].zipball_url"}},
+		"field within":          {func(tag map[string]any) { tag["commit"] = map[string]any{"url": "x y"} }, []string{"response[0].commit.sha", "response[0].commit.url"}},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -169,7 +169,7 @@ func TestAnswersAreCompleted(t *testing.T) {
 		"zipball_url": "https://github.com/octocat/Hello-World/zipball/v0.1",
 	}}
 	if diff := cmp.Diff(want, whole); diff != "" {
-		t.Errorf("answer (-want +got):\n%s", diff)
+		t.Errorf("response (-want +got):\n%s", diff)
 	}
 	// Empty URLs in a status remain empty.
 	status := []any{map[string]any{"environment_url": "", "target_url": ""}}
@@ -300,7 +300,7 @@ func TestMergesAreLate(t *testing.T) {
 		t.Errorf("merge %v after a push, want the previous one: %v", got, first)
 	}
 	if got := single(); got != first {
-		t.Errorf("merge %v in the answer that creates the next merge, want %v", got, first)
+		t.Errorf("merge %v in the response that creates the next merge, want %v", got, first)
 	}
 	if got := list(); got == first || got != single() {
 		t.Errorf("merge %v after the pull request was read, want a merge other than %v", got, first)

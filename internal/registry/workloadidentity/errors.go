@@ -92,7 +92,7 @@ func answer(status int, code string) string {
 	return text
 }
 
-// maxAnswer is the maximum size of one response in bytes; a token has a few thousand bytes.
+// maxAnswer is the maximum size of one response in bytes; a token is a few thousand bytes long.
 const maxAnswer = 1 << 20
 
 // client returns a client that limits the size of responses and follows no redirects.

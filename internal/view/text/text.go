@@ -35,7 +35,7 @@ type Options struct {
 	Namespaces bool
 	// Now is the time of the view, in the user's zone.
 	Now time.Time
-	// Program is the name by which the user calls hlnr. Defaults to hlnr.
+	// Program is the name with which the user runs hlnr. Defaults to hlnr.
 	Program string
 	// Searched describes the searched namespaces, as in "in namespace shop", for messages that report that nothing was
 	// found.

@@ -1,6 +1,6 @@
 // Package viewtest runs small histories with the real planner, and returns the resulting objects,
 // for tests of views. The environment of the planner is simple: pods either become available when they
-// are created or never, and a policy confirms routes either immediately or never.
+// are created or never become available, and a policy confirms routes either immediately or never.
 //
 //	world.go       the planner, the pods and the policy
 //	record.go      the rollout state as stored in the status

@@ -177,14 +177,14 @@ func (a *Access) forget(now time.Time) {
 	}
 }
 
-// May returns the actions that a reader may perform in a namespace: decisions about releases and changes to services. If the API server gives no
-// answer, and none is cached, May returns no actions. The API server authorizes each action again.
+// May returns the actions that a reader may perform in a namespace: decisions about releases and changes to services. If the API server does not
+// respond, and no answer is cached, May returns no actions. The API server authorizes each action again.
 func (a *Access) May(ctx context.Context, r web.Reader, namespace string) []string {
 	return web.ActsOf(func(verb, resource string) bool { return a.may(ctx, r, namespace, verb, resource) })
 }
 
 // MayFreeze reports whether a reader may create freezes, and whether they may delete them, in a namespace, or in the cluster if the namespace is
-// empty. If the API server gives no answer, and none is cached, both results are false.
+// empty. If the API server does not respond, and no answer is cached, both results are false.
 func (a *Access) MayFreeze(ctx context.Context, r web.Reader, namespace string) (freeze, thaw bool) {
 	resource := "freezes"
 	if namespace == "" {

@@ -62,5 +62,5 @@ func (c Claims) groups(claims map[string]any) ([]string, error) {
 }
 
 func badToken(format string, args ...any) *web.Problem {
-	return &web.Problem{Status: http.StatusForbidden, Title: "The token of the identity provider cannot be used", Text: "Report this to an administrator of the board: " + fmt.Sprintf(format, args...) + "."}
+	return &web.Problem{Status: http.StatusForbidden, Title: "The token from the identity provider cannot be used", Text: "Report this to an administrator of the board: " + fmt.Sprintf(format, args...) + "."}
 }

@@ -154,7 +154,7 @@ func TestLogin(t *testing.T) {
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.AddCookie(&http.Cookie{Name: sessionCookie, Value: stolen})
 	if _, err := s.oidc.Reader(r); err == nil {
-		t.Error("the session is used after the logout")
+		t.Error("the session is still accepted after logout")
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // These are the names of the cookies. Browsers accept cookies with the __Host- prefix only over HTTPS and only from the
-// exact host to which they send them, so that no other host of the domain can set them.
+// exact host to which they send them, so that no other host in the domain can set them.
 const (
 	sessionCookie = "__Host-hlnr-session"
 	loginCookie   = "__Host-hlnr-login-" // followed by the first characters of login.State
@@ -47,7 +47,7 @@ func newSealer(key []byte) (*sealer, error) {
 		}
 	}
 	if len(key) != KeyLength {
-		return nil, fmt.Errorf("the session key has %d bytes: it must have %d", len(key), KeyLength)
+		return nil, fmt.Errorf("the session key is %d bytes long, but must be %d bytes long", len(key), KeyLength)
 	}
 	block, err := aes.NewCipher(key)
 	if err != nil {

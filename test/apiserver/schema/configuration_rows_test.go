@@ -12,7 +12,7 @@ func window(fields string) string { return step(`window: {` + fields + `}`) }
 
 const (
 	stepField    = "spec.updateStrategy.canary.steps[0]."
-	badSpan      = "window: from and to must differ; for a whole day, set from: 00:00 and to: 24:00"
+	badSpan      = "window: from and to must differ; write the beginning of a day as from: 00:00, and the end of a day as to: 24:00"
 	configFields = "spec.configuration."
 )
 

@@ -386,7 +386,7 @@ func TestMicroserviceFromBeforeTheRuleOnContainers(t *testing.T) {
 }
 
 // TestMicroserviceFromBeforeTheRuleOnMinReadySeconds checks that a Microservice that was created before the server compared minReadySeconds with the
-// deadline can be scaled and paused. Its active release may serve traffic.
+// deadline can be scaled and paused. Its active release may be serving traffic.
 func TestMicroserviceFromBeforeTheRuleOnMinReadySeconds(t *testing.T) {
 	t.Parallel()
 	ms := microserviceFromBefore(t, "earlier.test", "spec.availability.minReadySeconds must be less", `{availability: {minReadySeconds: 900}}`)
@@ -416,7 +416,7 @@ func setterOf(t *testing.T, o *unstructured.Unstructured) func(value any, path .
 	}
 }
 
-// withoutRule returns a copy of a schema without the rule whose message has a prefix. ok is false if neither the schema nor its spec has such a rule.
+// withoutRule returns a copy of a schema without the rule whose message has the given prefix. ok is false if neither the schema nor its spec has such a rule.
 func withoutRule(schema *apiextensionsv1.JSONSchemaProps, message string) (out *apiextensionsv1.JSONSchemaProps, ok bool) {
 	out = schema.DeepCopy()
 	named := func(r apiextensionsv1.ValidationRule) bool { return strings.HasPrefix(r.Message, message) }
@@ -427,7 +427,7 @@ func withoutRule(schema *apiextensionsv1.JSONSchemaProps, message string) (out *
 	return out, len(out.XValidations)+len(spec.XValidations) < before
 }
 
-// microserviceFromBefore returns a Microservice, in a separate API group, that was created before the server had the rule whose message has a prefix, and
+// microserviceFromBefore returns a Microservice, in a separate API group, that was created before the server had the rule whose message has the given prefix, and
 // that breaks this rule.
 func microserviceFromBefore(t *testing.T, group, message, spec string) *unstructured.Unstructured {
 	t.Helper()

@@ -24,7 +24,7 @@ var rulesRows = map[string]row{
 	" no time":                           {patch: `spec: {until: tomorrow}`, refused: "spec.until"},
 	" period that ends before it begins": {patch: calendar(`{from: "2027-01-04T00:00:00Z", to: "2026-12-20T00:00:00Z"}`), refused: "spec.periods: to must be after from"},
 	" period without a duration":         {patch: calendar(`{from: "2027-01-04T00:00:00Z", to: "2027-01-04T00:00:00Z"}`), refused: "spec.periods: to must be after from"},
-	" period without end":                {patch: calendar(`{from: "2027-01-04T00:00:00Z"}`), refused: "spec.periods[0].to: Required value"},
+	" period without an end":             {patch: calendar(`{from: "2027-01-04T00:00:00Z"}`), refused: "spec.periods[0].to: Required value"},
 	" period without a beginning":        {patch: calendar(`{to: "2027-01-04T00:00:00Z"}`), refused: "spec.periods[0].from: Required value"},
 	" period reason too long":            {patch: calendar(`{from: "2026-12-20T00:00:00Z", to: "2027-01-04T08:00:00Z", reason: ` + long(129) + `}`), refused: "spec.periods[0].reason: Too long"},
 	" no periods":                        {patch: calendar(""), refused: "spec.periods"},

@@ -1,4 +1,4 @@
-// Command faultyregistry is an overloaded registry: it answers every request with 429 and asks for a pause of 20
+// Command faultyregistry is an overloaded registry: it responds to every request with 429 and asks for a pause of 20
 // seconds. The end-to-end tests run it as a pod. /readyz reports its health.
 package main
 

@@ -138,7 +138,7 @@ func TestReplacedPrefixOfACanaryPathGolden(t *testing.T) {
 }
 
 // TestAllReleasesGetTheSamePath checks that a canary that is selected by path gets the same path for a request as the
-// active release, also after the policy has changed its provider and only the weights of the route change.
+// active release, even after the policy has changed its provider and only the weights of the route change.
 func TestAllReleasesGetTheSamePath(t *testing.T) {
 	for _, path := range []string{"/", "/shop"} {
 		for _, prefix := range []string{"/", "/v1", "/v1/"} {

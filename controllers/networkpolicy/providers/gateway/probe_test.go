@@ -156,10 +156,10 @@ func TestQuestions(t *testing.T) {
 		"duplicate probes":             {listeners: []gatewayv1.Listener{web, listener("again", 80, gatewayv1.HTTPProtocolType, "*.example.com")}, want: []string{"http 192.0.2.1 80 a.example.com"}},
 		"no listener matches the host": {listeners: []gatewayv1.Listener{listener("a", 80, gatewayv1.HTTPProtocolType, "a.example.org")}},
 		"a wildcard":                   {hosts: []string{"*.example.com"}, want: []string{"http 192.0.2.1 80 " + name + ".example.com"}},
-		"a wildcard at a listener with one host": {
+		"a wildcard on a listener with one host": {
 			listeners: []gatewayv1.Listener{listener("a", 80, gatewayv1.HTTPProtocolType, "a.example.com")}, hosts: []string{"*.example.com"}, want: []string{"http 192.0.2.1 80 a.example.com"},
 		},
-		"a wildcard at a listener with a narrower wildcard": {
+		"a wildcard on a listener with a narrower wildcard": {
 			listeners: []gatewayv1.Listener{listener("a", 80, gatewayv1.HTTPProtocolType, "*.eu.example.com")}, hosts: []string{"*.example.com"}, want: []string{"http 192.0.2.1 80 " + name + ".eu.example.com"},
 		},
 		"an allowed namespace": {listeners: []gatewayv1.Listener{listener("a", 80, gatewayv1.HTTPProtocolType, "", allowed(from(gatewayv1.NamespacesFromSelector, "team", "a")))}, want: []string{"http 192.0.2.1 80 a.example.com"}},
