@@ -1,13 +1,13 @@
 package versionedmicroservice
 
 import (
-	"os"
-	"strconv"
+	"reflect"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -19,8 +19,8 @@ import (
 // detects reports whether the mutation detector of client-go is enabled. The detector compares each object in the cache with a deep copy, which must
 // have the same type, so the cache then contains no packed objects.
 func detects() bool {
-	enabled, err := strconv.ParseBool(os.Getenv("KUBE_CACHE_MUTATION_DETECTOR"))
-	return err == nil && enabled
+	detector := toolscache.NewCacheMutationDetector("packed objects") // an empty struct if the detector is disabled, and otherwise a pointer
+	return reflect.TypeOf(detector).Kind() == reflect.Pointer
 }
 
 // packedPod is a ready pod in the cache.
