@@ -130,7 +130,7 @@ func (r *reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	next := setStatus(o, now)
 	wrote, err := status.Patch(ctx, r.Client, FieldOwner, o.object, before, status.KnownFields)
 	if err != nil {
-		return status.Again(ctx, err)
+		return status.Again(ctx, client.IgnoreNotFound(err)) // A freeze that was deleted in the meantime has no state.
 	}
 	if wrote {
 		r.recordState(o, statusOf(before))
