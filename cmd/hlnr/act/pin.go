@@ -241,7 +241,7 @@ func (o *pinOptions) resolve(ctx context.Context, s *scope, ms *v1alpha1.Microse
 	if slices.Sort(versions); versions[0] != versions[len(versions)-1] {
 		return wanted{}, cli.Usage(fmt.Errorf("%s matches several commits: %s", what, strings.Join(slices.Compact(versions), ", ")))
 	}
-	return wanted{}, cli.Usage(fmt.Errorf("several groups of %s have %s: choose one with --group (%s)", ms.Name, what, cli.ThereAre(groups)))
+	return wanted{}, cli.Usage(fmt.Errorf("several groups of %s have %s: choose one with --group (%s)", ms.Name, what, cli.Available(groups)))
 }
 
 // latestOf returns the release that a pin to a version selects: the release of that version that was active most recently.
@@ -538,7 +538,7 @@ func (o *pinOptions) removal(s *scope, ms *v1alpha1.Microservice) (edit, error) 
 	}
 	switch {
 	case len(found) > 1:
-		return edit{}, cli.Usage(fmt.Errorf("several groups of %s are pinned: choose one with --group (%s)", ms.Name, cli.ThereAre(list)))
+		return edit{}, cli.Usage(fmt.Errorf("several groups of %s are pinned: choose one with --group (%s)", ms.Name, cli.Available(list)))
 	case len(found) == 0 && o.group == "" && ms.Spec.UpdateStrategy.Manual != nil:
 		return edit{}, cli.No(fmt.Errorf("no group of %s is pinned; spec.updateStrategy.manual has pins that have ended or that match no group: remove them with kubectl edit", ms.Name))
 	case len(found) == 0:

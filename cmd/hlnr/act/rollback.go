@@ -90,7 +90,7 @@ func (o *pinOptions) before(ctx context.Context, s *scope, ms *v1alpha1.Microser
 		}
 		return "", cli.No(fmt.Errorf("%s has no earlier release to return to (%s): name a version with --to", where, states(all)))
 	}
-	return "", cli.Usage(fmt.Errorf("several groups of %s have a previous release: choose one with --group (%s)", ms.Name, cli.ThereAre(groups)))
+	return "", cli.Usage(fmt.Errorf("several groups of %s have a previous release: choose one with --group (%s)", ms.Name, cli.Available(groups)))
 }
 
 // previous returns the most recently active of the retained releases that have a lower version than the active release, or the same

@@ -22,11 +22,7 @@ func Unknown(what, name string, names []string) error {
 	if near := Nearest(name, names); len(near) > 0 {
 		return Suggest(what, name, near)
 	}
-	if len(names) == 0 {
-		text += "; there are no others"
-	} else {
-		text += "; " + ThereAre(names)
-	}
+	text += "; " + Available(names)
 	if strings.Contains(what, " in namespace ") {
 		text += "; select another namespace with -n"
 	}
@@ -46,12 +42,12 @@ func Count(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// ThereAre lists at most eight names for a message.
-func ThereAre(names []string) string {
+// Available lists at most eight names for a message.
+func Available(names []string) string {
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
 	switch {
 	case len(names) == 0:
-		return "none are available"
+		return "there are no others"
 	case len(names) == 1:
 		return "available: " + names[0]
 	case len(names) > maxNamed:
