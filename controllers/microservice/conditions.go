@@ -163,7 +163,7 @@ func serves(w *pass) (ok bool, reason, message string) {
 		case !row.Available && w.ms.Successor(&g) != nil && withoutReplicas(w, row):
 			next := w.ms.Successor(&g)
 			if !next.Available {
-				return false, "ActiveStopped", fmt.Sprintf("in group %s, the pods of %s were stopped so that %s can run; %s %s", g.Name, row.SemVer.Version, next.SemVer.Version, next.SemVer.Version, exchanged(w, g.Slug, next))
+				return false, "ActiveStopped", fmt.Sprintf("in group %s, the pods of %s were stopped so that %s can run; %s %s", g.Name, row.SemVer.Version, next.SemVer.Version, next.SemVer.Version, nextRelease(w, g.Slug, next))
 			}
 			lines = append(lines, fmt.Sprintf("%s in group %s (%s runs instead)", row.SemVer.Version, g.Name, next.SemVer.Version))
 			continue
@@ -180,9 +180,9 @@ func serves(w *pass) (ok bool, reason, message string) {
 	return true, "", "active: " + strings.Join(lines, ", ")
 }
 
-// exchanged describes the state of an exclusive group's next release, for which the pods of the active
+// nextRelease describes the state of an exclusive group's next release, for which the pods of the active
 // release were stopped.
-func exchanged(w *pass, slug string, next *v1alpha1.Release) string {
+func nextRelease(w *pass, slug string, next *v1alpha1.Release) string {
 	ready := slices.ContainsFunc(w.facts.Objects, func(c release.Object) bool {
 		return c.Release == next.VersionedMicroservice && c.Replicas > 0 && c.Available >= c.Replicas
 	})

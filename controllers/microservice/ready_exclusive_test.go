@@ -7,10 +7,10 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// TestReadyBeforeTheExchange checks that an exclusive group serves until its active release's pods are stopped,
+// TestReadyBeforeTheReplacement checks that an exclusive group serves until its active release's pods are stopped,
 // for example while the successor's Deployment is rejected. The pods are stopped only when the successor
 // reports that it is waiting only for these pods (rule 47).
-func TestReadyBeforeTheExchange(t *testing.T) {
+func TestReadyBeforeTheReplacement(t *testing.T) {
 	t.Parallel()
 	ms := &v1alpha1.Microservice{}
 	ms.Spec.Availability.Exclusive = true
@@ -26,10 +26,10 @@ func TestReadyBeforeTheExchange(t *testing.T) {
 	}
 }
 
-// TestReadyAfterTheExchange checks the message for a release whose own pods became ready after the pods of
+// TestReadyAfterTheReplacement checks the message for a release whose own pods became ready after the pods of
 // the active release were stopped. The message shows why the release is waiting before it gets its first
 // traffic.
-func TestReadyAfterTheExchange(t *testing.T) {
+func TestReadyAfterTheReplacement(t *testing.T) {
 	t.Parallel()
 	ms := &v1alpha1.Microservice{}
 	ms.Spec.Availability.Exclusive = true

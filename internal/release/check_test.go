@@ -385,7 +385,7 @@ func (w *world) checkJudged(o Observed, g, h *Group) {
 			w.fail("hooks: %s begins without PreRollout", r.Release)
 		}
 		if len(steps) > 0 {
-			if x := steps[min(k, len(steps)-1)].Window; x != nil && !x.Open && !(k == 0 && exchangedIn(o, g)) {
+			if x := steps[min(k, len(steps)-1)].Window; x != nil && !x.Open && !(k == 0 && activeStoppedIn(o, g)) {
 				w.fail("window: %s leaves step %d while the window of that step is closed", r.Release, k)
 			}
 		}

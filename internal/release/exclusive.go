@@ -2,13 +2,13 @@ package release
 
 import "github.com/heighliner/heighliner/internal/frozen"
 
-// exchanges reports whether the pods of the group's active release terminate before a new release gets pods.
-func (s *scope) exchanges() bool { return s.o.Spec.Exclusive && s.g.ActiveRow() != nil }
+// replacesPods reports whether the pods of the group's active release terminate before a new release gets pods.
+func (s *scope) replacesPods() bool { return s.o.Spec.Exclusive && s.g.ActiveRow() != nil }
 
 // returnPods gives the active release of an exclusive group a new stamp when a rollout ends, so that a late write by an older
 // plan does not remove the release's pods.
 func (s *scope) returnPods() {
-	if run := s.g.Rollout; s.exchanges() && run != nil && run.Gate != ConfirmRollout {
+	if run := s.g.Rollout; s.replacesPods() && run != nil && run.Gate != ConfirmRollout {
 		s.touch(s.g.ActiveRow().Release)
 	}
 }
@@ -41,7 +41,7 @@ func (s *scope) exclusiveSize(r Row, c Object) (int, *wait) {
 }
 
 // takesOver reports whether the pods of an exclusive group's active release must terminate so that the pods of its successor can start. They
-// must terminate when the successor has an available pod. If the exchange may begin, they must also terminate when the successor reports that
+// must terminate when the successor has an available pod. If the replacement may begin, they must also terminate when the successor reports that
 // it is waiting only for these pods. They do not start again unless the object or the Deployment of the successor is rejected.
 func (s *scope) takesOver(active *Row, run *Rollout, successor Object) bool {
 	c, _ := s.object(active.Release)
@@ -54,19 +54,19 @@ func (s *scope) takesOver(active *Row, run *Rollout, successor Object) bool {
 	return successor.Available > 0 || successor.Failure == otherRunning && !successor.Unsettled && s.beginWait(run) == nil
 }
 
-// exchanged reports whether the pods of an exclusive group's active release have been stopped to make way for a release that has no traffic
-// yet. In that case, waits do not delay the release's next action, because no release serves traffic until the exchange is complete.
-func (s *scope) exchanged(run *Rollout) bool {
-	if !s.exchanges() || run.Step > 0 || run.Gate == ConfirmRollout {
+// activeStopped reports whether the pods of an exclusive group's active release have been stopped to make way for a release that has no traffic
+// yet. In that case, waits do not delay the release's next action, because no release serves traffic until the replacement is complete.
+func (s *scope) activeStopped(run *Rollout) bool {
+	if !s.replacesPods() || run.Step > 0 || run.Gate == ConfirmRollout {
 		return false
 	}
 	c, _ := s.object(s.g.ActiveRow().Release)
 	return c.Replicas == 0
 }
 
-// beginWait returns why an exchange of pods must not begin yet, or nil. This is checked again before the exchange, because a freeze or
+// beginWait returns why a replacement of pods must not begin yet, or nil. This is checked again before the replacement, because a freeze or
 // a pause may have begun, or a window may have closed, while the objects of the next release were being created.
-func (s *scope) beginWait(run *Rollout) *wait { return s.exchangeWait(run, s.g.Row(run.Release)) }
+func (s *scope) beginWait(run *Rollout) *wait { return s.replacementWait(run, s.g.Row(run.Release)) }
 
 // rejected contains the reasons that show that the Deployment of a release does not exist or belongs to another object.
 var rejected = map[Reason]bool{"InvalidTemplate": true, "Forbidden": true, "NameConflict": true}
@@ -74,11 +74,11 @@ var rejected = map[Reason]bool{"InvalidTemplate": true, "Forbidden": true, "Name
 // isRejected reports whether a release has no pods because its Deployment is rejected.
 func isRejected(c Object) bool { return c.Available == 0 && rejected[c.Failure] }
 
-// exchangeWait returns why the pods of an exclusive group's active release must not be stopped yet, or nil. The same
+// replacementWait returns why the pods of an exclusive group's active release must not be stopped yet, or nil. The same
 // waits apply as before the first step of a release that has pods.
-func (s *scope) exchangeWait(run *Rollout, r *Row) *wait {
+func (s *scope) replacementWait(run *Rollout, r *Row) *wait {
 	switch {
-	case !s.exchanges():
+	case !s.replacesPods():
 		return nil
 	case s.halted(r) && (!r.Adopted || s.o.Spec.Freeze != nil):
 		return s.haltWait(r, frozen.WithoutPods(r.Version))
@@ -88,7 +88,7 @@ func (s *scope) exchangeWait(run *Rollout, r *Row) *wait {
 	return s.windowWait(run, r)
 }
 
-// blocksActive reports whether the active release is waiting for its first pod while an exchange has not begun and must not begin yet. In
+// blocksActive reports whether the active release is waiting for its first pod while a replacement has not begun and must not begin yet. In
 // that case, each of the two releases would wait for the other.
 func (s *scope) blocksActive(active *Row, run *Rollout, successor Object) bool {
 	c, _ := s.object(active.Release)

@@ -7,7 +7,7 @@ import (
 
 // exclusives are histories with interrupted rollouts in exclusive groups, and with releases that end while their hook Jobs are running.
 var exclusives = []scene{
-	{"a freeze, a pause and the end of a window during an exchange do not leave the group without traffic", func(all tale) {
+	{"a freeze, a pause and the end of a window during a replacement do not leave the group without traffic", func(all tale) {
 		for what, set := range map[string]func(*Spec){
 			"freeze": func(s *Spec) { s.Freeze = &Freeze{Name: "f", Reason: "r"} },
 			"pause":  func(s *Spec) { s.Paused = true },
@@ -24,7 +24,7 @@ var exclusives = []scene{
 				h.startup = time.Minute
 				h.push("1.1.0")
 				h.run(30 * time.Second)
-				h.runs("exchange", 0, 0)
+				h.runs("replacement", 0, 0)
 				h.edit(what, set)
 				h.run(3 * time.Minute)
 				h.runs("after it", 0, 1)
@@ -43,7 +43,7 @@ var exclusives = []scene{
 			}
 		}
 	}},
-	{"rule 22: Adopt begins the exchange while paused", func(h tale) {
+	{"rule 22: Adopt begins the replacement while paused", func(h tale) {
 		h.exclusive(1)
 		h.run(25 * time.Minute) // Windows are open for the first twenty minutes of each hour.
 		h.steps(Step{Weight: 100, Window: &Window{}})
@@ -56,7 +56,7 @@ var exclusives = []scene{
 		h.run(5 * time.Minute)
 		h.want("adopted", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
 	}},
-	{"a freeze during the exchange of an automatic return does not leave the group without traffic", func(h tale) {
+	{"a freeze during the replacement of an automatic return does not leave the group without traffic", func(h tale) {
 		h.exclusive(1)
 		h.push("1.1.0")
 		h.run(time.Minute)
@@ -66,7 +66,7 @@ var exclusives = []scene{
 		h.want("pinned", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
 		h.edit("unpin", func(s *Spec) { s.Pins = nil })
 		h.run(30 * time.Second)
-		h.runs("exchange", 0, 0)
+		h.runs("replacement", 0, 0)
 		h.edit("freeze", func(s *Spec) { s.Freeze = &Freeze{Name: "f", Reason: "r"} })
 		h.run(3 * time.Minute)
 		h.want("the newer version is active again", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
@@ -181,7 +181,7 @@ var exclusives = []scene{
 			h.fail("1.1.0 is active, without its two steps of ten hours (%s)", r.Reason)
 		}
 	}},
-	{"a release fails in a freeze during an exchange, and the active release gets its pods back", func(h tale) {
+	{"a release fails in a freeze during a replacement, and the active release gets its pods back", func(h tale) {
 		h.exclusive(1)
 		h.startup = 2 * time.Hour
 		h.push("1.1.0")
@@ -192,7 +192,7 @@ var exclusives = []scene{
 		h.run(20 * time.Minute)
 		h.runs("after its deadline", 1, 0)
 	}},
-	{"a release fails in a pause during an exchange", func(h tale) {
+	{"a release fails in a pause during a replacement", func(h tale) {
 		h.exclusive(1)
 		h.broken["1.1.0"] = "CrashLoopBackOff"
 		h.push("1.1.0")
@@ -220,7 +220,7 @@ var exclusives = []scene{
 		h.run(30 * time.Minute)
 		h.runs("after the deadline", 0, 1)
 	}},
-	{"the rollout state is lost during an exchange", func(h tale) {
+	{"the rollout state is lost during a replacement", func(h tale) {
 		h.exclusive(1)
 		h.steps(Step{Weight: 100, Pause: 10 * time.Hour}, Step{Weight: 100, Pause: 10 * time.Hour})
 		h.grace = 30 * time.Second
@@ -247,10 +247,10 @@ func TestExclusive(t *testing.T) {
 	}
 }
 
-// TestExchangeThatMayNotBegin checks that the active release of an exclusive group and its successor do not wait for each other because of
+// TestReplacementThatMayNotBegin checks that the active release of an exclusive group and its successor do not wait for each other because of
 // a freeze or a pause. When the freeze or pause began, the active release was waiting for terminating pods, and the successor was
 // rejected.
-func TestExchangeThatMayNotBegin(t *testing.T) {
+func TestReplacementThatMayNotBegin(t *testing.T) {
 	for what, set := range map[string]func(*Spec){
 		"freeze": func(s *Spec) { s.Freeze = &Freeze{Name: "f", Reason: "r"} },
 		"pause":  func(s *Spec) { s.Paused = true },
@@ -281,9 +281,9 @@ func TestExchangeThatMayNotBegin(t *testing.T) {
 	}
 }
 
-// TestAutoscalerBeforeAnExchange checks that a release starts with as many replicas as an autoscaler gave the active release while the
+// TestAutoscalerBeforeAReplacement checks that a release starts with as many replicas as an autoscaler gave the active release while the
 // rollout was waiting for hooks.
-func TestAutoscalerBeforeAnExchange(t *testing.T) {
+func TestAutoscalerBeforeAReplacement(t *testing.T) {
 	h := tale{newWorld()}
 	h.exclusive(2)
 	h.gates(ConfirmRollout)

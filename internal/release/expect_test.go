@@ -171,7 +171,7 @@ func (w *world) checkNewest(o Observed, g *Group, notes []Note) {
 		switch {
 		case slices.ContainsFunc(g.Releases, func(x Row) bool {
 			return o.Spec.Exclusive && g.ActiveRow() != nil && x.Status == Error && compare(c.Version, x.Version) < 0
-		}): // An older version would need another exchange of pods.
+		}): // An older version would need another replacement of pods.
 		case c.Slug != g.Slug || denied(o, g.Slug, c.Version) || g.forgot(c.Version, o.Config):
 		case r != nil && r.Status == Error:
 			if slices.Contains(outsideCauses, r.Reason) && o.Spec.Exclusive {

@@ -50,7 +50,7 @@ func (s *scope) health(run *Rollout, r *Row, c Object) (healthy bool, cause Reas
 // for example because the API server rejects requests to write it. Otherwise the reason is the failure that the pods show or, if they show none,
 // progressDeadlineExceeded.
 func (s *scope) lacking(r *Row, c Object) Reason {
-	if a := s.g.ActiveRow(); s.exchanges() && !isRejected(c) && s.blocksActive(a, s.g.Rollout, c) {
+	if a := s.g.ActiveRow(); s.replacesPods() && !isRejected(c) && s.blocksActive(a, s.g.Rollout, c) {
 		return otherRunning
 	}
 	size := s.runSize(*r, c)
@@ -238,7 +238,7 @@ func fail(s *scope) {
 		return
 	}
 	message := fmt.Sprintf("%s was not healthy within the progress deadline of %s: %s", r.Version, s.o.Spec.Deadline, s.inWords(cause, c))
-	if outside[cause] != "" && !s.exchanges() {
+	if outside[cause] != "" && !s.replacesPods() {
 		s.giveBack(run, r, cause, message)
 		return
 	}

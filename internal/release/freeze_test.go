@@ -28,7 +28,7 @@ func (w *world) checkFrozen(o Observed, g, h *Group) {
 		if runs := h.Rollout != nil && h.Rollout.Release == r.Release; runs && !ran {
 			w.fail("freeze: %s starts while it is %s\n%s%s", r.Release, f, renderGroup(g), renderGroup(h))
 		}
-		if ran && g.Rollout.Step == 0 && exchangedIn(o, g) {
+		if ran && g.Rollout.Step == 0 && activeStoppedIn(o, g) {
 			continue
 		}
 		if r.Weight > was.Weight || r.Match && !was.Match || r.Mirror > was.Mirror || r.Status == Active {
@@ -37,8 +37,8 @@ func (w *world) checkFrozen(o Observed, g, h *Group) {
 	}
 }
 
-// exchangedIn reports whether the pods of the active release of an exclusive group have terminated.
-func exchangedIn(o Observed, g *Group) bool {
+// activeStoppedIn reports whether the pods of the active release of an exclusive group have terminated.
+func activeStoppedIn(o Observed, g *Group) bool {
 	a := g.ActiveRow()
 	return o.Spec.Exclusive && a != nil && objectOf(o, a.Release).Replicas == 0
 }

@@ -55,7 +55,7 @@ func noteFreeze(s *scope) {
 	run, r, _ := s.rollout()
 	f := s.o.Spec.Freeze
 	noted := func(n Note) bool { return n.Slug == s.g.Slug && n.Reason == Frozen && !n.Event }
-	if f == nil || run == nil || r.Promoted > 0 || r.Status != Canary && run.Gate == ConfirmRollout || s.exchanged(run) || slices.ContainsFunc(s.notes, noted) {
+	if f == nil || run == nil || r.Promoted > 0 || r.Status != Canary && run.Gate == ConfirmRollout || s.activeStopped(run) || slices.ContainsFunc(s.notes, noted) {
 		return
 	}
 	s.state(r, false, Frozen, f.wait(frozen.AtWeight(r.Version, r.Weight)).String())
@@ -82,7 +82,7 @@ func (s *scope) halted(r *Row) bool {
 // stepWaits returns what a healthy canary must wait for before it gets the pods for its next step and before
 // the hooks of that step are called.
 func (s *scope) stepWaits(run *Rollout, r *Row, c Object, since time.Time) []*wait {
-	if s.stopped() && !s.exchanged(run) {
+	if s.stopped() && !s.activeStopped(run) {
 		return []*wait{s.haltWait(r, frozen.AtWeight(r.Version, r.Weight))}
 	}
 	if run.Step == 0 {
@@ -95,7 +95,7 @@ func (s *scope) stepWaits(run *Rollout, r *Row, c Object, since time.Time) []*wa
 			return ws
 		}
 	}
-	if w := s.windowWait(run, r); w != nil && !s.exchanged(run) {
+	if w := s.windowWait(run, r); w != nil && !s.activeStopped(run) {
 		return []*wait{w}
 	}
 	return nil
@@ -210,7 +210,7 @@ func (s *scope) obstacle(run *Rollout, r *Row, c Object) (Reason, *wait) {
 	switch {
 	case healthy:
 		return "", nil
-	case s.exchanges() && cause != otherRunning:
+	case s.replacesPods() && cause != otherRunning:
 		return "", nil // At the deadline, the pods of the active release start again, regardless of the cause.
 	case outside[cause] == "", !run.beforeTraffic(r) && (cause == notProgrammed || !s.available(*r, c)):
 		return "", nil

@@ -75,7 +75,7 @@ func (s *scope) podsWait(run *Rollout, r *Row, c Object) *wait {
 			return s.haltWait(r, frozen.WithoutPods(r.Version))
 		}
 	}
-	if w := s.exchangeWait(run, r); w != nil {
+	if w := s.replacementWait(run, r); w != nil {
 		return w
 	}
 	return s.turnWaits(r.Version)

@@ -130,9 +130,9 @@ var workers = []scene{
 		h.startup, h.grace = 20*time.Second, time.Minute
 		h.push("1.1.0")
 		h.run(30 * time.Second)
-		h.want("during the exchange", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
-		h.replicas("exchange", 0, 2)
-		h.runs("exchange", 0, 0)
+		h.want("during the replacement", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
+		h.replicas("replacement", 0, 2)
+		h.runs("replacement", 0, 0)
 		h.run(2 * time.Minute)
 		h.want("end", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
 		h.runs("end", 0, 2)
@@ -177,7 +177,7 @@ var workers = []scene{
 			}
 		}
 	}},
-	{"a freeze or a pause prevents an exchange from beginning while the API server rejects an exclusive release", func(all tale) {
+	{"a freeze or a pause prevents a replacement from beginning while the API server rejects an exclusive release", func(all tale) {
 		for what, set := range map[string]func(*Spec){"freeze": func(s *Spec) { s.Freeze = &Freeze{Name: "f", Reason: "r"} }, "pause": func(s *Spec) { s.Paused = true }} {
 			h := tale{newWorld()}
 			h.exclusive(1)
@@ -218,7 +218,7 @@ var workers = []scene{
 		h.startup = 5 * time.Minute
 		h.push("1.1.0")
 		h.run(30 * time.Second)
-		h.runs("exchange", 0, 0)
+		h.runs("replacement", 0, 0)
 		h.refuse = true
 		h.remove(h.object("1.1.0"))
 		h.run(7 * time.Minute)
@@ -290,7 +290,7 @@ var workers = []scene{
 		h.want("end", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
 		h.runs("end", 0, 1)
 	}},
-	{"a rollback of an exclusive group also exchanges the pods", func(h tale) {
+	{"a rollback of an exclusive group also replaces the pods", func(h tale) {
 		h.exclusive(1)
 		h.push("1.1.0")
 		h.run(time.Minute)
@@ -298,7 +298,7 @@ var workers = []scene{
 		h.grace = 20 * time.Second
 		h.edit("pin", func(s *Spec) { s.Pins = []Pin{{Version: "1.0.0"}} })
 		h.run(5 * time.Second)
-		h.runs("exchange", 0, 0)
+		h.runs("replacement", 0, 0)
 		h.run(time.Minute)
 		h.want("rolled back", map[string]string{"1.0.0": "active 100", "1.1.0": "deprecated 0"})
 		h.runs("back", 1, 0)

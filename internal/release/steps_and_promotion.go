@@ -263,7 +263,7 @@ func promoteRetained(s *scope) {
 	if run == nil || active == nil || r.Promoted == 0 {
 		return
 	}
-	if s.halted(r) && !s.exchanged(run) {
+	if s.halted(r) && !s.activeStopped(run) {
 		w := s.freezeWait()
 		if w == nil {
 			s.idleIfHealthy(run, r, c)
@@ -296,7 +296,7 @@ func promoteAdopted(s *scope) {
 	if !c.ok() || !c.has(s.full()) || !s.stable() {
 		return
 	}
-	if w := s.freezeWait(); w != nil && !s.exchanged(run) {
+	if w := s.freezeWait(); w != nil && !s.activeStopped(run) {
 		s.record(w)
 		return
 	}

@@ -63,7 +63,7 @@ func (s *scope) latest() Target {
 		if kept := s.comeback(c.Version); kept != nil {
 			c.Release = kept.Release
 		}
-		if r := s.g.Row(c.Release); r != nil && s.failed(r) && s.exchanges() && !s.activeDenied() {
+		if r := s.g.Row(c.Release); r != nil && s.failed(r) && s.replacesPods() && !s.activeDenied() {
 			break // A rollout of a lower version would terminate the pods of the active release again.
 		}
 		if r := s.g.Row(c.Release); r != nil && s.failed(r) || s.forgotten(c) || s.spoiled(c.Release, c.Version) != "" {

@@ -399,9 +399,9 @@ func TestOutageOfAnExclusiveGroup(t *testing.T) {
 	}
 }
 
-// TestExchangeOfAnExclusiveGroup checks that an exchange is not an outage while the pods of the previous release are terminating, and in the
-// first seconds after they have terminated. For a working release without routes, an exchange never counts as an outage.
-func TestExchangeOfAnExclusiveGroup(t *testing.T) {
+// TestReplacementOfAnExclusiveGroup checks that a replacement is not an outage while the pods of the previous release are terminating, and in the
+// first seconds after they have terminated. For a working release without routes, a replacement never counts as an outage.
+func TestReplacementOfAnExclusiveGroup(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		failure   string
@@ -566,9 +566,9 @@ func TestAdoptedRelease(t *testing.T) {
 	}
 }
 
-// TestExchangeInAFreeze checks that the host of an exclusive group does not remain without a ready pod if a freeze or a pause begins, or
+// TestReplacementInAFreeze checks that the host of an exclusive group does not remain without a ready pod if a freeze or a pause begins, or
 // a window ends, after the previous pods have ended.
-func TestExchangeInAFreeze(t *testing.T) {
+func TestReplacementInAFreeze(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"exclusive freeze during rollout", "exclusive freeze during rollout with steps", "exclusive pause during rollout", "exclusive window closes during rollout", "exclusive freeze during return"} {
 		s, _ := viewtest.Play(name, "shop")
@@ -578,9 +578,9 @@ func TestExchangeInAFreeze(t *testing.T) {
 	}
 }
 
-// TestWindowBeforeAnExchange checks that a release of an exclusive group that waits for the window of its first step, before its pods may start, is
+// TestWindowBeforeAReplacement checks that a release of an exclusive group that waits for the window of its first step, before its pods may start, is
 // shown as waiting for the window and not for hooks. The window applies only when the ConfirmRollout hooks have approved.
-func TestWindowBeforeAnExchange(t *testing.T) {
+func TestWindowBeforeAReplacement(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		hook bool

@@ -53,9 +53,9 @@ func exclusive(t *testing.T) (viewtest.Story, *v1alpha1.Microservice) {
 	return s, ms
 }
 
-// TestActiveBeforeTheExchange checks that the active release of an exclusive group is live if its pods are still running because the
+// TestActiveBeforeTheReplacement checks that the active release of an exclusive group is live if its pods are still running because the
 // Deployment of its successor was rejected.
-func TestActiveBeforeTheExchange(t *testing.T) {
+func TestActiveBeforeTheReplacement(t *testing.T) {
 	t.Parallel()
 	s, ms := exclusive(t)
 	a, err := view.WhyVersion(s.Input, ms.Namespace, ms.Name, "1.0.0", s.Now)
@@ -73,9 +73,9 @@ func TestActiveBeforeTheExchange(t *testing.T) {
 	}
 }
 
-// TestDownBeforeTheExchange checks that a rollout in an exclusive group does not hide that the active release should have pods, but has no
+// TestDownBeforeTheReplacement checks that a rollout in an exclusive group does not hide that the active release should have pods, but has no
 // ready pod.
-func TestDownBeforeTheExchange(t *testing.T) {
+func TestDownBeforeTheReplacement(t *testing.T) {
 	t.Parallel()
 	s, ms := exclusive(t)
 	takeDown(&s, &ms.Status.ReleaseGroups[0])
@@ -89,9 +89,9 @@ func TestDownBeforeTheExchange(t *testing.T) {
 	}
 }
 
-// TestHostOfAnExchange checks that a host is not described as served while the pods of the active release of an exclusive group have terminated
-// and the next release has no pods yet. According to the guide for workers, requests fail during an exchange.
-func TestHostOfAnExchange(t *testing.T) {
+// TestHostOfAReplacement checks that a host is not described as served while the pods of the active release of an exclusive group have terminated
+// and the next release has no pods yet. According to the guide for workers, requests fail during a replacement.
+func TestHostOfAReplacement(t *testing.T) {
 	t.Parallel()
 	s, ms := exclusive(t)
 	g := &ms.Status.ReleaseGroups[0]

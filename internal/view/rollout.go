@@ -473,8 +473,8 @@ func (r *rollout) unusable() string {
 
 // window returns the state of a rollout that is waiting for its time window.
 func (r *rollout) window() *State {
-	exchanged := r.step == 0 && r.successor(r.group) != nil // The planner completes an exchange of pods even outside the window.
-	if len(r.steps) == 0 || r.gate == v1alpha1.GateConfirmRollout && !r.awaitsExchange() || exchanged || !r.takesSteps() {
+	activeStopped := r.step == 0 && r.successor(r.group) != nil // The planner completes a replacement of pods even outside the window.
+	if len(r.steps) == 0 || r.gate == v1alpha1.GateConfirmRollout && !r.awaitsReplacement() || activeStopped || !r.takesSteps() {
 		return nil
 	}
 	w := r.steps[min(int(r.step), len(r.steps)-1)].Window
@@ -489,9 +489,9 @@ func (r *rollout) window() *State {
 	return s
 }
 
-// awaitsExchange reports whether the release may have pods as soon as the exchange of pods in its exclusive group begins, because the ConfirmRollout
+// awaitsReplacement reports whether the release may have pods as soon as the replacement of pods in its exclusive group begins, because the ConfirmRollout
 // hooks, if any, have approved.
-func (r *rollout) awaitsExchange() bool {
+func (r *rollout) awaitsReplacement() bool {
 	if !r.ms.Spec.Availability.Exclusive || activeOf(r.group) == nil {
 		return false
 	}

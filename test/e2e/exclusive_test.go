@@ -82,7 +82,7 @@ func alone(t *testing.T, all []shift) {
 			lines = append(lines, fmt.Sprintf("%s ended %s before %s was created", all[i-1].pod, a.from.Sub(all[i-1].to).Round(time.Millisecond), a.pod))
 		}
 	}
-	t.Logf("%d pods, %d exchanges: %s", len(all), len(lines), strings.Join(lines, "; "))
+	t.Logf("%d pods, %d replacements: %s", len(all), len(lines), strings.Join(lines, "; "))
 }
 
 // TestExclusiveWorkers uses a worker whose versions must not run at the same time, and whose pods need three
@@ -148,7 +148,7 @@ func TestExclusiveWorkers(t *testing.T) {
 		alone(t, all())
 	})
 
-	t.Run("the manager is killed during exchanges", func(t *testing.T) {
+	t.Run("the manager is killed during replacements", func(t *testing.T) {
 		s := s.in(t)
 		seed := uint64(time.Now().UnixNano())
 		random := rand.New(rand.NewPCG(seed, 0))

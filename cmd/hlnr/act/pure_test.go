@@ -375,10 +375,10 @@ func TestRemains(t *testing.T) {
 		active               string
 		want                 string
 	}{
-		"usual":               {false, true, "1.0.0", "1.x: 1.0.0, which is active, gets all traffic"},
-		"before the exchange": {true, true, "1.0.0", "1.x: 1.0.0, which is active, gets all traffic"},
-		"exchange":            {true, false, "1.0.0", "1.x: the pods of 1.0.0, which is active, start again, and this release gets all traffic"},
-		"none is active":      {true, false, "", "1.x: no release is active, and no release gets traffic"},
+		"usual":                  {false, true, "1.0.0", "1.x: 1.0.0, which is active, gets all traffic"},
+		"before the replacement": {true, true, "1.0.0", "1.x: 1.0.0, which is active, gets all traffic"},
+		"replacement":            {true, false, "1.0.0", "1.x: the pods of 1.0.0, which is active, start again, and this release gets all traffic"},
+		"none is active":         {true, false, "", "1.x: no release is active, and no release gets traffic"},
 	} {
 		ms := &v1alpha1.Microservice{}
 		ms.Spec.Availability.Exclusive = c.exclusive

@@ -7,9 +7,9 @@ import (
 	"github.com/heighliner/heighliner/cmd/hlnr/cli"
 )
 
-// TestActiveOfAnExchange checks that the wait for an active release of an exclusive group continues while the release has no ready pod
+// TestActiveOfAReplacement checks that the wait for an active release of an exclusive group continues while the release has no ready pod
 // because its pods were stopped for the next release.
-func TestActiveOfAnExchange(t *testing.T) {
+func TestActiveOfAReplacement(t *testing.T) {
 	t.Parallel()
 	s := fixture(func(s *snapshot) {
 		s.ms.Spec.Availability.Exclusive = true

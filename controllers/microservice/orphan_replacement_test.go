@@ -9,9 +9,9 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// TestOrphanInAnExchange checks that Orphan keeps all running objects. During an exchange in an exclusive
+// TestOrphanInAReplacement checks that Orphan keeps all running objects. During a replacement in an exclusive
 // group, the next release has the pods or will get them, and the active release has no pods.
-func TestOrphanInAnExchange(t *testing.T) {
+func TestOrphanInAReplacement(t *testing.T) {
 	t.Parallel()
 	s := begin(t, func(ms *v1alpha1.Microservice) {
 		ms.Spec.DeletionPolicy = v1alpha1.DeletionOrphan
@@ -43,7 +43,7 @@ func TestOrphanInAnExchange(t *testing.T) {
 		}
 	}
 	if n := s.release("1.0.0").Spec.Replicas; n != 0 {
-		t.Fatalf("no exchange: 1.0.0 has %d replicas", n)
+		t.Fatalf("no replacement: 1.0.0 has %d replicas", n)
 	}
 	s.deployments()
 	s.remove()
