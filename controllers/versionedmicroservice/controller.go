@@ -22,8 +22,8 @@
 //	pools.go             the background workers of analyses and hooks
 //	secrets.go           credentials of analyses and hooks
 //	packed.go            the smaller form of ready pods and Deployments in the cache
-//	pod_failures.go      causes of unavailable pods; in internal/release, freezes_and_step_waits.go decides which causes are problems outside
-//	                     the release, and fail_and_retry.go decides whether a step has passed its deadline
+//	pod_failures.go      causes of unavailable pods; internal/release/fail_and_retry.go decides which causes are problems outside the release,
+//	                     and whether a step has passed its deadline
 //	replicaset_retry.go  retries of pods that a quota or admission rejected
 //	waits_for_pods.go    releases that wait for pods in their group to terminate, and previews that are ending
 //	exclusive.go         releases of exclusive groups, which start when the pods of the group's other releases have terminated

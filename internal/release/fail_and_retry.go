@@ -123,20 +123,20 @@ func (s *scope) due(run *Rollout, cause Reason) time.Time {
 	return s.ends(&interrupted)
 }
 
-// moment returns how long a manager waits for reports after it starts. While the manager was not running,
+// startupGrace returns how long a manager waits for reports after it starts. While the manager was not running,
 // it observed nothing, and no rollout could advance. Each step gets this time only once (Rollout.Grace), so
 // that a manager that restarts repeatedly does not postpone deadlines indefinitely.
-func (s *scope) moment() time.Duration { return min(10*time.Second, s.o.Spec.Deadline) }
+func (s *scope) startupGrace() time.Duration { return min(10*time.Second, s.o.Spec.Deadline) }
 
-// began reports whether this manager has just started.
-func (s *scope) began() bool {
-	return !s.o.Began.IsZero() && s.now.Before(s.o.Began.Add(s.moment()))
+// justStarted reports whether this manager has just started.
+func (s *scope) justStarted() bool {
+	return !s.o.Began.IsZero() && s.now.Before(s.o.Began.Add(s.startupGrace()))
 }
 
 // deadline returns the time at which a stable group stops waiting for policies that have not confirmed its traffic.
 func (s *scope) deadline(since time.Time) time.Time {
 	end := since.Add(s.o.Spec.Deadline)
-	if first := s.o.Began.Add(s.moment()); !s.o.Began.IsZero() && end.Before(first) {
+	if first := s.o.Began.Add(s.startupGrace()); !s.o.Began.IsZero() && end.Before(first) {
 		return first
 	}
 	return end
@@ -224,8 +224,8 @@ func fail(s *scope) {
 		return
 	}
 	end := s.ends(run)
-	if !s.now.Before(end) && run.Grace.IsZero() && s.began() {
-		run.Grace = stored(s.now.Add(s.moment()))
+	if !s.now.Before(end) && run.Grace.IsZero() && s.justStarted() {
+		run.Grace = stored(s.now.Add(s.startupGrace()))
 		end = s.ends(run)
 	}
 	if s.now.Before(end) {
@@ -277,4 +277,106 @@ func (s *scope) retryRow(r *Row, reason Reason) {
 	r.RetryTime = noTime
 	s.turn(r, Pending, reason)
 	s.touch(r.Release)
+}
+
+// outside describes the problems outside a release. If such a problem blocks a rollout, no older version
+// becomes the target, because the problem would block that version as well (rule 29).
+var outside = map[Reason]string{
+	"Unschedulable":        "the cluster has no capacity for its pods",
+	"ContainerCreating":    "the containers of its pods have not been created",
+	"QuotaExceeded":        "a resource quota is exceeded",
+	"ImagePullBackOff":     "an image cannot be pulled",
+	"AdmissionUnavailable": "an admission webhook does not respond",
+	"NameConflict":         "a Deployment with its name is not managed by Heighliner",
+	otherRunning:           "pods of another release of its exclusive group are still running",
+	notProgrammed:          "the previous change of traffic is not confirmed",
+	notCreated:             "its VersionedMicroservice cannot be created or changed",
+	noDomains:              "PreRollout hooks are not called, because the canary domains do not route to it yet",
+	noAnswer:               "a hook does not respond",
+}
+
+// obstacle returns the problem outside a release that blocks the rollout of the release, or "". For a
+// problem that may be resolved soon, it returns a wait instead. An unhealthy release with traffic does
+// not wait: it loses its traffic at its deadline.
+func (s *scope) obstacle(run *Rollout, r *Row, c Object) (Reason, *wait) {
+	healthy, cause, _ := s.health(run, r, c)
+	switch {
+	case healthy:
+		return "", nil
+	case s.replacesPods() && cause != otherRunning:
+		return "", nil // At the deadline, the pods of the active release start again, regardless of the cause.
+	case outside[cause] == "", !run.beforeTraffic(r) && (cause == notProgrammed || !s.available(*r, c)):
+		return "", nil
+	}
+	// The creation of an object, the confirmation of routes and the responses of hooks take a while. A release whose
+	// traffic was removed because its routes were not programmed does not get this extra time again.
+	if end := s.due(run, cause); s.now.Before(end) && (cause == notCreated || cause == noDomains || cause == noAnswer || cause == otherRunning || cause == notProgrammed && r.Reason != notProgrammed) {
+		w := &wait{}
+		switch cause {
+		case noDomains:
+			w = s.domainsWait(run, r)
+		case noAnswer:
+			w = s.gateWait(run, r, s.answer(run, c))
+		}
+		w.Until = end
+		return "", w
+	}
+	return cause, nil
+}
+
+// uncreated reports whether the object of a release has been missing, or has had too few replicas, for
+// longer than a write takes. Until the object is written, the release cannot become available.
+func (s *scope) uncreated(run *Rollout, cause Reason) bool {
+	return cause == notCreated && !s.now.Before(s.stepClock(run).Add(s.startupGrace()))
+}
+
+// outgrown reports whether a release was healthy until now although its object is missing or has too few replicas, for example because a user has
+// just specified more replicas. In that case, the wait of the release began after the clock of the step started. In contrast, a wait for an
+// object that the API server rejects is recorded from the start of that clock.
+func (s *scope) outgrown(run *Rollout) bool {
+	return run.WaitsFor == "" && run.WaitingSince.After(s.stepClock(run))
+}
+
+// stepClock returns the time at which a step began plus the time that the step has spent waiting. The
+// deadline of the step is measured from this time.
+func (s *scope) stepClock(run *Rollout) time.Time { return run.Started.Add(run.Waited) }
+
+// block records the problem outside a release that blocks the rollout of the release. An empty cause
+// unblocks the rollout.
+func (s *scope) block(run *Rollout, r *Row, cause Reason, c Object) {
+	was := run.WaitsFor
+	run.WaitsFor = cause
+	if cause == "" {
+		if was != "" {
+			s.event(r, false, Unblocked, fmt.Sprintf("%s is no longer blocked (%s)", r.Version, was))
+		}
+		return
+	}
+	message := fmt.Sprintf("%s is blocked at %d%%: %s (%s)", r.Version, r.Weight, outside[cause], s.inWords(cause, c))
+	if was != cause && r.Reason != cause {
+		s.event(r, true, Blocked, message)
+	}
+	s.state(r, true, Blocked, message)
+}
+
+// inWords returns a description of a cause, for use in messages.
+func (s *scope) inWords(cause Reason, c Object) string {
+	more := c.Message
+	switch cause {
+	case notProgrammed:
+		from, _ := s.rival()
+		more = or(s.unconfirmed(), from.unconfirmed())
+	case noAnswer:
+		if run := s.g.Rollout; run != nil {
+			more = s.answer(run, c).Message
+		}
+	case noDomains:
+		if run := s.g.Rollout; run != nil && s.g.Row(run.Release) != nil {
+			more = s.unreachable(s.g.Row(run.Release))
+		}
+	}
+	if more == "" {
+		return string(cause)
+	}
+	return string(cause) + ": " + more
 }

@@ -156,9 +156,9 @@ func (s *scope) activeDenied() bool {
 	return a != nil && s.denied(a.Version)
 }
 
-// free reports whether the version of a release is withdrawn. If it is, the target is allowed to have a lower
+// isWithdrawn reports whether the version of a release is withdrawn. If it is, the target is allowed to have a lower
 // version than the release.
-func (s *scope) free(r *Row) bool {
+func (s *scope) isWithdrawn(r *Row) bool {
 	_, out := s.withdrawn(r.Version)
 	return out
 }

@@ -21,10 +21,10 @@
 //	previews.go               which pull requests have a slot, and when a preview ends
 //	target.go                 which release a group moves to
 //	pins.go                   which release a pin selects
-//	freezes_and_step_waits.go what a rollout waits for before it starts and in each step: spec.paused, freezes, pauses, approvals, analyses, windows, and problems outside its release
+//	freezes_and_step_waits.go what a rollout waits for before it starts and in each step: spec.paused, freezes, pauses, approvals, analyses and windows
 //	hook_gates.go             points at which hooks must approve, and steps that other Microservices must reach first; controllers/microservice/hook_answers.go decides which answers count
 //	steps_and_promotion.go    rules that begin a step and set its weight, and rules that make a release active
-//	fail_and_retry.go         whether a rollout is healthy; when it fails: at its progress deadline, or because of a hook, an analysis or another Microservice; and when it starts again
+//	fail_and_retry.go         whether a rollout is healthy; when it fails: at its progress deadline, or because of a hook, an analysis or another Microservice; and when it starts again; problems outside its release, which block it instead
 //	newest_domains.go         domains that move from one group to a newer group
 //	confirmed_and_drained.go  the required content of routes, whether it is confirmed, and whether a release is drained
 //	exclusive.go              which release of an exclusive group has the pods, when the pods terminate, and when they start again

@@ -167,7 +167,7 @@ func supersede(s *scope) {
 		if r.Release == s.g.Target.Release || r.Status != Pending && r.Status != Canary && !running {
 			continue
 		}
-		if next := s.g.Target.Release; s.g.Target.Reason == Latest && !s.free(r) && s.halted(s.g.Row(next)) {
+		if next := s.g.Target.Release; s.g.Target.Reason == Latest && !s.isWithdrawn(r) && s.halted(s.g.Row(next)) {
 			if r.Status == Pending {
 				s.record(s.haltWait(s.g.Row(next), frozen.Release(s.versionOf(next))))
 			}
@@ -463,7 +463,7 @@ func stayWithinLimits(s *scope) {
 	if s.g.Phase == Closing {
 		return // The group may be reopened.
 	}
-	if a := s.g.ActiveRow(); s.g.Phase != Live || s.o.Config != "" && f.Config != s.o.Config || a != nil && compare(f.Version, a.Version) <= 0 && !s.free(a) {
+	if a := s.g.ActiveRow(); s.g.Phase != Live || s.o.Config != "" && f.Config != s.o.Config || a != nil && compare(f.Version, a.Version) <= 0 && !s.isWithdrawn(a) {
 		s.g.Failed = Failed{}
 		return
 	}

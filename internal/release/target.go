@@ -44,7 +44,7 @@ func (s *scope) hold(reason Reason) Target {
 		t.Release = a.Release
 	}
 	if run := s.g.Rollout; run != nil {
-		if r := s.g.Row(run.Release); r != nil && !s.free(r) {
+		if r := s.g.Row(run.Release); r != nil && !s.isWithdrawn(r) {
 			t.Release = run.Release
 		}
 	}
@@ -122,14 +122,14 @@ func (s *scope) choices() []Candidate {
 // no longer starts automatically. Commits of a pull request have no order.
 func (s *scope) below(version string) bool {
 	a := s.g.ActiveRow()
-	return a != nil && s.g.Level != preview && !s.free(a) && compare(version, a.Version) < 0
+	return a != nil && s.g.Level != preview && !s.isWithdrawn(a) && compare(version, a.Version) < 0
 }
 
 // comeback returns the retained release of a version if the active release is withdrawn. Otherwise it
 // returns nil. The retained release keeps its configuration and skips the steps.
 func (s *scope) comeback(version string) *Row {
 	a := s.g.ActiveRow()
-	if a == nil || !s.free(a) {
+	if a == nil || !s.isWithdrawn(a) {
 		return nil
 	}
 	var kept *Row
@@ -191,7 +191,7 @@ func (s *scope) standsIn(r *Row) bool {
 func (s *scope) overdue() bool {
 	run, r, c := s.rollout()
 	healthy, cause, _ := s.health(run, r, c)
-	if healthy || run.WaitsFor != "" || cause == TrafficLost || run.Grace.IsZero() && s.began() {
+	if healthy || run.WaitsFor != "" || cause == TrafficLost || run.Grace.IsZero() && s.justStarted() {
 		return false
 	}
 	return !s.now.Before(s.due(run, cause))
