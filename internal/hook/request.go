@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -79,7 +78,7 @@ func (p *Pool) call(ctx context.Context, q *Call, credentials Credentials) reply
 	defer cancel()
 	answer, err := p.post(ctx, q, credentials)
 	if err != nil {
-		why := cause(err, timeout(&q.Hook))
+		why := outbound.WithoutURL(err, timeout(&q.Hook))
 		if refused := new(outbound.RefusedError); errors.As(err, &refused) {
 			why = uncallable + why
 		}
@@ -148,20 +147,6 @@ func (p *Pool) client(ca []byte) (*http.Client, error) {
 		return p.shared, nil
 	}
 	return p.policy.Client(clientOptions(ca))
-}
-
-// cause describes why there is no answer, without the URL, whose query may contain secrets.
-func cause(err error, limit time.Duration) string {
-	if wrapped := new(url.Error); errors.As(err, &wrapped) {
-		if wrapped.Timeout() || errors.Is(err, context.DeadlineExceeded) {
-			return fmt.Sprintf("no response within %s", limit)
-		}
-		err = wrapped.Err
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Sprintf("no response within %s", limit)
-	}
-	return err.Error()
 }
 
 // firstLine returns the first line that is not empty.

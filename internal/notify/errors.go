@@ -1,11 +1,8 @@
 package notify
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 
@@ -47,16 +44,7 @@ func finalf(format string, args ...any) *Error {
 
 // errorOf returns the error for a call that received no response.
 func errorOf(err error) *Error {
-	if wrapped := new(url.Error); errors.As(err, &wrapped) {
-		if wrapped.Timeout() {
-			return errorf("no response within %s", timeout)
-		}
-		err = wrapped.Err
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		return errorf("no response within %s", timeout)
-	}
-	return errorf("%s", err)
+	return errorf("%s", outbound.WithoutURL(err, timeout))
 }
 
 // errorOfAnswer returns the error for an unsuccessful response.

@@ -1,9 +1,28 @@
 package outbound
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/netip"
+	"net/url"
+	"time"
 )
+
+// WithoutURL describes why an HTTP request received no response. The description does not contain the URL, whose path or query may
+// contain a credential. limit is the timeout of the request.
+func WithoutURL(err error, limit time.Duration) string {
+	if wrapped := new(url.Error); errors.As(err, &wrapped) {
+		if wrapped.Timeout() {
+			return fmt.Sprintf("no response within %s", limit)
+		}
+		err = wrapped.Err
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Sprintf("no response within %s", limit)
+	}
+	return err.Error()
+}
 
 // RefusedError reports that an address is not allowed.
 type RefusedError struct {

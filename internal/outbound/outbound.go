@@ -9,8 +9,12 @@
 // address.go   classes of addresses, and which addresses may be contacted
 // elements.go  a limit on the number of JSON values
 // decoding.go  a limit on the memory for decoding responses
-// errors.go    the errors
+// errors.go    the errors, and descriptions of errors without URLs
 // slots.go     limits on concurrent requests, by namespace and host
+//
+// Errors of an HTTP client contain the URL, which may contain a credential. Each package that shows such errors removes the URL: hook
+// and notify with WithoutURL, and analysis/http.go, github/errors.go, registry/errors.go and registry/workloadidentity/errors.go
+// themselves. In responses to notifications, notify/send.go hides credentials.
 package outbound
 
 import (
