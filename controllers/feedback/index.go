@@ -61,7 +61,7 @@ func (r *Reconciler) forNamed(ctx context.Context, namespace, name string) []rec
 func (r *Reconciler) find(ctx context.Context, key client.ObjectKey, obj client.Object) bool {
 	err := r.Get(ctx, key, obj, client.UnsafeDisableDeepCopy)
 	if client.IgnoreNotFound(err) != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "map an event to its GitHubRepository", "object", key)
+		ctrl.LoggerFrom(ctx).Error(err, "failed to map an event to its GitHubRepository", "object", key)
 	}
 	return err == nil
 }

@@ -153,7 +153,7 @@ func (r *reconciler) followers(ctx context.Context, namespace, microservice stri
 		return nil // CronJobs are not watched yet. When the watch starts, each CronJob is reconciled.
 	}
 	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "list the CronJobs that follow a Microservice", "microservice", microservice)
+		ctrl.LoggerFrom(ctx).Error(err, "failed to list the CronJobs that follow a Microservice", "microservice", microservice)
 		return nil
 	}
 	var requests []reconcile.Request

@@ -106,7 +106,7 @@ func (r *reconciler) forMicroservice(ctx context.Context, o client.Object) []rec
 		return nil // Freezes are not watched yet. When the watch starts, each Freeze is reconciled.
 	}
 	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "list the freezes of a namespace", "namespace", o.GetNamespace())
+		ctrl.LoggerFrom(ctx).Error(err, "failed to list the freezes of a namespace", "namespace", o.GetNamespace())
 		return nil
 	}
 	var requests []reconcile.Request

@@ -400,6 +400,6 @@ func (h *webhookHandler) requestPoll(key types.NamespacedName, since time.Time) 
 		err = h.writer.Patch(ctx, repository, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(FieldOwner))
 	}
 	if client.IgnoreNotFound(err) != nil {
-		ctrl.Log.Error(err, "request a poll of GitHub", "githubrepository", key)
+		ctrl.Log.Error(err, "failed to request a poll of GitHub", "githubrepository", key)
 	}
 }

@@ -122,7 +122,7 @@ func (r *Reconciler) forNetworkPolicy(ctx context.Context, o client.Object) []re
 	key := client.ObjectKey{Namespace: o.GetNamespace(), Name: o.(*v1alpha1.NetworkPolicy).MicroserviceName()}
 	if err := r.Get(ctx, key, &ms); err != nil {
 		if client.IgnoreNotFound(err) != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "get the Microservice to which a networkpolicies.hlnr.io object refers", "microservice", key.Name)
+			ctrl.LoggerFrom(ctx).Error(err, "failed to get the Microservice to which a networkpolicies.hlnr.io object refers", "microservice", key.Name)
 		}
 		return nil
 	}
@@ -149,7 +149,7 @@ func repositoryUpdated(e event.UpdateEvent) bool {
 func (r *Reconciler) forRepository(ctx context.Context, o client.Object) []reconcile.Request {
 	var policies v1alpha1.ImagePolicyList
 	if err := r.List(ctx, &policies, client.MatchingFields{index.ImagePoliciesByRepository.Field: client.ObjectKeyFromObject(o).String()}); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "list ImagePolicies of a GitHubRepository", "githubrepository", o.GetName())
+		ctrl.LoggerFrom(ctx).Error(err, "failed to list ImagePolicies of a GitHubRepository", "githubrepository", o.GetName())
 		return nil
 	}
 	var requests []reconcile.Request

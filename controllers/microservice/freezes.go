@@ -92,7 +92,7 @@ func (r *Reconciler) forFreeze(ctx context.Context, o client.Object) []reconcile
 func (r *Reconciler) forNamespace(ctx context.Context, o client.Object) []reconcile.Request {
 	var cluster v1alpha1.ClusterFreezeList
 	if err := r.List(ctx, &cluster, client.UnsafeDisableDeepCopy); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "list ClusterFreezes", "namespace", o.GetName())
+		ctrl.LoggerFrom(ctx).Error(err, "failed to list ClusterFreezes", "namespace", o.GetName())
 		return nil
 	}
 	for i := range cluster.Items {
@@ -108,7 +108,7 @@ func (r *Reconciler) forNamespace(ctx context.Context, o client.Object) []reconc
 func (r *Reconciler) microservices(ctx context.Context, namespace string, is func(*v1alpha1.Microservice) bool) []reconcile.Request {
 	var list v1alpha1.MicroserviceList
 	if err := r.List(ctx, &list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "list the Microservices that a changed object may affect", "namespace", namespace)
+		ctrl.LoggerFrom(ctx).Error(err, "failed to list the Microservices that a changed object may affect", "namespace", namespace)
 		return nil
 	}
 	var requests []reconcile.Request

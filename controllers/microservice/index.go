@@ -102,7 +102,7 @@ func (r *Reconciler) forImagePolicy(ctx context.Context, o client.Object) []reco
 func (r *Reconciler) enqueue(ctx context.Context, field string, o client.Object) []reconcile.Request {
 	var list v1alpha1.MicroserviceList
 	if err := r.List(ctx, &list, client.InNamespace(o.GetNamespace()), client.MatchingFields{field: o.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "list Microservices that refer to an object", "index", field, "name", o.GetName())
+		ctrl.LoggerFrom(ctx).Error(err, "failed to list Microservices that refer to an object", "index", field, "name", o.GetName())
 		return nil
 	}
 	var requests []reconcile.Request
@@ -157,7 +157,7 @@ func withdrew(before, now client.Object) bool {
 func (r *Reconciler) forPeers(ctx context.Context, o client.Object) []reconcile.Request {
 	peers, err := r.peers(ctx, o.(*v1alpha1.Microservice))
 	if err != nil {
-		ctrl.LoggerFrom(ctx).Error(err, "enqueue Microservices with the same together.name", "name", o.GetName())
+		ctrl.LoggerFrom(ctx).Error(err, "failed to enqueue Microservices with the same together.name", "name", o.GetName())
 	}
 	var requests []reconcile.Request
 	for i := range peers {

@@ -93,7 +93,7 @@ func (r *Reconciler) lostKinds(all cache.Cache) source.Source {
 			}
 			o := r.kinds.lose(r.Client.Scheme(), kind, func(o client.Object) {
 				if err := all.RemoveInformer(ctx, o); err != nil {
-					log.FromContext(ctx).Error(err, "stop the watch for a kind that the API server no longer serves", "kind", kind)
+					log.FromContext(ctx).Error(err, "failed to stop the watch for a kind that the API server no longer serves", "kind", kind)
 				}
 			})
 			if o == nil {

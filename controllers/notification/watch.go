@@ -71,7 +71,7 @@ func (r *reconciler) about(ctx context.Context, o client.Object) (requests []ctr
 			return nil // Policies are not watched yet. When the watch starts, each policy is reconciled.
 		}
 		if err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "list the NotificationPolicies of a namespace", "namespace", namespace)
+			ctrl.LoggerFrom(ctx).Error(err, "failed to list the NotificationPolicies of a namespace", "namespace", namespace)
 			continue
 		}
 		for i := range list.Items {

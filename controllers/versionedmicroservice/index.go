@@ -145,7 +145,7 @@ func (r *reconciler) templateToReleases() handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, template client.Object) []ctrl.Request {
 		var list v1alpha1.MicroserviceList
 		if err := r.client.List(ctx, &list, client.InNamespace(template.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
-			ctrl.LoggerFrom(ctx).Error(err, "list the Microservices that may use a changed template")
+			ctrl.LoggerFrom(ctx).Error(err, "failed to list the Microservices that may use a changed template")
 			return nil
 		}
 		var out []ctrl.Request
@@ -210,7 +210,7 @@ func (r *reconciler) quotaToReleases() handler.EventHandler {
 			&deployments: rejected, // packed in the cache
 		} {
 			if err := r.client.List(ctx, list, options...); err != nil {
-				ctrl.LoggerFrom(ctx).Error(err, "list releases and Deployments of a namespace whose quota changed")
+				ctrl.LoggerFrom(ctx).Error(err, "failed to list releases and Deployments of a namespace whose quota changed")
 				return nil
 			}
 		}
