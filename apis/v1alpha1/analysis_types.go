@@ -11,7 +11,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.interval) || !has(self.provider) || !has(self.provider.timeout) || duration(self.provider.timeout) <= duration(self.interval)",message="provider.timeout must not be longer than the interval"
 // +kubebuilder:validation:XValidation:rule="!has(self.source) || self.source != 'EnvoyGateway' || !self.metrics.exists(m, has(m.latency))",message="source: Envoy Gateway measures the latency per route, not per release: use source: Application, or prometheus: {query: …}"
 type CanaryAnalysis struct {
-	// interval between two rounds, and the time range of built-in queries. It must cover at least
+	// interval between two rounds, from 10s to 1h, and the time range of built-in queries. It must cover at least
 	// two Prometheus scrapes; four are recommended. Defaults to 1m.
 	// +optional
 	// +kubebuilder:default="1m"
@@ -63,7 +63,8 @@ type CanaryAnalysis struct {
 	// +kubebuilder:default={}
 	Provider AnalysisProvider `json:"provider,omitempty"`
 
-	// metrics that are measured in each round.
+	// metrics that are measured in each round. Each metric has exactly one of successRate, latency,
+	// prometheus and web.
 	// +required
 	// +listType=map
 	// +listMapKey=name
@@ -110,8 +111,8 @@ type AnalysisProvider struct {
 	// +optional
 	Prometheus *PrometheusProvider `json:"prometheus,omitempty"`
 
-	// timeout of one query or request. It also applies to the requests of web metrics. Defaults to
-	// 10s.
+	// timeout of one query or request, from 1s to 1m. It also applies to the requests of web metrics.
+	// Defaults to 10s.
 	// +optional
 	// +kubebuilder:default="10s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('1m')",message="provider.timeout must be between 1s and 1m"

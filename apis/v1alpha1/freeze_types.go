@@ -15,7 +15,7 @@ type FreezeRules struct {
 	// +kubebuilder:validation:MaxLength=128
 	Reason string `json:"reason"`
 
-	// until is the time at which the freeze ends. The freeze begins when the object is created. Set
+	// until is the RFC 3339 time at which the freeze ends, such as 2026-12-27T00:00:00Z. The freeze begins when the object is created. Set
 	// exactly one of until, periods and indefinite.
 	// +optional
 	Until *metav1.Time `json:"until,omitempty"`
@@ -28,7 +28,8 @@ type FreezeRules struct {
 	// +kubebuilder:validation:MaxItems=64
 	Periods []FreezePeriod `json:"periods,omitempty"`
 
-	// indefinite defines whether the freeze applies until the object is deleted or changed.
+	// indefinite defines whether the freeze applies until the object is deleted or changed. Defaults to
+	// false.
 	// +optional
 	Indefinite bool `json:"indefinite,omitempty"`
 }
@@ -36,11 +37,11 @@ type FreezeRules struct {
 // FreezePeriod is a period during which a freeze applies.
 // +kubebuilder:validation:XValidation:rule="self.to > self.from",message="spec.periods: to must be after from"
 type FreezePeriod struct {
-	// from is when the period begins.
+	// from is the RFC 3339 time at which the period begins.
 	// +required
 	From metav1.Time `json:"from"`
 
-	// to is when the period ends and rollouts continue.
+	// to is the RFC 3339 time at which the period ends and rollouts continue.
 	// +required
 	To metav1.Time `json:"to"`
 

@@ -25,7 +25,8 @@ type GitHubSource struct {
 	// +required
 	RepositoryRef NamespacedReference `json:"repositoryRef"`
 
-	// releases takes the versions from published releases. Drafts are always excluded.
+	// releases takes the versions from published releases. Drafts are always excluded. Exactly one of
+	// releases, tags and pullRequests is required.
 	// +optional
 	Releases *GitHubReleases `json:"releases,omitempty"`
 

@@ -84,7 +84,7 @@ type Hook struct {
 	// +optional
 	Job *HookJob `json:"job,omitempty"`
 
-	// timeout of one call, including the response. Defaults to 10s.
+	// timeout of one call, including the response, from 1s to 1m. Defaults to 10s.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('1m')",message="timeout must be between 1s and 1m"
 	Timeout Duration `json:"timeout,omitempty"`
@@ -98,7 +98,7 @@ type Hook struct {
 	// +kubebuilder:validation:Maximum=5
 	Retries *int32 `json:"retries,omitempty"`
 
-	// interval at which a gate or a Rollback hook is called again. Defaults to 10s.
+	// interval at which a gate or a Rollback hook is called again, from 1s to 1h. Defaults to 10s.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="interval must be between 1s and 1h"
 	Interval Duration `json:"interval,omitempty"`
@@ -190,8 +190,8 @@ type HookJob struct {
 	// +optional
 	Resources *HookJobResources `json:"resources,omitempty"`
 
-	// timeout of one pod of the Job, counted from the time at which the pod is assigned to a node. A
-	// pod that has not finished at the end of this time is stopped, and counts as failed. If no pod of
+	// timeout of one pod of the Job, from 1s to 24h, counted from the time at which the pod is assigned
+	// to a node. A pod that has not finished at the end of this time is stopped, and counts as failed. If no pod of
 	// a Rollout hook's Job is assigned to a node within this time after the Job is created, this counts as no
 	// response. Defaults to 10m.
 	// +optional
@@ -205,7 +205,7 @@ type HookJob struct {
 	// +kubebuilder:validation:Maximum=10
 	BackoffLimit int32 `json:"backoffLimit,omitempty"`
 
-	// ttlAfterFinished is how long a finished Job is kept, counted from its end. The Job is not
+	// ttlAfterFinished is how long a finished Job is kept, from 1m to 720h, counted from its end. The Job is not
 	// deleted before its result is recorded in the status of the hook. At most the last three finished
 	// Jobs of a Rollout hook are kept. In any case, the Job is deleted with its release. Defaults to
 	// 24h.

@@ -44,8 +44,8 @@ type ImagePolicySpec struct {
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('5s') && duration(self) <= duration('24h')",message="spec.interval must be between 5s and 24h"
 	Interval Duration `json:"interval,omitempty"`
 
-	// timeout is the maximum time for reading either the list of tags, with all its pages, or one
-	// image. A whole scan takes at most two minutes. Defaults to 30s.
+	// timeout is the maximum time, from 1s to 2m, for reading either the list of tags, with all its
+	// pages, or one image. A whole scan takes at most two minutes. Defaults to 30s.
 	// +optional
 	// +kubebuilder:default="30s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) >= duration('1s') && duration(self) <= duration('2m')",message="spec.timeout must be between 1s and 2m"
@@ -101,7 +101,7 @@ type ImagePolicySpec struct {
 	Untagged UntaggedPolicy `json:"untagged,omitempty"`
 
 	// platforms that the image must support, such as "linux/amd64" or "linux/arm64/v8". All of
-	// them are required. Defaults to the manager's --default-platform flag, which defaults to linux
+	// them are required. Defaults to the value of the manager's --default-platform flag, which defaults to linux
 	// with the architecture of the manager's node.
 	// +optional
 	// +listType=set
@@ -111,8 +111,9 @@ type ImagePolicySpec struct {
 	Platforms []string `json:"platforms,omitempty"`
 
 	// limits restrict how many tags are read and how many versions are offered. Versions that a
-	// Microservice uses, or that a pin or a domain refers to, are offered beyond groups and
-	// releasesPerGroup, and remain offered beyond tags.
+	// Microservice uses, or that a pin or a domain refers to, are offered even if groups or
+	// releasesPerGroup is exceeded. If they are already offered, they remain offered even if tags is
+	// exceeded.
 	// +optional
 	// +kubebuilder:default={}
 	Limits ImageLimits `json:"limits,omitempty"`
@@ -291,7 +292,8 @@ type Versioning struct {
 }
 
 // ImageLimits restrict how many tags are read and how many versions are offered. Versions that a
-// Microservice uses, or that a pin or a domain refers to, are still offered beyond these limits.
+// Microservice uses, or that a pin or a domain refers to, are offered even if groups or
+// releasesPerGroup is exceeded, and remain offered even if tags is exceeded.
 type ImageLimits struct {
 	// groups is the maximum number of groups that are offered, newest first. Defaults to 3, and to
 	// 256 for pull requests.
@@ -309,7 +311,7 @@ type ImageLimits struct {
 	ReleasesPerGroup int32 `json:"releasesPerGroup,omitempty"`
 
 	// tags is the maximum number of tags that are considered, out of those that match spec.tagFilter.
-	// If more tags match, the Truncated condition is True. At most 100,000 tags of a repository are read. Defaults to 10000.
+	// If more tags match, the Truncated condition is True. At most 100,000 tags of a repository are read. Defaults to 10,000.
 	// +optional
 	// +kubebuilder:default=10000
 	// +kubebuilder:validation:Minimum=1

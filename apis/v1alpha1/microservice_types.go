@@ -56,7 +56,7 @@ type MicroserviceSpec struct {
 	EndedGroups []string `json:"endedGroups,omitempty"`
 
 	// availability sets how many pods a release has. It is not part of a release's identity: a
-	// change scales existing releases and does not create a new release.
+	// change does not create a new release and, except for minReadySeconds, applies to existing releases.
 	// +optional
 	// +kubebuilder:default={}
 	Availability Availability `json:"availability,omitempty"`
@@ -141,9 +141,9 @@ type Availability struct {
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 
 	// minReadySeconds is how long a pod must be ready before it counts as available. It must be less
-	// than updateStrategy.progressDeadlineSeconds. If the container that containerName refers to has a
-	// readiness probe, it defaults to 0. Otherwise it defaults to 10 or to half of that deadline,
-	// whichever is less. The value is fixed when a release is created.
+	// than updateStrategy.progressDeadlineSeconds. Defaults to 0 if the container that containerName
+	// refers to has a readiness probe, and otherwise to 10 or to half of that deadline, whichever is
+	// less. A change applies only to releases that are created after it.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=3600
@@ -207,8 +207,8 @@ type UpdateStrategy struct {
 	Latest *LatestUpdateStrategy `json:"latest,omitempty"`
 
 	// manual pins groups to versions or releases. It takes precedence over latest. Groups without a pin
-	// follow latest. If no group has the version in semVer or the release in release, no release starts
-	// in any group.
+	// follow latest. If no group has the version that semVer specifies or the release that the release field names,
+	// no release starts in any group.
 	// +optional
 	Manual *ManualUpdateStrategy `json:"manual,omitempty"`
 
@@ -235,7 +235,7 @@ type UpdateStrategy struct {
 
 	// drainDelay is the time between the removal of a release from the last route that targets it
 	// and the termination of its pods. It is at least the value of the manager's --min-drain-delay flag
-	// (5s by default). Defaults to 30s.
+	// (5s by default), and at most 24h. Defaults to 30s.
 	// +optional
 	// +kubebuilder:default="30s"
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('24h')",message="spec.updateStrategy.drainDelay must be at most 24h"
@@ -265,7 +265,8 @@ const (
 )
 
 // ManualUpdateStrategy pins groups to versions or releases. Groups without a pin follow latest. If
-// no group has the version in semVer or the release in release, no release starts in any group.
+// no group has the version that semVer specifies or the release that the release field names, no
+// release starts in any group.
 // +kubebuilder:validation:XValidation:rule="has(self.semVer) || has(self.release) || (has(self.groups) && size(self.groups) > 0)",message="spec.updateStrategy.manual: set at least one of semVer, release and groups"
 // +kubebuilder:validation:XValidation:rule="!has(self.release) || !has(self.semVer) && !has(self.configuration)",message="spec.updateStrategy.manual.release cannot be combined with semVer or configuration: a release already has a version and a configuration"
 type ManualUpdateStrategy struct {
@@ -286,7 +287,7 @@ type ManualUpdateStrategy struct {
 	// +optional
 	Configuration PinConfiguration `json:"configuration,omitempty"`
 
-	// expireTime is the time at which the pin ends. By default a pin does not expire.
+	// expireTime is the RFC 3339 time at which the pin ends. By default a pin does not expire.
 	// +optional
 	ExpireTime *metav1.Time `json:"expireTime,omitempty"`
 
@@ -347,7 +348,7 @@ type GroupPin struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 
-	// version that the group is pinned to.
+	// version that the group is pinned to. Exactly one of version and release is required.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
@@ -365,7 +366,7 @@ type GroupPin struct {
 	// +optional
 	Configuration PinConfiguration `json:"configuration,omitempty"`
 
-	// expireTime is the time at which the pin ends. By default a pin does not expire.
+	// expireTime is the RFC 3339 time at which the pin ends. By default a pin does not expire.
 	// +optional
 	ExpireTime *metav1.Time `json:"expireTime,omitempty"`
 
@@ -482,7 +483,8 @@ type CanaryStep struct {
 	// +optional
 	Window *DeployWindow `json:"window,omitempty"`
 
-	// pause is how long the canary must be healthy in the step before the next step begins.
+	// pause is how long the canary must be healthy in the step before the next step begins. At most
+	// one of pause and approval can be set.
 	// +optional
 	Pause *CanaryPause `json:"pause,omitempty"`
 
@@ -494,7 +496,8 @@ type CanaryStep struct {
 
 // CanaryPause is the duration of a pause.
 type CanaryPause struct {
-	// duration of the pause, such as 10m, counted from the time at which the weight is programmed.
+	// duration of the pause, such as 10m, counted from the time at which the weight is programmed. It is
+	// at most 720h.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="duration(self) <= duration('720h')",message="pause.duration must be at most 720h"
 	Duration Duration `json:"duration"`

@@ -485,7 +485,7 @@ type MicroserviceSummary struct {
 // MicroserviceStatus is the rollout state. Releases, weights and routes are derived from it.
 // It is written with the resourceVersion of the Microservice as a precondition.
 type MicroserviceStatus struct {
-	// conditions always include Ready and, after the first plan, Progressing. The conditions Reconciling, Stalled, Pinned,
+	// conditions always include Ready and, after the manager has evaluated the Microservice for the first time, Progressing. The conditions Reconciling, Stalled, Pinned,
 	// Frozen, Blocked, ReleaseFailed, AnalysisInconclusive, TrafficDegraded, ConfigurationLost, PreviewsReady and
 	// DeploymentAdopted are present only while there is something to report.
 	// +optional

@@ -203,7 +203,8 @@ type RouteReference struct {
 	// +optional
 	Groups *DomainGroups `json:"groups,omitempty"`
 
-	// release pins the rules to a version. Its status field is not supported here.
+	// release pins the rules to a version. Its status field is not supported here. At most one of
+	// groups and release can be set.
 	// +optional
 	Release *DomainRelease `json:"release,omitempty"`
 }
@@ -510,7 +511,8 @@ type Domain struct {
 	// +optional
 	Groups *DomainGroups `json:"groups,omitempty"`
 
-	// release routes the domain to one release: the release of a version, or the canary. For the
+	// release routes the domain to one release: the release of a version, or the canary. At most one
+	// of groups and release can be set. For the
 	// canary, if the template contains a field that differs between groups, such as
 	// {{.ReleaseGroupName}}, each group has its own domain, which routes to the canary of the group;
 	// otherwise the domain routes to the canary of the newest group.
@@ -721,7 +723,7 @@ type DomainRelease struct {
 	// +optional
 	Status DomainReleaseStatus `json:"status,omitempty"`
 
-	// whenAbsent defines where the domain routes to while the group has no canary with a ready
+	// whenAbsent defines where the domain routes while the group has no canary with a ready
 	// endpoint. Active means that the domain routes to the active release. NotFound means that
 	// there is no route. Defaults to Active.
 	// +optional

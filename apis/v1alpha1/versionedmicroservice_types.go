@@ -49,7 +49,8 @@ type VersionedMicroserviceSpec struct {
 	// +kubebuilder:validation:Maximum=1000
 	Replicas int32 `json:"replicas"`
 
-	// availability contains the settings of the release that can change in place.
+	// availability contains the availability settings of the release. All of them except
+	// minReadySeconds can change in place.
 	// +optional
 	Availability ReleaseAvailability `json:"availability,omitempty"`
 
@@ -58,7 +59,8 @@ type VersionedMicroserviceSpec struct {
 	Decision *Decision `json:"decision,omitempty"`
 }
 
-// ReleaseAvailability contains the settings of a release that can change in place.
+// ReleaseAvailability contains the availability settings of a release. All of them except
+// minReadySeconds can change in place.
 type ReleaseAvailability struct {
 	// minReadySeconds is how long a pod must be ready before it counts as available.
 	// +optional
@@ -115,7 +117,7 @@ const (
 )
 
 // Decision is a user's decision about a release.
-// +kubebuilder:validation:XValidation:rule="self.action == 'Continue' ? has(self.step) : !has(self.step)",message="spec.decision.step is the step that action Continue approves (its name, or its number, counted from 1), and must not be set with other actions"
+// +kubebuilder:validation:XValidation:rule="self.action == 'Continue' ? has(self.step) : !has(self.step)",message="spec.decision.step is required with action Continue (the name of the step, or its number, counted from 1), and must not be set with other actions"
 type Decision struct {
 	// action to take. Continue approves the step named in the step field, or ends the pause of this
 	// step. Adopt makes the release active without further steps, as soon as it is available.
@@ -131,7 +133,8 @@ type Decision struct {
 	// +kubebuilder:validation:MaxLength=64
 	ID string `json:"id"`
 
-	// step is the name of the step that Continue approves, or its number, counted from 1.
+	// step is the name of the step that Continue approves, or its number, counted from 1. It is
+	// required if action is Continue, and not allowed with other actions.
 	// +optional
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')",message="step must be the name of a canary step, or its number, counted from 1"
 	// +kubebuilder:validation:MinLength=1
@@ -211,8 +214,8 @@ type VersionedMicroserviceStatus struct {
 	// +kubebuilder:validation:MaxLength=128
 	Step string `json:"step,omitempty"`
 
-	// failure is the reason why the release is not available, as one CamelCase word:
-	// ImagePullBackOff, CrashLoopBackOff, QuotaExceeded, Unschedulable, …
+	// failure is the reason why the release is not available, as one CamelCase word, such
+	// as ImagePullBackOff, CrashLoopBackOff, QuotaExceeded or Unschedulable.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Failure string `json:"failure,omitempty"`

@@ -166,7 +166,7 @@ func blockedMessage(cause string) string {
 
 // blockedBy contains descriptions of the problems for which status.failure has no value.
 var blockedBy = map[string]string{
-	"TrafficNotProgrammed": "the previous change of traffic is not confirmed.",
+	"TrafficNotProgrammed": "the previous traffic change is not confirmed.",
 	"NotCreated":           "the object of the release cannot be created or changed.",
 }
 

@@ -482,7 +482,7 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestDeletedWhileDown checks that an unavailable GitHub blocks a deletion only until the deadline, and that
+// TestDeletedWhileDown checks that an outage of GitHub blocks a deletion only until the deadline, and that
 // a Secret that was deleted earlier does not block the deletion.
 func TestDeletedWhileDown(t *testing.T) {
 	s := begin(t)

@@ -120,7 +120,7 @@ func TestGroupAppears(t *testing.T) {
 }
 
 // TestSuspendedByKubectl checks a client-side apply of suspend: true while a CronJob is suspended by the
-// controller. The apply changes no field and no owner. The CronJob must nevertheless remain suspended when
+// controller. The apply changes neither the fields nor their managers. The CronJob must nevertheless remain suspended when
 // there is an active release.
 func TestSuspendedByKubectl(t *testing.T) {
 	s := newManaged(t)

@@ -74,7 +74,7 @@ func newPollCache(polls int) *pollCache {
 	}
 }
 
-// run enables polls until ctx is done. From then on, the cache calls requeue for each repository whose poll
+// run enables polls until ctx is done. During this time, the cache calls requeue for each repository whose poll
 // is complete or that has a new hint, possibly from several goroutines. requeue must not block.
 func (ls *pollCache) run(ctx context.Context, requeue func(types.NamespacedName)) {
 	ls.mu.Lock()

@@ -49,7 +49,7 @@ func TestOffersVersionsWithDigests(t *testing.T) {
 	same(t, "columns", []string{p.Status.Latest, p.Status.Offered, p.Status.Source}, []string{"1.1.0", "2 in 1 group", "registry"})
 	same(t, "rejected", p.Status.Rejected, []v1alpha1.RejectedCount{{Verdict: "Parse", Count: 3}, {Verdict: "Level", Count: 1}})
 	same(t, "refused", p.Status.Candidates[0].Version, "2.0.0-rc.1")
-	same(t, "Ready", condition(p, "Ready"), "True Succeeded: offers 2 in 1 group")
+	same(t, "Ready", condition(p, "Ready"), "True Succeeded: offers 2 versions in 1 group")
 	same(t, "SourceReachable", condition(p, "SourceReachable"), "True Answered: the registry is reachable")
 	same(t, "generation", p.Status.ObservedGeneration, p.Generation)
 	same(t, "tags", p.Status.Scan.Tags, int32(6))
@@ -522,7 +522,7 @@ func TestNothingWaitsForARegistry(t *testing.T) {
 		p, _ := s.once("shop")
 		same(t, "offered", offered(p), []string{"1.1.0 in release"})
 		same(t, "withdrawn", taken(p), []string{"1.2.0 in release: Denied"})
-		same(t, "Ready", condition(p, "Ready"), "True Succeeded: offers 1 in 1 group")
+		same(t, "Ready", condition(p, "Ready"), "True Succeeded: offers 1 version in 1 group")
 		s.server.Heal()
 		s.edit("shop", func(p *v1alpha1.ImagePolicy) { p.Spec.Timeout = "29s" }) // another query, which starts a scan immediately
 		p, _ = s.pass("shop")
@@ -615,7 +615,7 @@ func TestRefusedImages(t *testing.T) {
 	}
 	same(t, "candidates", reasons, []string{"1.3.0 Exists", "1.2.0 Exists", "1.1.0 Platform"})
 	same(t, "platform", p.Status.Candidates[2].Reason, "the image supports linux/arm64 but not linux/amd64: build it for that platform, or set spec.platforms")
-	same(t, "Ready: one invalid tag does not count as a registry failure", condition(p, "Ready"), "True Succeeded: offers 1 in 1 group")
+	same(t, "Ready: one invalid tag does not count as a registry failure", condition(p, "Ready"), "True Succeeded: offers 1 version in 1 group")
 	asked := s.server.Total()
 	s.pass("shop")
 	same(t, "requests because of an event", s.server.Total(), asked)

@@ -134,7 +134,7 @@ func TestReleasesOfGitHub(t *testing.T) {
 	})
 	p = s.scan("shop")
 	same(t, "offered without GitHub", len(offered(p)), 4)
-	same(t, "Ready", condition(p, "Ready"), "True Succeeded: offers 4 in 1 group")
+	same(t, "Ready", condition(p, "Ready"), "True Succeeded: offers 4 versions in 1 group")
 	same(t, "SourceReachable", condition(p, "SourceReachable"),
 		`False RepositoryNotReady: spec.source.github.repositoryRef: GitHubRepository "shop" is not ready: Unreachable: no response; offered versions remain offered`)
 	if s.writes > writes+2 {

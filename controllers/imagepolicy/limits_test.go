@@ -52,12 +52,12 @@ func TestDeletedTagOfAnImageThatRemains(t *testing.T) {
 				return
 			}
 			same(t, "after the second scan", append(offered(p), taken(p)...), []string{"1.1.0 in release", "1.0.0 in release"})
-			same(t, "Ready", condition(p, "Ready"), "True Succeeded: offers 2 in 1 group; the tags of 1.1.0 are deleted, but their images remain offered: add the versions to spec.deny, or set spec.untagged to Withdraw")
+			same(t, "Ready", condition(p, "Ready"), "True Succeeded: offers 2 versions in 1 group; the registry no longer has tags for these versions, whose images are still offered: 1.1.0; to withdraw them, add them to spec.deny, or set spec.untagged to Withdraw")
 			writes := s.writes
 			s.scan("shop")
 			same(t, "writes while nothing changes", s.writes, writes)
 			s.push("1.1.0")
-			same(t, "Ready after the tag is pushed again", condition(s.scan("shop"), "Ready"), "True Succeeded: offers 2 in 1 group")
+			same(t, "Ready after the tag is pushed again", condition(s.scan("shop"), "Ready"), "True Succeeded: offers 2 versions in 1 group")
 		})
 	}
 }
@@ -82,7 +82,7 @@ func TestDeletedTagOfTheImageOfAnotherTag(t *testing.T) {
 				return
 			}
 			same(t, "after the second scan", append(offered(p), taken(p)...), []string{"1.2.0 in release", "1.1.0 in release"})
-			same(t, "Ready", condition(p, "Ready"), "True Succeeded: offers 2 in 1 group; the tags of 1.2.0 are deleted, but their images remain offered: add the versions to spec.deny, or set spec.untagged to Withdraw")
+			same(t, "Ready", condition(p, "Ready"), "True Succeeded: offers 2 versions in 1 group; the registry no longer has tags for these versions, whose images are still offered: 1.2.0; to withdraw them, add them to spec.deny, or set spec.untagged to Withdraw")
 		})
 	}
 }

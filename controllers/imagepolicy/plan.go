@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -242,6 +243,14 @@ func count(releases []v1alpha1.OfferedRelease) string {
 		return fmt.Sprintf("%d in 1 group", len(releases))
 	}
 	return fmt.Sprintf("%d in %d groups", len(releases), len(groups))
+}
+
+// inWords formats the number of offered releases for a message, for example "4 versions in 2 groups".
+func inWords(releases []v1alpha1.OfferedRelease) string {
+	if len(releases) == 1 {
+		return "1 version in 1 group"
+	}
+	return strings.Replace(count(releases), " in ", " versions in ", 1)
 }
 
 // firstReportDelay is the time after which a new policy reports that its first scan is not complete.

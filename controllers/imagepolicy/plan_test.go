@@ -134,7 +134,7 @@ func TestConditions(t *testing.T) {
 		edit func(*observed, *selection, *plan)
 		want conditions
 	}{
-		"good": {func(*observed, *selection, *plan) {}, conditions{"True Succeeded: offers 1 in 1 group", "", "", answers, quiet, complete}},
+		"good": {func(*observed, *selection, *plan) {}, conditions{"True Succeeded: offers 1 version in 1 group", "", "", answers, quiet, complete}},
 		"problem": {func(o *observed, s *selection, _ *plan) {
 			o.problem, *s = status.NewTerminal("SecretNotFound", errors.New("spec.imagePullSecrets[0].name: …")), selection{}
 		}, conditions{"False SecretNotFound: spec.imagePullSecrets[0].name: …", "", "True SecretNotFound: spec.imagePullSecrets[0].name: …", "Unknown SecretNotFound: spec.imagePullSecrets[0].name: …", "", ""}},
@@ -143,7 +143,7 @@ func TestConditions(t *testing.T) {
 		}, conditions{"True Suspended: spec.suspend is true: the registry is not scanned, and offered versions remain offered", "", "", "", "", ""}},
 		"limited": {func(_ *observed, s *selection, _ *plan) {
 			*s = selection{registryErrors: registryErrors{err: &registry.Error{Kind: registry.RateLimited, Op: "list tags of", Object: "r", RetryAt: until}}}
-		}, conditions{"True Succeeded: offers 1 in 1 group", "", "", `False RateLimited: list tags of "r": :`, "True TooManyRequests: the registry limits requests until 2026-01-02T03:04:05Z; offered versions remain offered; increase spec.interval to send fewer requests", ""}},
+		}, conditions{"True Succeeded: offers 1 version in 1 group", "", "", `False RateLimited: list tags of "r": :`, "True TooManyRequests: the registry limits requests until 2026-01-02T03:04:05Z; offered versions remain offered; increase spec.interval to send fewer requests", ""}},
 		"denied with offers": {func(_ *observed, s *selection, _ *plan) {
 			*s = selection{registryErrors: registryErrors{err: &registry.Error{Kind: registry.Unauthorized, Op: "list tags of", Object: "r"}}}
 		}, conditions{`False Unauthorized: list tags of "r": : ; offered versions remain offered`, "", `True Unauthorized: list tags of "r": : ; offered versions remain offered`, `False Unauthorized: list tags of "r": :`, quiet, ""}},
@@ -163,10 +163,10 @@ func TestConditions(t *testing.T) {
 		}, conditions{`False NoVersions: none of the 3 tags is offered: Parse rejected 1, Platform rejected 1, Verify rejected 5; for example "1.0.0": build it`, "", `True NoVersions: none of the 3 tags is offered: Parse rejected 1, Platform rejected 1, Verify rejected 5; for example "1.0.0": build it`, answers, quiet, complete}},
 		"too many tags": {func(_ *observed, s *selection, _ *plan) {
 			s.truncated = true
-		}, conditions{"True Succeeded: offers 1 in 1 group", "", "", answers, quiet, "True TooManyTags: the maximum number of tags was read (1): increase spec.limits.tags, select tags with spec.tagFilter, or delete old tags"}},
+		}, conditions{"True Succeeded: offers 1 version in 1 group", "", "", answers, quiet, "True TooManyTags: the maximum number of tags was read (1): increase spec.limits.tags, select tags with spec.tagFilter, or delete old tags"}},
 		"too many groups": {func(_ *observed, s *selection, _ *plan) {
 			s.result.Truncated = []string{"2.x", "1.x"}
-		}, conditions{"True Succeeded: offers 1 in 1 group", "", "", answers, quiet, "True TooManyGroups: not offered, because of spec.limits.groups: 2.x, 1.x; increase the limit, or select fewer versions or pull requests"}},
+		}, conditions{"True Succeeded: offers 1 version in 1 group", "", "", answers, quiet, "True TooManyGroups: not offered, because of spec.limits.groups: 2.x, 1.x; increase the limit, or select fewer versions or pull requests"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -74,7 +74,7 @@ func TestPoliciesOfProducts(t *testing.T) {
 				}
 				p = s.scan("shop")
 				same(t, "offered after the outage", offered(p), all)
-				same(t, "Ready after the outage", condition(p, "Ready"), "True Succeeded: offers 4 in 1 group")
+				same(t, "Ready after the outage", condition(p, "Ready"), "True Succeeded: offers 4 versions in 1 group")
 
 				// The tag of one version is deleted while its image remains. The image of another version is deleted.
 				at.Tag(path, second, "stable")
@@ -84,7 +84,7 @@ func TestPoliciesOfProducts(t *testing.T) {
 				same(t, "after one scan", append(offered(p), taken(p)...), all)
 				p = s.scan("shop")
 				same(t, "after two scans", append(offered(p), taken(p)...), []string{"1.3.0 in release", "1.1.0 in release", "1.0.0 in release", "1.2.0 in release: Gone"})
-				if got := condition(p, "Ready"); !strings.Contains(got, "the tags of 1.1.0 are deleted, but their images remain") {
+				if got := condition(p, "Ready"); !strings.Contains(got, "whose images are still offered: 1.1.0;") {
 					t.Errorf("Ready is %q", got)
 				}
 

@@ -44,7 +44,7 @@ func TestLateScan(t *testing.T) {
 	setConditions(o, s, out)
 	shown := &v1alpha1.ImagePolicy{Status: v1alpha1.ImagePolicyStatus{Releases: out.releases, Conditions: o.policy.Status.Conditions}}
 	same(t, "offered", offered(shown), []string{"1.0.0 in release"})
-	same(t, "Ready", condition(shown, "Ready"), "True Succeeded: offers 1 in 1 group")
+	same(t, "Ready", condition(shown, "Ready"), "True Succeeded: offers 1 version in 1 group")
 	same(t, "SourceReachable", condition(shown, "SourceReachable"), "False Failed: "+errTimedOut.Error())
 }
 

@@ -59,7 +59,7 @@ func setConditions(o *observed, s selection, out plan) {
 	case len(out.releases) == 0:
 		status.Stalled(conds, gen, "NoVersions", noVersions(s, out))
 	default:
-		status.Ready(conds, gen, status.ReasonSucceeded, "offers "+count(out.releases)+untaggedNote(s))
+		status.Ready(conds, gen, status.ReasonSucceeded, "offers "+inWords(out.releases)+untaggedNote(s))
 	}
 }
 
@@ -73,7 +73,7 @@ func untaggedNote(s selection) string {
 	if more := len(s.untagged) - most; more > 0 {
 		named += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Sprintf("; the tags of %s are deleted, but their images remain offered: add the versions to spec.deny, or set spec.untagged to Withdraw", named)
+	return fmt.Sprintf("; the registry no longer has tags for these versions, whose images are still offered: %s; to withdraw them, add them to spec.deny, or set spec.untagged to Withdraw", named)
 }
 
 // noVersions explains why nothing is offered. The text contains the number of candidates that each filter
@@ -146,7 +146,7 @@ func setTruncated(o *observed, s selection, out plan) {
 	case s.truncated:
 		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionTrue, "TooManyTags", fmt.Sprintf("the maximum number of tags was read (%d): increase spec.limits.tags, select tags with spec.tagFilter, or delete old tags", s.tags))
 	case out.truncated:
-		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionTrue, "TooManyReleases", fmt.Sprintf("only the first %d releases fit into the status: decrease spec.limits, or narrow spec.versioning.range", len(out.releases)))
+		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionTrue, "TooManyReleases", fmt.Sprintf("only the first %d releases fit into the status: decrease spec.limits.groups or spec.limits.releasesPerGroup, or narrow spec.versioning.range", len(out.releases)))
 	case len(s.result.Truncated) > 0:
 		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionTrue, "TooManyGroups", fmt.Sprintf("not offered, because of spec.limits.groups: %s; increase the limit, or select fewer versions or pull requests", strings.Join(s.result.Truncated, ", ")))
 	default:

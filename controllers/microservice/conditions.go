@@ -140,7 +140,7 @@ func serves(w *pass) (ok bool, reason, message string) {
 	case o != nil && w.ms.Spec.Paused:
 		return false, string(release.Paused), fmt.Sprintf("%s does not start: spec.paused is true", o.SemVer.Version)
 	case o != nil && w.inLine:
-		return false, v1alpha1.ReasonStartDelayed, fmt.Sprintf("%s is waiting to start: --max-starting-rollouts limits how many rollouts start at the same time", o.SemVer.Version)
+		return false, v1alpha1.ReasonStartDelayed, fmt.Sprintf("%s is waiting to start: the manager's --max-starting-rollouts flag limits how many rollouts start at the same time", o.SemVer.Version)
 	case o != nil && w.facts.SourceStale:
 		return false, reasonSourcePending, sourcePending
 	default:
@@ -157,7 +157,7 @@ func serves(w *pass) (ok bool, reason, message string) {
 		}
 		switch {
 		case row == nil && g.Rollout == nil && len(failures(g)) > 0:
-			return false, "ReleaseFailed", fmt.Sprintf("group %s has no active release: %s", g.Name, strings.Join(failures(g), ", "))
+			return false, "ReleaseFailed", fmt.Sprintf("group %s has no active release: retry a failed release, or push a newer version; failed: %s", g.Name, strings.Join(failures(g), ", "))
 		case row == nil:
 			return false, "NoActiveRelease", fmt.Sprintf("group %s has no active release yet", g.Name) + blocked(w, g.Slug)
 		case !row.Available && w.ms.Successor(&g) != nil && withoutReplicas(w, row):

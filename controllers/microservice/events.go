@@ -107,7 +107,7 @@ func (r *Reconciler) recordFreeze(before, now *v1alpha1.Microservice) {
 	case was == nil && is != nil:
 		r.events.Normal(now, string(release.Frozen), "Freeze", is.Message)
 	case was != nil && is == nil:
-		r.events.Normal(now, "Thawed", "Freeze", "releases no longer wait for a freeze")
+		r.events.Normal(now, "Thawed", "Freeze", "releases no longer wait for the end of a freeze")
 	}
 }
 

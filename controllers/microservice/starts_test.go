@@ -46,7 +46,7 @@ func TestStartsInLine(t *testing.T) {
 		waits(s, "a new service after the usual silence")
 		s.clock.Step(silenceInLine)
 		s.pass()
-		same(t, "Ready", condition(s.ms(), "Ready"), "False StartDelayed: 1.0.0 is waiting to start: --max-starting-rollouts limits how many rollouts start at the same time")
+		same(t, "Ready", condition(s.ms(), "Ready"), "False StartDelayed: 1.0.0 is waiting to start: the manager's --max-starting-rollouts flag limits how many rollouts start at the same time")
 		starts.Done(other)
 		s.play(s.until("1.0.0 pending"))
 		if admitted, _ := starts.Counts(); admitted != 1 {

@@ -182,9 +182,9 @@ func TestConditions(t *testing.T) {
 			"ReleaseFailed True ReleaseFailed: 1.1.0 (CrashLoopBackOff)",
 		}, Active: "1.0.0", Groups: "1/1", Failed: "1.1.0 (CrashLoopBackOff)"}},
 		"the first release failed": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 error 0")}, nil, nil, nil, shown{Conditions: []string{
-			"Ready False ReleaseFailed: group 1.x has no active release: 1.0.0 (CrashLoopBackOff)",
+			"Ready False ReleaseFailed: group 1.x has no active release: retry a failed release, or push a newer version; failed: 1.0.0 (CrashLoopBackOff)",
 			"ReleaseFailed True ReleaseFailed: 1.0.0 (CrashLoopBackOff)",
-			"Stalled True ReleaseFailed: group 1.x has no active release: 1.0.0 (CrashLoopBackOff)",
+			"Stalled True ReleaseFailed: group 1.x has no active release: retry a failed release, or push a newer version; failed: 1.0.0 (CrashLoopBackOff)",
 		}, Groups: "0/1", Failed: "1.0.0 (CrashLoopBackOff)"}},
 		"active unavailable": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, func(w *pass) {
 			w.ms.Status.ReleaseGroups[0].Releases[0].Available = false

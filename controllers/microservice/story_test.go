@@ -120,7 +120,7 @@ func TestCanary(t *testing.T) {
 	s.clock.Step(20 * time.Second)
 	s.pass()
 	ms := s.ms()
-	same(t, "Progressing", condition(ms, "Progressing"), "True Paused: 1.1.0 is waiting at 10% until "+end)
+	same(t, "Progressing", condition(ms, "Progressing"), "True Paused: 1.1.0 is waiting at 10% until the pause of its step ends at "+end)
 	same(t, "Ready", condition(ms, "Ready"), "True Succeeded: active: 1.0.0 in group release")
 	same(t, "canary", ms.Status.Summary.Canary, "1.1.0 10% step 1/2 Paused")
 	if budget := s.release("1.1.0").Spec.Availability.DisruptionBudget; budget == nil || budget.MaxUnavailable == nil {
@@ -174,7 +174,7 @@ func TestApprovalAndDecisions(t *testing.T) {
 	s.offer("1.1.0", "1.0.0")
 	s.play()
 	name := s.release("1.1.0").Name
-	same(t, "Progressing", condition(s.ms(), "Progressing"), `True Approval: 1.1.0 is waiting at 10% for approval: set spec.decision.action to Continue in VersionedMicroservice `+name+` and spec.decision.step to "check"`)
+	same(t, "Progressing", condition(s.ms(), "Progressing"), `True Approval: 1.1.0 is waiting at 10% for approval: in VersionedMicroservice `+name+`, set spec.decision.action to Continue, spec.decision.step to "check" and spec.decision.id to a new value`)
 	same(t, "canary", s.ms().Status.Summary.Canary, "1.1.0 10% step 1/2 Approval")
 
 	long := strings.Repeat("mallory", 100)
@@ -220,11 +220,11 @@ func TestPins(t *testing.T) {
 	}
 	s.events = nil
 	pin("1.1.0", "incident 7")
-	pinned := `group release is pinned to 1.1.0; strategy latest would select 1.1.1 ("incident 7")`
+	pinned := `group release is pinned to 1.1.0 ("incident 7"); strategy latest would select 1.1.1`
 	if !slices.Contains(s.events, "Pinned: "+pinned) {
 		t.Errorf("no event shows the pin: %q", s.events)
 	}
-	same(t, "Pinned", condition(s.ms(), "Pinned"), `True Pinned: group release is pinned to 1.1.0; strategy latest would select 1.1.1 ("incident 7")`)
+	same(t, "Pinned", condition(s.ms(), "Pinned"), `True Pinned: group release is pinned to 1.1.0 ("incident 7"); strategy latest would select 1.1.1`)
 	same(t, "rollout state", s.rolloutState(), lines(
 		"release Live target Pinned",
 		"  1.2.0 error 0% CrashLoopBackOff, 0 replicas",

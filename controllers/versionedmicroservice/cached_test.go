@@ -89,7 +89,7 @@ func TestTrimmedPods(t *testing.T) {
 	}
 }
 
-// TestReadyPodsShareTheirStatus checks that a ready pod has the shared container status after each trim, and that trims copy what they change.
+// TestReadyPodsShareTheirStatus checks that a ready pod has the shared container status each time it is trimmed, and that trimming copies what it changes.
 func TestReadyPodsShareTheirStatus(t *testing.T) {
 	t.Parallel()
 	pod := &corev1.Pod{Status: corev1.PodStatus{

@@ -208,7 +208,7 @@ func setReady(o *observed, done applied, next *v1alpha1.VersionedMicroserviceSta
 	switch {
 	case next.Release == v1alpha1.ReleaseError:
 		reason := cmp.Or(next.Failure, rolloutStateOf(o.microservice, o.release.Name).reason, reasonFailed)
-		status.Stalled(conds, generation, reason, cmp.Or(next.Message, fmt.Sprintf("the release failed (%s): set spec.decision.action to Retry to start it again", reason)))
+		status.Stalled(conds, generation, reason, cmp.Or(next.Message, fmt.Sprintf("the release failed (%s): set spec.decision.action to Retry and spec.decision.id to a new value to start it again", reason)))
 	case available.Status == metav1.ConditionTrue, available.Reason == reasonScaledToZero:
 		status.Ready(conds, generation, available.Reason, available.Message)
 	default:
@@ -216,8 +216,8 @@ func setReady(o *observed, done applied, next *v1alpha1.VersionedMicroserviceSta
 	}
 }
 
-// repeats reports whether a status that is not a transition differs in fields copied from the Microservice for
-// users, or is the first status of a release whose pods are starting. No controller waits for such a status.
+// repeats reports whether a change of the status that is not a transition affects fields that are copied from the Microservice
+// only for display, or whether the status is the first status of a release whose pods are starting. No controller waits for such a status.
 func repeats(before, now v1alpha1.VersionedMicroserviceStatus) bool {
 	return before.Release != now.Release || before.Step != now.Step || onlyStarting(before, now)
 }

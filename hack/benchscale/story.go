@@ -25,7 +25,7 @@ type product interface {
 	// metrics and profiles are the addresses of the product's metrics and of net/http/pprof. They are empty if the product does not serve them.
 	metrics() string
 	profiles() string
-	// list returns an empty list for the kind of objects that are checked against the goals of phases.
+	// list returns an empty list of the kind whose objects show whether a phase has reached its goal.
 	// There is one object for each service.
 	list() client.ObjectList
 	// phases are the phases of the benchmark, in order.

@@ -34,7 +34,7 @@ func (s *search) refuseKey(certificate bool) {
 func (s *search) simpleSigning(layer v1.Descriptor, payload []byte) {
 	signature, err := base64.StdEncoding.DecodeString(layer.Annotations[annotationSignature])
 	if err != nil || len(signature) == 0 {
-		s.refuse("a signature lacks the annotation %s with a base64 value", annotationSignature)
+		s.refuse("a signature has no annotation %s with a base64 value", annotationSignature)
 		return
 	}
 	if !s.keys.signed(payload, signature) {

@@ -101,7 +101,7 @@ func New(r Registry, c clock.PassiveClock) *Verifier {
 }
 
 // Verify reports whether the image that digest identifies is signed with one of the keys. digest is the digest of an index or a manifest in the
-// repository of r. r.Timeout limits the whole call. If r.MaxAge is 0, a cached refusal is not used.
+// repository of r. r.Timeout limits the whole call. If r.MaxAge is 0, a cached result is used only if it is Verified.
 //
 // An error means that there is no result, because the registry did not respond, the registry rejected the credential (registry.KindOf distinguishes
 // these cases), or the digest or the keys are invalid. Repeat the call later. Until then, do not assume that the image is signed, or that it is not.

@@ -123,10 +123,10 @@ func TestVerify(t *testing.T) {
 			want: Invalid, reason: "not a simple signing payload"},
 		"no annotation": {sign: func(s *registrytest.Server, digest string) {
 			pushSigned(t, s, digest, cosigntest.Layer(payload(digest), ""))
-		}, want: Invalid, reason: "lacks the annotation"},
+		}, want: Invalid, reason: "has no annotation"},
 		"annotation that is not base64": {sign: func(s *registrytest.Server, digest string) {
 			pushSigned(t, s, digest, cosigntest.Layer(payload(digest), "!"))
-		}, want: Invalid, reason: "lacks the annotation"},
+		}, want: Invalid, reason: "has no annotation"},
 		"keyless, by tag": {sign: func(s *registrytest.Server, digest string) {
 			pushSigned(t, s, digest, of(other.Layer(t, payload(digest)), "dev.sigstore.cosign/certificate", "-----BEGIN CERTIFICATE-----"))
 		}, want: Invalid, reason: "keyless"},

@@ -158,7 +158,7 @@ func Lost(q Call, job string, now time.Time) Outcome {
 	then := "if its work is not complete, complete it manually" // The rollout or the preview has already ended. A lost Job does not restart the release.
 	switch {
 	case IsGate(q.Hook.Type):
-		then = "set spec.decision.action to Retry to start the release again"
+		then = "set spec.decision.action to Retry and spec.decision.id to a new value to start the release again"
 	case q.Hook.Type == v1alpha1.HookRollout:
 		then = "the next round creates another Job"
 	}

@@ -230,7 +230,7 @@ func TestJobVariables(t *testing.T) {
 func TestLostJob(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[v1alpha1.HookType]string{
-		v1alpha1.HookConfirmRollout: "set spec.decision.action to Retry to start the release again",
+		v1alpha1.HookConfirmRollout: "set spec.decision.action to Retry and spec.decision.id to a new value to start the release again",
 		v1alpha1.HookRollout:        "the next round creates another Job",
 		v1alpha1.HookPostRollout:    "if its work is not complete, complete it manually",
 		v1alpha1.HookPostPreview:    "if its work is not complete, complete it manually",

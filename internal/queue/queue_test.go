@@ -93,8 +93,8 @@ func TestEdited(t *testing.T) {
 	}
 }
 
-// TestTimers checks that an object that a new process lists has a low priority only in its first reconcile, and that an urgent request is
-// urgent until it succeeds. The end of a pause does not wait behind all other requests, nor do other requests wait behind it.
+// TestTimers checks that an object that a new process lists has a low priority only in its first reconcile, and that an urgent request
+// remains urgent until it succeeds. A request for the end of a pause does not wait for all other requests, and they do not wait for it.
 func TestTimers(t *testing.T) {
 	ended, retried, listed := request("ended"), request("retried"), request("listed")
 	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](time.Millisecond, time.Millisecond)

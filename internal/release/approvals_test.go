@@ -21,7 +21,7 @@ var approvals = []struct {
 		h.steps(Step{Name: "check", Weight: 20, Approval: true, Approvers: 2}, Step{Weight: 50, Pause: time.Hour})
 		h.push("1.1.0")
 		h.run(time.Minute)
-		h.message("none", "AwaitingApproval", `1.1.0 is waiting at 20% for 2 approvals: set spec.decision.action to Continue in VersionedMicroservice 1.1.0-c1 and spec.decision.step to "check"`)
+		h.message("none", "AwaitingApproval", `1.1.0 is waiting at 20% for 2 approvals: in VersionedMicroservice 1.1.0-c1, set spec.decision.action to Continue, spec.decision.step to "check" and spec.decision.id to a new value`)
 		h.approve("ann", "check")
 		h.outcome("the first", "1.1.0", DecisionApplied)
 		h.approve("ann", "check")
@@ -30,7 +30,7 @@ var approvals = []struct {
 		h.outcome("no name", "1.1.0", DecisionNotApplicable+`: step "check" waits for 2 approvals (1 so far: ann); the decision does not name a user`)
 		h.run(24 * time.Hour)
 		h.want("one", map[string]string{"1.0.0": "active 80", "1.1.0": "canary 20"})
-		h.message("one", "AwaitingApproval", `1.1.0 is waiting at 20% for 2 approvals (1 so far: ann): set spec.decision.action to Continue in VersionedMicroservice 1.1.0-c1 and spec.decision.step to "check"`)
+		h.message("one", "AwaitingApproval", `1.1.0 is waiting at 20% for 2 approvals (1 so far: ann): in VersionedMicroservice 1.1.0-c1, set spec.decision.action to Continue, spec.decision.step to "check" and spec.decision.id to a new value`)
 		h.approve("bob", "1")
 		h.want("two", map[string]string{"1.0.0": "active 50", "1.1.0": "canary 50"})
 	}},

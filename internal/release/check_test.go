@@ -19,7 +19,7 @@ var transitions = map[Status][]Status{
 	Error:      {Pending},
 }
 
-// check checks the invariants that apply at each moment.
+// check checks the invariants that must hold at all times.
 func (w *world) check() {
 	w.stats.steps++
 	all := 0

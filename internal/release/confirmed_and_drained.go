@@ -136,7 +136,7 @@ func (s *scope) unconfirmed() string {
 	var out []string
 	for _, r := range s.reports {
 		if r.Revision < s.g.TrafficRevision || r.Unrouted {
-			out = append(out, fmt.Sprintf("networkpolicies.hlnr.io %q: %s", r.policy, or(r.Message, or(r.Reason, "it has not confirmed the latest change of traffic"))))
+			out = append(out, fmt.Sprintf("networkpolicies.hlnr.io %q: %s", r.policy, or(r.Message, or(r.Reason, "it has not confirmed the latest traffic change"))))
 		}
 	}
 	return strings.Join(out, "; ")

@@ -27,13 +27,18 @@ func whom(by string) string {
 	return strconv.Quote(by)
 }
 
-// set describes, for messages, how a user sets a decision on a release.
-func set(release string, actions ...Action) string {
+// howToContinue describes, for messages, how a user approves a step of a release.
+func howToContinue(release, step string) string {
+	return fmt.Sprintf("in VersionedMicroservice %s, set spec.decision.action to %s, spec.decision.step to %q and spec.decision.id to a new value", release, Continue, step)
+}
+
+// howToDecide describes, for messages, how a user makes one of these decisions on a release.
+func howToDecide(release string, actions ...Action) string {
 	words := make([]string, len(actions))
 	for i, a := range actions {
 		words[i] = string(a)
 	}
-	return fmt.Sprintf("set spec.decision.action to %s in VersionedMicroservice %s", strings.Join(words, " or "), release)
+	return fmt.Sprintf("in VersionedMicroservice %s, set spec.decision.action to %s and spec.decision.id to a new value", release, strings.Join(words, " or "))
 }
 
 func outcomeReason(outcome string) Reason {

@@ -50,7 +50,7 @@ var denials = []scene{
 		h.withdraw("1.0.0", Denied)
 		h.run(time.Minute)
 		h.want("denied", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
-		h.message("denied", DeniedServes, "1.0.0 is denied but keeps serving while 1.1.0 is being rolled out: to replace it immediately, set spec.decision.action to Adopt in VersionedMicroservice 1.1.0-c1")
+		h.message("denied", DeniedServes, "1.0.0 is denied but keeps serving while 1.1.0 is being rolled out: to replace it immediately, in VersionedMicroservice 1.1.0-c1, set spec.decision.action to Adopt and spec.decision.id to a new value")
 		h.message("denied", "PinnedVersionMissing", "group 1.x is pinned to version 1.0.0, which is withdrawn (Denied), and is replaced by 1.1.0; offer it again, or remove the pin")
 		h.run(time.Hour)
 		h.want("replaced", map[string]string{"1.1.0": "active 100"})

@@ -289,7 +289,7 @@ var outside = map[Reason]string{
 	"AdmissionUnavailable": "an admission webhook does not respond",
 	"NameConflict":         "a Deployment with its name is not managed by Heighliner",
 	otherRunning:           "pods of another release of its exclusive group are still running",
-	notProgrammed:          "the previous change of traffic is not confirmed",
+	notProgrammed:          "the previous traffic change is not confirmed",
 	notCreated:             "its VersionedMicroservice cannot be created or changed",
 	noDomains:              "PreRollout hooks are not called, because the canary domains do not route to it yet",
 	noAnswer:               "a hook does not respond",

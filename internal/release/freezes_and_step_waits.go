@@ -29,7 +29,7 @@ func (s *scope) startWaits(target string, r *Row) *wait {
 		return newWait(r, false, Terminating, "the previous VersionedMicroservice of %s is still being deleted", s.versionOf(target))
 	}
 	if there && c.Refused {
-		return newWait(r, true, Blocked, "%s is blocked: the API server rejects updates of its VersionedMicroservice", s.versionOf(target))
+		return newWait(r, true, Blocked, "%s is blocked: the API server rejects updates to its VersionedMicroservice", s.versionOf(target))
 	}
 	return nil
 }
@@ -127,9 +127,9 @@ func (s *scope) passageWaits(run *Rollout, r *Row, c Object, since time.Time) []
 	var ws []*wait
 	switch waited := run.Waited + s.now.Sub(since); {
 	case st.Approval:
-		ws = append(ws, newWait(r, false, AwaitingApproval, "%s is waiting at %d%% for %s: %s and spec.decision.step to %q", r.Version, r.Weight, st.Awaited(run.Approvals), set(r.Release, Continue), s.stepName(run.Step)))
+		ws = append(ws, newWait(r, false, AwaitingApproval, "%s is waiting at %d%% for %s: %s", r.Version, r.Weight, st.Awaited(run.Approvals), howToContinue(r.Release, s.stepName(run.Step))))
 	case waited < st.Pause:
-		w := newWait(r, false, Waiting, "%s is waiting at %d%% until %s", r.Version, r.Weight, s.now.Add(st.Pause-waited).Format(time.RFC3339))
+		w := newWait(r, false, Waiting, "%s is waiting at %d%% until the pause of its step ends at %s", r.Version, r.Weight, s.now.Add(st.Pause-waited).Format(time.RFC3339))
 		w.Until = s.now.Add(st.Pause - waited)
 		ws = append(ws, w)
 	}
@@ -147,7 +147,7 @@ func (s *scope) verdictWait(run *Rollout, r *Row, c Object) *wait {
 	if a := c.Analysis; a != nil && a.Rollout == run.Sequence && a.Step == run.Step && stored(a.Since).Equal(run.WaitingSince) {
 		v = *a
 	}
-	word := fmt.Sprintf("to continue, %s and spec.decision.step to %q; Deprecate aborts the rollout", set(r.Release, Continue), s.stepName(run.Step))
+	word := fmt.Sprintf("to continue, %s; Deprecate aborts the rollout", howToContinue(r.Release, s.stepName(run.Step)))
 	switch v.Phase {
 	case VerdictPassed:
 		return nil

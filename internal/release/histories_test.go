@@ -58,7 +58,7 @@ func (h tale) requeues(what string, within time.Duration) {
 
 func (h tale) pin(pins ...Pin) { h.edit("pin", func(s *Spec) { s.Pins = pins }) }
 
-// object returns the object of a version with the first template.
+// object returns the object of the release that has this version and the first template.
 func (h tale) object(version string) *object {
 	if o := h.objects[h.release(version)]; o != nil {
 		return o
@@ -1383,7 +1383,7 @@ var histories = []scene{
 		h.autoscale(h.object("1.1.0"), 15)
 		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
 		h.run(time.Second)
-		h.want("a rollback waits for the same number of pods", map[string]string{"1.1.0": "active 100"})
+		h.want("a rollback waits until 1.0.0 has as many pods", map[string]string{"1.1.0": "active 100"})
 		h.run(time.Hour)
 		h.want("rolled back", map[string]string{"1.0.0": "active 100"})
 	}},

@@ -276,12 +276,20 @@ func (s *scope) peersWait(run *Rollout, r *Row) *wait {
 	slices.Sort(failed)
 	slices.Sort(late)
 	if len(failed) > 0 {
-		return newWait(r, true, TogetherHeld, "%s: it failed in Microservice %s; retry the version where it failed, %s, or push another version", frozen.AtWeight(r.Version, r.Weight), strings.Join(failed, ", "), set(r.Release, Adopt, Deprecate))
+		return newWait(r, true, TogetherHeld, "%s: it failed in %s; retry the version where it failed, %s, or push another version", frozen.AtWeight(r.Version, r.Weight), microservices(failed), howToDecide(r.Release, Adopt, Deprecate))
 	}
 	if len(late) > 0 {
-		return newWait(r, false, AwaitingTogether, "%s for Microservice %s", frozen.AtWeight(r.Version, r.Weight), strings.Join(late, ", "))
+		return newWait(r, false, AwaitingTogether, "%s for %s", frozen.AtWeight(r.Version, r.Weight), microservices(late))
 	}
 	return nil
+}
+
+// microservices lists the names of other Microservices for a message.
+func microservices(names []string) string {
+	if len(names) == 1 {
+		return "Microservice " + names[0]
+	}
+	return "Microservices " + strings.Join(names, ", ")
 }
 
 // spoiled returns the reason why a release that is not in progress here would be rolled back immediately if it started:

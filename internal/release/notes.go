@@ -115,7 +115,7 @@ const (
 	// Causes of an unhealthy rollout, in addition to status.failure of its release.
 	progressDeadlineExceeded Reason = "ProgressDeadlineExceeded"
 	availabilityLost         Reason = "AvailabilityLost"
-	// notProgrammed means that the weight of a rollout, or the previous change of traffic, is not
+	// notProgrammed means that the weight of a rollout, or the previous traffic change, is not
 	// confirmed.
 	notProgrammed Reason = "TrafficNotProgrammed"
 	// otherRunning means that, in an exclusive group, the release of a rollout is waiting until the

@@ -189,7 +189,7 @@ func (s *scope) choosePinned(p Pin) (Target, Note) {
 		target = s.resolve(p)
 	}
 	if target == "" {
-		return s.hold(PinnedVersionMissing), s.stateOf(nil, true, PinnedVersionMissing, fmt.Sprintf("group %s is pinned to %s, which it does not have: no release starts", s.g.Name, p.wanted()))
+		return s.hold(PinnedVersionMissing), s.stateOf(nil, true, PinnedVersionMissing, fmt.Sprintf("group %s is pinned to %s, which it does not have: no release starts; correct or remove the pin", s.g.Name, p.wanted()))
 	}
 	if why := s.withdrawnPin(target); why != "" {
 		held := s.hold(PinnedVersionMissing)
@@ -209,16 +209,19 @@ func (s *scope) choosePinned(p Pin) (Target, Note) {
 		return held, s.stateOf(s.g.Row(target), true, PinnedReleaseFailed, message)
 	}
 	message := fmt.Sprintf("group %s is pinned to %s", s.g.Name, or(s.versionOf(target), or(p.Release, p.Version)))
+	if !p.Expire.IsZero() {
+		message += " until " + p.Expire.UTC().Format(time.RFC3339)
+	}
 	if p.By != "" {
 		message += " by " + p.By
+	}
+	if p.Reason != "" {
+		message += fmt.Sprintf(" (%q)", p.Reason)
 	}
 	if l := s.latest(); l.Release != target {
 		if would := s.versionOf(l.Release); would != "" && would != s.versionOf(target) {
 			message += fmt.Sprintf("; strategy latest would select %s", would)
 		}
-	}
-	if p.Reason != "" {
-		message += fmt.Sprintf(" (%q)", p.Reason)
 	}
 	return Target{Release: target, Reason: Pinned, ResolvedFrom: from}, s.stateOf(nil, false, Pinned, message)
 }
@@ -227,7 +230,7 @@ func (s *scope) choosePinned(p Pin) (Target, Note) {
 // version failed in another Microservice. Otherwise it returns "".
 func (s *scope) pinFailed(target string) string {
 	if r := s.g.Row(target); r != nil && s.failed(r) {
-		return fmt.Sprintf("group %s is pinned to version %s, which failed (%s): to try it again, %s", s.g.Name, r.Version, r.Reason, set(r.Release, Retry))
+		return fmt.Sprintf("group %s is pinned to version %s, which failed (%s): to try it again, %s", s.g.Name, r.Version, r.Reason, howToDecide(r.Release, Retry))
 	}
 	if why := s.spoiled(target, s.versionOf(target)); why != "" {
 		return fmt.Sprintf("group %s is pinned to version %s, which does not start: %s; retry the version in that Microservice", s.g.Name, s.versionOf(target), why)

@@ -225,7 +225,7 @@ var pins = []scene{
 		h.message("the same version", "Pinned", `group 1.x is pinned to 1.0.0 ("sales")`)
 		h.push("1.1.0")
 		h.run(time.Minute)
-		h.message("a newer version", "Pinned", `group 1.x is pinned to 1.0.0; strategy latest would select 1.1.0 ("sales")`)
+		h.message("a newer version", "Pinned", `group 1.x is pinned to 1.0.0 ("sales"); strategy latest would select 1.1.0`)
 		h.edit("expire", func(s *Spec) { s.Pins[0].Expire = h.now })
 		h.run(time.Minute)
 		h.message("over", "PinExpired", "the pin to 1.0.0 expired at 2026-01-01T00:03:00Z")

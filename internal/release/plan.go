@@ -15,7 +15,7 @@
 //	state.go                  the rollout state: groups and rows, and how to copy, compare and sort them
 //	notes.go                  reasons, conditions, notes and waits
 //
-//	lost_state.go             rules for a lost rollout state and for missing objects
+//	lost_state.go             rules for a lost rollout state, and for releases whose objects are missing, for example because a user deleted them
 //	decisions.go              what users decide about a release
 //	groups.go                 which groups exist, and when they end; withdrawn and denied versions
 //	previews.go               which pull requests have a slot, and when a preview ends
@@ -23,7 +23,7 @@
 //	pins.go                   which release a pin selects
 //	freezes_and_step_waits.go what a rollout waits for before it starts and in each step: spec.paused, freezes, pauses, approvals, analyses and windows
 //	hook_gates.go             points at which hooks must approve, and steps that other Microservices must reach first; controllers/microservice/hook_answers.go decides which answers count
-//	steps_and_promotion.go    rules that begin a step and set its weight, and rules that make a release active
+//	steps_and_promotion.go    rules that begin a step and set its weight, and rules that make a release active; the time of a pause begins when the rollout is healthy (fail_and_retry.go), is interrupted by countHealthyTime (rules.go), and ends in passageWaits (freezes_and_step_waits.go)
 //	fail_and_retry.go         whether a rollout is healthy; when it fails: at its progress deadline, or because of a hook, an analysis or another Microservice; and when it starts again; problems outside its release, which block it instead
 //	newest_domains.go         domains that move from one group to a newer group
 //	confirmed_and_drained.go  the required content of routes, whether it is confirmed, and whether a release is drained

@@ -120,7 +120,7 @@ func (s *scope) noteDenied() {
 		}
 		switch run, next, _ := s.rollout(); {
 		case run != nil && next.Status == Canary:
-			s.state(r, true, DeniedServes, fmt.Sprintf("%s is denied but keeps serving while %s is being rolled out: to replace it immediately, %s", r.Version, next.Version, set(next.Release, Adopt)))
+			s.state(r, true, DeniedServes, fmt.Sprintf("%s is denied but keeps serving while %s is being rolled out: to replace it immediately, %s", r.Version, next.Version, howToDecide(next.Release, Adopt)))
 		case s.g.Target.Release == r.Release && run == nil:
 			s.state(r, true, DeniedServes, fmt.Sprintf("%s is denied but keeps serving, because group %s has no release to replace it: push another version, or end the group in spec.endedGroups", r.Version, s.g.Name))
 		case s.g.Target.Release != r.Release && s.g.Target.Release != "":

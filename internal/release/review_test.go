@@ -383,7 +383,7 @@ var causes = []scene{
 		h.nets["web"].away = true
 		h.run(24 * time.Hour)
 		h.want("it waits", map[string]string{"1.0.0": "active 100", "1.1.0": "pending 0"})
-		h.message("it waits", Blocked, `1.1.0 is blocked at 0%: the previous change of traffic is not confirmed (TrafficNotProgrammed: networkpolicies.hlnr.io "web": ParentNotFound)`)
+		h.message("it waits", Blocked, `1.1.0 is blocked at 0%: the previous traffic change is not confirmed (TrafficNotProgrammed: networkpolicies.hlnr.io "web": ParentNotFound)`)
 		h.nets["web"].away = false
 		h.run(time.Minute)
 		h.want("the first step begins again", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})

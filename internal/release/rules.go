@@ -70,7 +70,7 @@ func decide(s *scope) {
 		}
 		if c.Refused && d.Action != Deprecate {
 			// This object cannot get a stamp. Without a stamp, only decisions that remove traffic can be applied.
-			s.state(r, true, Blocked, fmt.Sprintf("decision %s on %s is waiting: the API server rejects updates of its VersionedMicroservice", d.Action, r.Version))
+			s.state(r, true, Blocked, fmt.Sprintf("decision %s on %s is waiting: the API server rejects updates to its VersionedMicroservice", d.Action, r.Version))
 			continue
 		}
 		s.handle(r, *d, cut(s.applyDecision(r, *d), maxOutcome))
@@ -304,7 +304,7 @@ func countHealthyTime(s *scope) {
 		s.idle(run, s.now)
 		run.Interrupted = true
 		s.turn(r, r.Status, TrafficLost)
-		s.state(r, true, TrafficLost, fmt.Sprintf("%s is waiting at %d%%: it had traffic, but no networkpolicies.hlnr.io object routes to this Microservice any longer; create one, or %s", r.Version, r.Weight, set(r.Release, Deprecate)))
+		s.state(r, true, TrafficLost, fmt.Sprintf("%s is waiting at %d%%: it had traffic, but no networkpolicies.hlnr.io object routes to this Microservice any longer; create one, or %s", r.Version, r.Weight, howToDecide(r.Release, Deprecate)))
 	case healthy && run.Interrupted:
 		run.Interrupted, run.WaitingSince = false, s.now
 	case !healthy && !run.WaitingSince.IsZero():
@@ -331,7 +331,7 @@ func stopWaiting(s *scope) {
 		case r.Revision == 0 && s.now.Before(s.g.TrafficTime.Add(s.unshown())):
 			s.requeueAt(s.g.TrafficTime.Add(s.unshown())) // The traffic was moved only a moment ago.
 		case r.Revision == 0 || r.Revision < s.g.SettledRevision:
-			s.state(nil, true, PolicyNotProgrammed, fmt.Sprintf("rollouts do not wait for networkpolicies.hlnr.io %q: %s", r.policy, or(r.Message, or(r.Reason, "it has not confirmed traffic of this group"))))
+			s.state(nil, true, PolicyNotProgrammed, fmt.Sprintf("rollouts do not wait for networkpolicies.hlnr.io %q: %s", r.policy, or(r.Message, or(r.Reason, "it has not confirmed the traffic of a group"))))
 		case !moves:
 			end := s.deadline(s.g.TrafficTime)
 			if s.now.Before(end) {

@@ -453,7 +453,7 @@ var protocol = []scene{
 		h.run(time.Minute)
 		h.want("end", map[string]string{"1.0.0": "active 100"})
 	}},
-	{"rule 32: Adopt waits for the change of traffic that is in progress", func(h tale) {
+	{"rule 32: Adopt waits for the traffic change that is in progress", func(h tale) {
 		h.live()
 		h.steps(Step{Weight: 10, Approval: true})
 		h.push("1.1.0")

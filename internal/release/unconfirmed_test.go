@@ -74,7 +74,7 @@ func TestPolicyWithoutStatus(t *testing.T) {
 		t.Fatalf("pods are removed before all policies report: %+v", p.Retire)
 	}
 	if !slices.ContainsFunc(p.Notes, func(n Note) bool {
-		return n.Reason == TrafficUnconfirmed && strings.Contains(n.Message, `networkpolicies.hlnr.io "web": it has not confirmed the latest change of traffic`)
+		return n.Reason == TrafficUnconfirmed && strings.Contains(n.Message, `networkpolicies.hlnr.io "web": it has not confirmed the latest traffic change`)
 	}) {
 		t.Errorf("the wait is not reported: %+v", p.Notes)
 	}

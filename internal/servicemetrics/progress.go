@@ -169,8 +169,8 @@ func activeOf(g *v1alpha1.ReleaseGroup) int {
 	return slices.IndexFunc(g.Releases, func(r v1alpha1.Release) bool { return r.Status == v1alpha1.ReleaseActive })
 }
 
-// promotions counts a new active release: as rolled back if it replaced a later release, or as promoted, with its lead time, if it is
-// active for the first time.
+// promotions counts a new active release as a rollback if it replaced a later release, or as a promotion, with its lead time, if
+// it is active for the first time.
 func (t *totals) promotions(g view.GroupState, was seenGroup, starts starts) {
 	at := activeOf(g.Group)
 	if at < 0 || g.Group.Releases[at].Promoted <= was.promoted {

@@ -166,7 +166,7 @@ func TestProgress(t *testing.T) {
 	}
 	clock.Step(maxAges)
 	if !may() {
-		t.Errorf("an object with progress blocks others for longer than %d times Age", maxAges)
+		t.Errorf("an object that makes progress blocks others for longer than %d times Age", maxAges)
 	}
 
 	l, _, _ = newLimit(t, 1)

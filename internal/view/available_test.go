@@ -210,7 +210,7 @@ func TestDownDuringARollout(t *testing.T) {
 		"frozen":    {"out of licenses; 1.1.0 is being rolled out: ", ""},
 		"window":    {"out of licenses; 1.1.0 is being rolled out: waits for the window ", "hlnr adopt shop 1.1.0"},
 		"approval":  {"out of licenses; 1.1.0 is being rolled out: waits for approval ", "hlnr adopt shop 1.1.0"},
-		"approvals": {"out of licenses; 1.1.0 is being rolled out: waits for approval ", ""}, // One user cannot skip the approval of two users.
+		"approvals": {"out of licenses; 1.1.0 is being rolled out: waits for approval ", ""}, // A single user cannot skip an approval that requires two users.
 	} {
 		s, ms := played(t, story)
 		row := takeDown(&s, &ms.Status.ReleaseGroups[0])
@@ -371,7 +371,7 @@ func TestActiveWithoutRoutes(t *testing.T) {
 			d.Programmed, d.Reason, d.Message = false, "NotAccepted", "gateway infra/public has no listener for the host"
 		}
 		a, err := view.WhyVersion(s.Input, ms.Namespace, ms.Name, "1.0.0", s.Now)
-		want := "1.0.0 is active, and no route targets it: networkpolicy shop: gateway infra/public has no listener for the host."
+		want := "1.0.0 is active, and no route targets it: NetworkPolicy shop: gateway infra/public has no listener for the host."
 		if err != nil || a.Result != view.NotServing || a.Summary != want {
 			t.Errorf("%s: %s %q, want %q (%v)", story, a.Result, a.Summary, want, err)
 		}
@@ -495,9 +495,9 @@ func TestGateBehindOtherJobs(t *testing.T) {
 func TestGateOfAJob(t *testing.T) {
 	t.Parallel()
 	for message, want := range map[string]string{
-		"Job shop-1 is running":            "waits for hook migrate (PreRollout): Job shop-1 is running, since ",
-		"no response within 10s":           "waits for hook migrate (PreRollout): no response within 10s, since ",
-		"HTTP 503: the database is locked": `waits for hook migrate (PreRollout), which answers "HTTP 503: the database is locked", since `,
+		"Job shop-1 is running":            "waits for hook migrate (PreRollout; Job shop-1 is running) since ",
+		"no response within 10s":           "waits for hook migrate (PreRollout; no response within 10s) since ",
+		"HTTP 503: the database is locked": `waits for hook migrate (PreRollout; response "HTTP 503: the database is locked") since `,
 	} {
 		s, _ := viewtest.Play("gate pre", "shop")
 		s.Input.Releases = slices.Clone(s.Input.Releases)

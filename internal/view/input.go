@@ -171,7 +171,7 @@ type report struct {
 
 // cause describes why a policy has not programmed the group.
 func (r report) cause() string {
-	return "networkpolicy " + r.policy.Name + ": " + cmp.Or(r.Message, r.Reason, "not programmed")
+	return "NetworkPolicy " + r.policy.Name + ": " + cmp.Or(r.Message, r.Reason, "not programmed")
 }
 
 // reports returns the reports about a group, one for each policy that has a report.

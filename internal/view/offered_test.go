@@ -266,7 +266,7 @@ func TestPreviousCommitOfAPreview(t *testing.T) {
 	t.Parallel()
 	s, _ := viewtest.Play("preview pushed", "shop")
 	a, err := view.WhyVersion(s.Input, "shop", "shop", strings.Repeat("17", 20), s.Now)
-	if want := "1717171 is not live: drains 10s."; err != nil || a.Summary != want || strings.Contains(a.Do, "rollback") {
+	if want := "1717171 is not live: draining for 10s."; err != nil || a.Summary != want || strings.Contains(a.Do, "rollback") {
 		t.Errorf("%q, %q, want %q (%v)", a.Summary, a.Do, want, err)
 	}
 	svc, _ := view.NewService(s.Input, "shop", "shop", s.Now)

@@ -172,15 +172,19 @@ var outside = map[string]string{
 	v1alpha1.FailureImagePullBackOff:  "the registry of its image", v1alpha1.FailureAdmissionUnavailable: "an admission webhook",
 	v1alpha1.FailureOtherReleaseRunning: "the pods of another release to terminate",
 	v1alpha1.FailureNameConflict:        "its name, which another Deployment uses",
-	"TrafficNotProgrammed":              "the previous change of traffic to be confirmed", "NotCreated": "its object, which cannot be created or changed",
-	"CanaryDomainsNotProgrammed": "the domains of its canary", "HookUnanswered": "an answer from a hook",
+	"TrafficNotProgrammed":              "the previous traffic change to be confirmed", "NotCreated": "its object, which cannot be created or changed",
+	"CanaryDomainsNotProgrammed": "the domains of its canary", "HookUnanswered": "a response from a hook",
 }
+
+// ProblemInWords describes what a rollout waits for because of a problem outside its release, for example "capacity". The
+// reason is the value of status.releaseGroups[].rollout.waitsFor.
+func ProblemInWords(reason string) string { return cmp.Or(outside[reason], reason) }
 
 // blocked returns the state of a rollout that is blocked by a problem outside the release.
 func (r *rollout) blocked() *State {
 	switch {
 	case r.waitsFor != "":
-		s := &State{Word: WordBlocked, Class: Failed, Reason: r.waitsFor, Detail: cmp.Or(outside[r.waitsFor], r.waitsFor), Since: r.unavailableSince(r.waitsFor)}
+		s := &State{Word: WordBlocked, Class: Failed, Reason: r.waitsFor, Detail: ProblemInWords(r.waitsFor), Since: r.unavailableSince(r.waitsFor)}
 		if message := r.causeOf(r.waitsFor); message != "" {
 			s.Detail += ": " + message
 		}
@@ -519,8 +523,11 @@ func (r *rollout) gated() *State {
 		for i, h := range hooks {
 			names[i] = h.Name
 		}
-		s.Detail = fmt.Sprintf("hook %s (%s)", join(names), r.gate)
-		s.Detail += r.answerOf(hooks)
+		noun := "hook"
+		if len(names) > 1 {
+			noun = "hooks"
+		}
+		s.Detail = fmt.Sprintf("%s %s (%s%s)", noun, join(names), r.gate, r.responseOf(hooks))
 	}
 	s.Next = r.skipOrAbort()
 	return s
@@ -557,16 +564,22 @@ func (r *rollout) waitingHooks() (out []v1alpha1.HookStatus) {
 	return out
 }
 
-// answerOf describes the first answer from the hooks or, if the hook runs as a Job, the state of the Job. It returns "" if
-// there is none.
-func (r *rollout) answerOf(hooks []v1alpha1.HookStatus) string {
+// responseOf describes the first response from the hooks or, if the hook runs as a Job, the state of the Job. It returns ""
+// if there is none.
+func (r *rollout) responseOf(hooks []v1alpha1.HookStatus) string {
+	of := func(h v1alpha1.HookStatus) string {
+		if len(hooks) > 1 {
+			return "; " + h.Name + ": "
+		}
+		return "; "
+	}
 	for _, h := range hooks {
 		switch {
 		case h.Message == "":
 		case r.isJob(h.Name), !strings.HasPrefix(h.Message, "HTTP "):
-			return ": " + h.Message + ","
+			return of(h) + h.Message
 		default:
-			return fmt.Sprintf(", which answers %q,", h.Message)
+			return of(h) + fmt.Sprintf("response %q", h.Message)
 		}
 	}
 	return ""
@@ -578,7 +591,7 @@ func (r *rollout) isJob(name string) bool {
 	return c != nil && slices.ContainsFunc(c.Hooks, func(h v1alpha1.Hook) bool { return h.Name == name && h.Job != nil })
 }
 
-// hookMessage returns the first answer from the hooks, or "".
+// hookMessage returns the first response from the hooks, or "".
 func hookMessage(hooks []v1alpha1.HookStatus) string {
 	for _, h := range hooks {
 		if h.Message != "" {
@@ -745,7 +758,7 @@ func parentsOf(p *v1alpha1.NetworkPolicy) string {
 			return join(names)
 		}
 	}
-	return "networkpolicy " + p.Name
+	return "NetworkPolicy " + p.Name
 }
 
 // join lists names, as in "a", "a and b" or "a, b and c".

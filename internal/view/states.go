@@ -153,7 +153,7 @@ func (s State) what(now time.Time) string {
 	case WordRetained:
 		return "retained" + s.age(" ", now)
 	case WordDraining:
-		return "drains" + s.age(" ", now)
+		return "draining" + s.age(" for ", now)
 	case WordSuperseded, WordRolledBack, WordAborted, WordFailed:
 		return s.ended(now)
 	case WordForkApproval, WordNoSlot, WordExpired:
@@ -177,7 +177,7 @@ func (s State) ended(now time.Time) string {
 func (s State) waits(now time.Time) string {
 	switch s.Word {
 	case WordStarting:
-		return "starts" + s.age(", ", now)
+		return "starting" + s.age(" for ", now)
 	case WordProgressing:
 		return s.StepText() + "proceeds"
 	case WordPause:

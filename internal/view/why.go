@@ -132,7 +132,7 @@ func WhyURL(in Input, scheme, host, path string, now time.Time) (Answer, error) 
 	if slices.ContainsFunc(found, elsewhere) {
 		var objects []string
 		for _, p := range found {
-			if object := "networkpolicy " + p.policy.Namespace + "/" + p.policy.Name; !slices.Contains(objects, object) {
+			if object := "NetworkPolicy " + p.policy.Namespace + "/" + p.policy.Name; !slices.Contains(objects, object) {
 				objects = append(objects, object)
 			}
 		}

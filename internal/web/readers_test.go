@@ -218,7 +218,7 @@ func TestWithdrawn(t *testing.T) {
 	}
 	s.url = &url.URL{Path: "/services/bank/bank"}
 	if _, err := s.render(r); !errors.Is(err, errEnded) {
-		t.Errorf("page that may not be seen: %v", err)
+		t.Errorf("page that the user is not allowed to see: %v", err)
 	}
 }
 

@@ -29,7 +29,7 @@ func TestWeightLatency(t *testing.T) {
 		samples = 6
 		slack   = time.Second
 	)
-	t.Cleanup(func() { // The context of the test has ended here.
+	t.Cleanup(func() { // The context of the test is already canceled.
 		if out, err := exec.Command(filepath.Join(env.root, "bin", "localcluster"), "gateway-restart", "--gateway-throttle", "100ms").CombinedOutput(); err != nil {
 			t.Errorf("restore the gateway's throttle: %v\n%s", err, out)
 		}

@@ -369,7 +369,7 @@ func TestScan(t *testing.T) {
 		}
 	}()
 	defer func() { cancel(); <-ended }()
-	p.want(cli.ExitYes, "shop: scanned; 1 offered, latest 1.0.0", "scan", "shop", "--timeout", await.Limit.String())
+	p.want(cli.ExitYes, "shop: scanned; offered versions: 1, latest 1.0.0", "scan", "shop", "--timeout", await.Limit.String())
 }
 
 // TestScanOfASuspendedRepository checks that the command does not wait for a poll of a suspended GitHubRepository.

@@ -174,7 +174,7 @@ func scanned(obj client.Object, request string) (bool, string) {
 		case o.Status.Latest == "":
 			return true, "scanned; no version is offered"
 		}
-		return true, fmt.Sprintf("scanned; %s offered, latest %s", o.Status.Offered, o.Status.Latest)
+		return true, fmt.Sprintf("scanned; offered versions: %s, latest %s", o.Status.Offered, o.Status.Latest)
 	case *v1alpha1.GitHubRepository:
 		if why := failureOf(o); why != "" {
 			return handled(o.Status.LastHandledRequest), "the poll failed: " + why

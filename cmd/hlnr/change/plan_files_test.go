@@ -112,7 +112,7 @@ func TestNamespacesOfAPlan(t *testing.T) {
 	}
 }
 
-// TestForbiddenChanges checks that a change that an admission policy rejects is not allowed, and that a missing permission is only a
+// TestForbiddenChanges checks that a change that an admission policy rejects counts as not allowed, and that a missing permission is only a
 // note. Both errors have the reason Forbidden.
 func TestForbiddenChanges(t *testing.T) {
 	t.Parallel()

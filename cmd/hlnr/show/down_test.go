@@ -53,7 +53,7 @@ func TestWhyOfAServiceWithAnUnavailableGroup(t *testing.T) {
 					r.Revision, r.Reason, r.Message = 0, "DomainConflict", "the older policy cart has the host"
 				}
 			}
-		}, "1.0.0 is active, and no route targets it: networkpolicy shop: the older policy cart has the host.", view.NotServing},
+		}, "1.0.0 is active, and no route targets it: NetworkPolicy shop: the older policy cart has the host.", view.NotServing},
 		"available": {func(*v1alpha1.Release, *v1alpha1.VersionedMicroservice, []v1alpha1.GroupTraffic) {}, "2.0.0 is live: active 2h.", view.Serving},
 	} {
 		s, _ := viewtest.Play("two groups", "shop")

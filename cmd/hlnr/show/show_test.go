@@ -265,7 +265,7 @@ func TestWhyOfAVersionThatNoServiceHas(t *testing.T) {
 		namespace string
 		want      string
 	}{
-		"no service":   {view.Input{}, "prod", "there is no Microservice in namespace prod, and so no version v1.2.0: name another namespace with -n, or use -A for all namespaces"},
+		"no service":   {view.Input{}, "prod", "there is no Microservice in namespace prod, and therefore no version v1.2.0: name another namespace with -n, or use -A for all namespaces"},
 		"two services": {two, "", "in the cluster, no Microservice has version v1.2.0, and none of the Microservices' ImagePolicies offers it: ask about one Microservice with hlnr why -n NAMESPACE MICROSERVICE v1.2.0"},
 	} {
 		if _, err := ask(test.in, test.namespace, []string{"v1.2.0"}, time.Now()); err == nil || err.Error() != test.want {

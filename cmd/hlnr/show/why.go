@@ -322,7 +322,7 @@ func askUnknownVersion(in view.Input, namespace, wanted string, now time.Time) (
 	}
 	switch len(in.Microservices) {
 	case 0:
-		return view.Answer{}, cli.Usage(fmt.Errorf("there is no Microservice in %s, and so no version %s: name another namespace with -n, or use -A for all namespaces", where, wanted))
+		return view.Answer{}, cli.Usage(fmt.Errorf("there is no Microservice in %s, and therefore no version %s: name another namespace with -n, or use -A for all namespaces", where, wanted))
 	case 1:
 		ms := &in.Microservices[0]
 		if err := begun(in, ms.Namespace, ms.Name, wanted); err != nil {

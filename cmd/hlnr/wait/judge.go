@@ -612,13 +612,15 @@ func (q question) step(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, row 
 	text += fmt.Sprintf(" (%d of %d)", run.Step, len(c.Steps))
 	switch {
 	case run.WaitsFor != "":
-		text += ", waits for " + run.WaitsFor
+		text += ", waits for " + view.ProblemInWords(run.WaitsFor)
 	case waitsFrozen(ms, func(w frozen.Wait) bool { return w.Of(row.SemVer.Version) && w.HasRollout() }):
 		text += ", waits for the end of a freeze"
 	case view.Adopted(row):
 		text += ", adopted"
+	case run.Gate == v1alpha1.GateTogether:
+		text += ", waits for the Microservices that roll out together"
 	case run.Gate != "":
-		text += ", waits for hooks at " + string(run.Gate)
+		text += ", waits for the " + string(run.Gate) + " hooks"
 	case waitsForApproval(ms, row, run):
 		text += ", waits for approval"
 	case st.Pause != nil && run.Continued < run.Step:

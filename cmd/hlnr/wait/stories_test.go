@@ -122,11 +122,11 @@ func TestActiveAgreesWithWhy(t *testing.T) {
 func TestCauseAtTheTimeout(t *testing.T) {
 	t.Parallel()
 	for story, c := range map[string]struct{ version, text string }{
-		"exclusive crash":     {"1.1.0", "its status is pending; starts, 5m: container shop: exit 1: out of licenses"},
+		"exclusive crash":     {"1.1.0", "its status is pending; starting for 5m: container shop: exit 1: out of licenses"},
 		"no capacity":         {"1.1.0", "its status is pending; waits for capacity: 0/3 nodes are available: insufficient cpu"},
-		"rejected Deployment": {"1.1.0", "its status is pending; starts, 3m: spec.template: invalid"},
-		"starts":              {"1.0.0", "its status is pending; starts, 60s: exit 1: missing DATABASE_URL"},
-		"return crashes":      {"1.0.0", "its status is deprecated; starts, 3m: container shop: exit 1: out of licenses"},
+		"rejected Deployment": {"1.1.0", "its status is pending; starting for 3m: spec.template: invalid"},
+		"starts":              {"1.0.0", "its status is pending; starting for 60s: exit 1: missing DATABASE_URL"},
+		"return crashes":      {"1.0.0", "its status is deprecated; starting for 3m: container shop: exit 1: out of licenses"},
 		"withheld weight":     {"1.1.0", "its status is canary, step tenth, 10% (1 of 2), pause 600s; interrupted: container shop: exit 1: out of licenses"},
 		"routes withheld":     {"1.1.0", "gateway infra/public has no listener for the host"},
 		"gate pre":            {"1.1.0", "its status is pending; waits for the PreRollout hooks since 10:00"},

@@ -297,7 +297,7 @@ func forward(ctx context.Context, watcher watch.Interface, changes chan<- struct
 	}
 }
 
-// over ends the command with the state of the version when the timeout expires.
+// over ends the command when the timeout expires, and reports the state of the version.
 func (w *waiter) over(s snapshot, timeout time.Duration) error {
 	return w.end(&answer{cli.ExitTimeout, w.question.late(s, timeout)})
 }

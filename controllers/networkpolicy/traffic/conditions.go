@@ -52,7 +52,7 @@ func (r *reporter) conditions(now *v1alpha1.NetworkPolicyStatus) {
 		}
 		status.Set(&now.Conditions, generation, kind, metav1.ConditionTrue, reason, good)
 	}
-	set(v1alpha1.ConditionAccepted, spec, v1alpha1.ConditionAccepted, "the spec is valid, and there are no host conflicts")
+	set(v1alpha1.ConditionAccepted, spec, v1alpha1.ConditionAccepted, "the specification is valid, and there are no host conflicts")
 	set(v1alpha1.ConditionResolvedRefs, refs, v1alpha1.ConditionResolvedRefs, "all references are resolved")
 	programmed, good := r.programmed(now)
 	if f := r.Microservice; f != nil || traffic != nil {

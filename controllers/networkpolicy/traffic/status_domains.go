@@ -349,7 +349,7 @@ func join(parts []splitPart) string {
 	return strings.Join(out, "; ")
 }
 
-// splitRows returns the rows that follow the weights of groups, beginning with the row of the
+// splitRows returns the rows whose traffic is split by the weights of groups. The first is the row of the
 // primary domain.
 func (r *reporter) splitRows(primary *v1alpha1.DomainStatus) []*Row {
 	var first, rest []*Row

@@ -170,8 +170,8 @@ func (r *reporter) ofCanary(row *Row, g *v1alpha1.ReleaseGroup) bool {
 }
 
 // mayMove reports whether canary domains that belong to the holder group will route to a newer
-// group when hooks test that newer group's release, which has no ready endpoint yet. Until then,
-// hooks would reach the older release.
+// group when hooks test that newer group's release, which has no ready endpoint yet. Until the
+// domains route to the newer group, hooks would reach the older release.
 func (r *reporter) mayMove(base, holder, to *v1alpha1.ReleaseGroup) bool {
 	if r.activeAnswers(to) || to.Level == v1alpha1.LevelPreview || base == nil || activeOf(base) == nil || base.Level == v1alpha1.LevelPreview {
 		return false

@@ -16,7 +16,7 @@ import (
 
 const newestHost = "shop.example.com"
 
-// moving returns a world in which 2.0.0, the first release of 2.x, has the given weight in the
+// moving returns a world in which 2.0.0, the first release of 2.x, has the given weight on the
 // domains that follow the newest group.
 func moving(t fatal, weight string, older ...string) *world {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))

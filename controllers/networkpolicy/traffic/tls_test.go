@@ -453,7 +453,7 @@ func TestIngressClassMissing(t *testing.T) {
 }
 
 // TestWrongIngressClass checks that live Ingresses keep their class while the class in the
-// specification does not exist, that they follow an abort, and that nothing is confirmed meanwhile.
+// specification does not exist, that they have the new weights after an abort, and that nothing is confirmed meanwhile.
 func TestWrongIngressClass(t *testing.T) {
 	w := routedBy(t, byNginx)
 	classes := func() string {

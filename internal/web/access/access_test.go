@@ -264,7 +264,7 @@ func TestScopeOutage(t *testing.T) {
 	}
 }
 
-// TestScopeOfNewNamespaces covers a namespace that was created shortly before an outage, so that there are no answers for this namespace yet. The test
+// TestScopeOfNewNamespaces covers a namespace that was created so shortly before an outage that no permissions for this namespace are known yet. The test
 // checks that only the objects of this namespace are hidden.
 func TestScopeOfNewNamespaces(t *testing.T) {
 	t.Parallel()

@@ -159,7 +159,7 @@ func TestVerbs(t *testing.T) {
 					if !want && role != "heighliner-view" && !strings.Contains(err.Error(), "this requires the verb "+verb) {
 						return fmt.Errorf("the message does not contain the verb: %w", err)
 					}
-					_, named, _ := strings.Cut(fmt.Sprint(err), "which these ClusterRoles have:")
+					_, named, _ := strings.Cut(fmt.Sprint(err), "which these ClusterRoles grant:")
 					for other, has := range roles {
 						if !want && role != "heighliner-view" && strings.Contains(named, other) != slices.Contains(has.decides, verb) {
 							return fmt.Errorf("the message does not contain the roles with the verb: %w", err)

@@ -222,7 +222,7 @@ provider: {gateway: {parentRefs: [{name: public}]}}`,
 	}
 }
 
-// TestColumns checks that each column reads a scalar from the schema, and that kubectl prints the names of
+// TestColumns checks that each column refers to a scalar field of the schema, and that kubectl prints the names of
 // the columns.
 func TestColumns(t *testing.T) {
 	want := map[string]string{
