@@ -64,7 +64,7 @@ func (c *crowd) size(waiting, running int) {
 	})
 }
 
-// TestSharesOfScans checks that one tenant, one registry, and one credential each get only a share of the
+// TestSharesOfScans checks that no tenant, registry or credential gets more than its share of the
 // scans, so that later scans of other tenants start.
 func TestSharesOfScans(t *testing.T) {
 	t.Parallel()

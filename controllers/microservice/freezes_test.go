@@ -172,7 +172,7 @@ func TestFactsWithoutTheRightToReadFreezes(t *testing.T) {
 	}
 }
 
-// TestFreezeEnqueues checks that only changes that can start or end a Microservice's wait for a freeze enqueue the
+// TestFreezeEnqueues checks that only changes that can start or end a Microservice's wait because of a freeze enqueue the
 // Microservice.
 func TestFreezeEnqueues(t *testing.T) {
 	t.Parallel()

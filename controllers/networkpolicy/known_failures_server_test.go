@@ -20,7 +20,7 @@ import (
 )
 
 // TestServerDriftIsRepairedImmediately checks that a user's change to a route is reverted
-// immediately, rather than at the next relist of the cache (row 45).
+// immediately, rather than at the next relist of the cache (row 45 of the known failures).
 func TestServerDriftIsRepairedImmediately(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

@@ -134,7 +134,7 @@ func upward(t *testing.T, fset *token.FileSet, files []*ast.File, order []string
 		}
 		from, to := filepath.Base(fset.Position(id.Pos()).Filename), filepath.Base(fset.Position(o.Pos()).Filename)
 		if slices.Index(order, from) > slices.Index(order, to) {
-			found[fmt.Sprintf("%s refers to %s of the earlier file %s: move one of the two", fset.Position(id.Pos()), id.Name, to)] = true
+			found[fmt.Sprintf("%s refers to %s in the earlier file %s: move one of the two", fset.Position(id.Pos()), id.Name, to)] = true
 		}
 	}
 	return slices.Sorted(maps.Keys(found))

@@ -146,8 +146,8 @@ func running(t *testing.T, release *v1alpha1.VersionedMicroservice) {
 	}
 }
 
-// TestRetryAfterAQuotaIsRaised checks an exceeded quota that changes while the back-off of the ReplicaSet is
-// long. A retry is requested, and another retry is requested only if the quota admits more of a resource.
+// TestRetryAfterAQuotaIsRaised checks what happens if an exceeded quota changes while the ReplicaSet is in
+// a long back-off. A retry is requested, and another retry is requested only if the quota admits more of a resource.
 // When the quota admits a pod, the release runs.
 func TestRetryAfterAQuotaIsRaised(t *testing.T) {
 	t.Parallel()

@@ -52,7 +52,7 @@ func (s *story) gitHub(context.Context) error {
 	web := &http.Server{Handler: server, ReadHeaderTimeout: 5 * time.Second}
 	go func() {
 		if err := web.Serve(listener); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
-			s.say("   the stand-in for GitHub ended: %v", err)
+			s.say("   the stand-in for GitHub stopped: %v", err)
 		}
 	}()
 	server.AddToken(gitHubToken, githubtest.Access{Login: "heighliner-demo"})

@@ -26,7 +26,7 @@ type Action string
 const (
 	ActionStart   Action = "Start"   // Nothing exists: start the cluster.
 	ActionRebuild Action = "Rebuild" // There are remains, or a cluster with other parts: remove everything and start again.
-	ActionRepair  Action = "Repair"  // Some parts have ended: start them.
+	ActionRepair  Action = "Repair"  // Some parts have stopped: start them.
 	ActionKeep    Action = "Keep"    // Everything is running: change nothing.
 )
 

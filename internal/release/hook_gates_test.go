@@ -963,7 +963,7 @@ func TestFailedReleaseOfAGroupThatEnds(t *testing.T) {
 	h.edit("end", func(s *Spec) { s.Ended = []string{"1.x"} })
 	h.run(time.Hour)
 	if g := h.rolloutState.group("1-x"); g == nil || g.Row(o.Release) == nil {
-		t.Fatalf("the row of %s was dropped while a Job of its hooks runs: its revert hook is not called", o.Version)
+		t.Fatalf("the row of %s was dropped while one of its hook Jobs was still running, so its revert hook will not be called", o.Version)
 	}
 	if o.Replicas > 0 {
 		t.Errorf("%s, which is kept only because of its Jobs, has %d replicas", o.Version, o.Replicas)

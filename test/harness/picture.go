@@ -30,15 +30,15 @@ const (
 type Frame struct {
 	// Label identifies the subject of the split, such as the domain. It may be empty.
 	Label string
-	// Split contains the shares of the last seconds. It is empty before the first response.
+	// Split contains the shares of the last five seconds. It is empty before the first response.
 	Split Split
-	// PerSecond is the rate of responses, successful or not, over the last seconds.
+	// PerSecond is the rate of responses, successful or not, over the last five seconds.
 	PerSecond float64
 	// Failed is the number of failed requests since the start of the load.
 	Failed int
 }
 
-// Frame returns a picture of the last seconds of the load. The rate is correct after five seconds.
+// Frame returns a picture of the last five seconds of the load. The rate is correct after five seconds.
 func (l *Load) Frame() Frame {
 	recent := l.Recent(frameWindow)
 	return Frame{

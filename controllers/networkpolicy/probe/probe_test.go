@@ -389,7 +389,7 @@ func TestSuccessfulProbeIsNotSentAgain(t *testing.T) {
 		t.Errorf("known is %v after the policy was forgotten", known)
 	}
 	before := settled(s)
-	time.Sleep(50 * time.Millisecond) // Probes must not be sent during this time. A probe in progress would be sent every millisecond.
+	time.Sleep(50 * time.Millisecond) // Probes must not be sent during this time. If probes continued, one would be sent every millisecond.
 	if after := s.count(Earlier); after != before {
 		t.Errorf("%d requests after the policy was forgotten", after-before)
 	}

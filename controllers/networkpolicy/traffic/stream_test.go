@@ -416,10 +416,10 @@ func TestReplacedRouteFollowsItsMove(t *testing.T) {
 	want(t, "the old route is replaced", w.routes[old] == nil, true)
 }
 
-// TestReplacedRouteLeavesTheMoveOfItsDomain checks that a domain that no longer follows the newest
+// TestReplacedRouteNoLongerFollowsTheNewestGroup checks that a domain that no longer follows the newest
 // group gives no traffic to a newer group, even while the gateway has not accepted the domain's new
 // route.
-func TestReplacedRouteLeavesTheMoveOfItsDomain(t *testing.T) {
+func TestReplacedRouteNoLongerFollowsTheNewestGroup(t *testing.T) {
 	const other = "other.example.com"
 	w, old := onlyNewest(t)
 	w.change(func(s *v1alpha1.NetworkPolicySpec) {
@@ -477,9 +477,9 @@ func TestReplacedCanaryRouteFollowsTheCanary(t *testing.T) {
 	want(t, "the group's domain", w.split(newestHost), "1.0.0=90 1.1.0=10")
 }
 
-// TestAcceptedBeforeTheGatewayWentIsServed checks that a route that was accepted before its Gateway was deleted
+// TestAcceptedBeforeTheGatewayWasDeletedIsServed checks that a route that was accepted before its Gateway was deleted
 // counts as served. The releases of the route stay referenced until the replacement of the route is accepted.
-func TestAcceptedBeforeTheGatewayWentIsServed(t *testing.T) {
+func TestAcceptedBeforeTheGatewayWasDeletedIsServed(t *testing.T) {
 	w := newWorld(t, group("1-x", 1, "a 1.0.0 active 100"))
 	w.ready["a"], w.ready["b"] = 1, 1
 	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: "shop.example.com"}}

@@ -83,7 +83,7 @@ type world struct {
 	shared *snapshot
 }
 
-// snapshot contains the views of providers for the objects of a world. It is valid until an object
+// snapshot contains the objects of a world as the providers observe them. It is valid until an object
 // changes. The objects of a world are replaced instead of changed, so that equal pointers mean equal
 // objects. A snapshot is shared and must not be changed.
 type snapshot struct {
