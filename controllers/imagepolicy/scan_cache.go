@@ -15,7 +15,7 @@ import (
 const (
 	// defaultScans is the default number of concurrent scans.
 	defaultScans = 32
-	// maxScan is the timeout of one scan, which includes the list, all images, and all checks that a tag or an image no longer exists. It
+	// maxScan is the timeout of one scan, which includes the list, all images, and all checks whether tags and images still exist. It
 	// is also the maximum value of spec.timeout.
 	maxScan = 2 * time.Minute
 	// maxLists is the maximum total size, in bytes, of all tag lists and build times that are kept. A list with the

@@ -340,7 +340,7 @@ func (a *recordReader) Verify(image int, digest string) (cosign.Result, error) {
 	})
 }
 
-// Gone checks once per scan that an image no longer exists. If digest is empty, it checks only the tag.
+// Gone checks once per scan whether an image still exists. If digest is empty, it checks only the tag.
 func (a *recordReader) Gone(tag, digest, witness string) (bool, error) {
 	return cached(a, a.absences, tag+"@"+digest, 0, func(r registry.Request) (bool, error) {
 		return a.scanner.Gone(a.ctx, r, tag, digest, witness)

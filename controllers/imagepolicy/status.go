@@ -145,6 +145,8 @@ func setTruncated(o *observed, s selection, out plan) {
 	case !s.scanned:
 	case s.truncated:
 		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionTrue, "TooManyTags", fmt.Sprintf("the maximum number of tags was read (%d): increase spec.limits.tags, select tags with spec.tagFilter, or delete old tags", s.tags))
+	case out.truncated && s.pulled != nil:
+		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionTrue, "TooManyReleases", fmt.Sprintf("only the first %d releases fit into the status: decrease spec.limits.groups, or select fewer pull requests", len(out.releases)))
 	case out.truncated:
 		status.Set(conds, gen, v1alpha1.ConditionTruncated, metav1.ConditionTrue, "TooManyReleases", fmt.Sprintf("only the first %d releases fit into the status: decrease spec.limits.groups or spec.limits.releasesPerGroup, or narrow spec.versioning.range", len(out.releases)))
 	case len(s.result.Truncated) > 0:

@@ -125,7 +125,8 @@ func (s *scope) due(run *Rollout, cause Reason) time.Time {
 
 // startupGrace returns how long a manager waits for reports after it starts. While the manager was not running,
 // it observed nothing, and no rollout could advance. Each step gets this time only once (Rollout.Grace), so
-// that a manager that restarts repeatedly does not postpone deadlines indefinitely.
+// that a manager that restarts repeatedly does not postpone deadlines indefinitely. uncreated uses the same
+// duration as the maximum time that a write takes.
 func (s *scope) startupGrace() time.Duration { return min(10*time.Second, s.o.Spec.Deadline) }
 
 // justStarted reports whether this manager has just started.

@@ -141,23 +141,28 @@ func (s *scope) passageWaits(run *Rollout, r *Row, c Object, since time.Time) []
 	return ws
 }
 
+// maxCause is the maximum length, in bytes, of a cause in a message that also contains an instruction.
+const maxCause = 200
+
 // verdictWait describes the measurements that the current step is waiting for. It returns nil if they passed.
 func (s *scope) verdictWait(run *Rollout, r *Row, c Object) *wait {
 	v := Verdict{Phase: VerdictRunning, Message: "no result yet"}
 	if a := c.Analysis; a != nil && a.Rollout == run.Sequence && a.Step == run.Step && stored(a.Since).Equal(run.WaitingSince) {
 		v = *a
 	}
+	// The message of the analysis is cut, so that the instruction fits into the condition. status.analysis contains all of it.
+	why := func(otherwise string) string { return cut(or(v.Message, otherwise), maxCause) }
 	word := fmt.Sprintf("to continue, %s; Deprecate aborts the rollout", howToContinue(r.Release, s.stepName(run.Step)))
 	switch v.Phase {
 	case VerdictPassed:
 		return nil
 	case VerdictInconclusive:
-		return newWait(r, true, AnalysisInconclusive, "%s is waiting at %d%%, because its analysis is inconclusive: %s; %s", r.Version, r.Weight, or(v.Message, "no reason given"), word)
+		return newWait(r, true, AnalysisInconclusive, "%s is waiting at %d%%, because its analysis is inconclusive: %s; %s", r.Version, r.Weight, why("no reason given"), word)
 	case VerdictNoTraffic:
 		if s.byPods() { // A queue may be empty for hours.
-			return newWait(r, false, AnalysisNoTraffic, "%s is waiting at %d%% for work to measure: %s; %s", r.Version, r.Weight, or(v.Message, "no work"), word)
+			return newWait(r, false, AnalysisNoTraffic, "%s is waiting at %d%% for work to measure: %s; %s", r.Version, r.Weight, why("no work"), word)
 		}
-		return newWait(r, true, AnalysisNoTraffic, "%s is waiting at %d%% for requests to measure: %s; %s", r.Version, r.Weight, or(v.Message, "no traffic"), word)
+		return newWait(r, true, AnalysisNoTraffic, "%s is waiting at %d%% for requests to measure: %s; %s", r.Version, r.Weight, why("no traffic"), word)
 	}
 	return newWait(r, false, AnalysisRunning, "%s is waiting at %d%% for its analysis: %s", r.Version, r.Weight, or(v.Message, "running"))
 }

@@ -186,7 +186,7 @@ var together = map[string]func() choir{
 		c.each(func(h tale) { h.push("1.1.0") })
 		c.run(time.Hour)
 		c.want("blocked by the failure", "canary 10, error 0, error 0, error 0")
-		c["m1"].message("blocked by the failure", "TogetherHeld", "1.1.0 is waiting at 10%: it failed in Microservices m2 (ImageNotFound), m3 (CrashLoopBackOff), m4 (CrashLoopBackOff); retry the version where it failed, in VersionedMicroservice "+c["m1"].release("1.1.0")+", set spec.decision.action to Adopt or Deprecate and spec.decision.id to a new value, or push another version")
+		c["m1"].message("blocked by the failure", "TogetherHeld", "1.1.0 is waiting at 10%: it failed in Microservices m2 (ImageNotFound), m3 (CrashLoopBackOff), m4 (CrashLoopBackOff); retry the version where it failed, push another version, or in VersionedMicroservice "+c["m1"].release("1.1.0")+", set spec.decision.action to Adopt or Deprecate and spec.decision.id to a new value")
 		return c
 	},
 	"failed releases are retried by decision, and then all continue": func() choir {

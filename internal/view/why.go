@@ -93,6 +93,9 @@ func (a *Answer) conclude(subject string, s State) {
 	for i, n := range s.Next {
 		commands[i] = n.Command
 	}
+	if subject != "" && (s.Word == WordStarting || s.Word == WordDraining) {
+		subject += " is"
+	}
 	if a.Do = strings.TrimSpace(subject + " " + s.Sentence); len(commands) > 0 {
 		a.Do += ": " + strings.Join(commands, ", or ")
 	}

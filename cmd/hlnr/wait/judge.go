@@ -617,6 +617,8 @@ func (q question) step(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, row 
 		text += ", waits for the end of a freeze"
 	case view.Adopted(row):
 		text += ", adopted"
+	case heldTogether(ms, row, run) != "":
+		text += ", waits for a decision because the version failed in another Microservice"
 	case run.Gate == v1alpha1.GateTogether:
 		text += ", waits for the Microservices that roll out together"
 	case run.Gate != "":
@@ -699,6 +701,9 @@ func (q question) late(s snapshot, timeout time.Duration) string {
 			text += ", step " + q.step(s.ms, g, row)
 		}
 		if why := s.cause(row); row.Status != v1alpha1.ReleaseActive && why != "" {
+			if i := strings.LastIndex(text, ", waits for "); i >= 0 && strings.HasPrefix(why, text[i+len(", "):]) {
+				text = text[:i] // why begins with the same words.
+			}
 			text += "; " + why
 		}
 	case s.offered(q.version):
