@@ -13,14 +13,14 @@ seconds=${HLNR_UNINSTALL_SECONDS:-120}
 
 list() { kubectl get "$1" --all-namespaces --output 'jsonpath={range .items[*]}{.metadata.namespace} {.metadata.name}{"\n"}{end}'; }
 
-# exists returns whether an object exists. If the object cannot be read, the script ends.
+# exists returns whether an object exists. If the object cannot be read, the script exits.
 exists() {
   local found
   found=$(kubectl get "$@" --ignore-not-found --output name) || exit 1
   [ -n "$found" ]
 }
 
-# await KIND DEADLINE STATE waits until there are no objects of a kind, or until the deadline. It repeats lists that fail.
+# await KIND DEADLINE STATE waits until there are no objects of a kind, or until the deadline. It retries list requests that fail.
 await() {
   local left
   while [ "$SECONDS" -lt "$2" ]; do

@@ -79,7 +79,7 @@ type MicroserviceSpec struct {
 	DeletionPolicy DeletionPolicy `json:"deletionPolicy,omitempty"`
 
 	// configuration defines which of the ConfigMaps and Secrets referenced by the template are
-	// part of a release. Defaults to ConfigMaps.
+	// part of a release. By default, ConfigMaps are part of a release, and Secrets are not.
 	// +optional
 	Configuration *Configuration `json:"configuration,omitempty"`
 

@@ -77,7 +77,7 @@ func leaseNames(shards int) []string {
 }
 
 // check returns nil when the API server serves all kinds and each Lease has been renewed since check first read it. check
-// does not compare renewal times with its own clock, so the clocks do not need to be synchronized. If ctx ends first, check
+// does not compare renewal times with its own clock, so the clocks do not need to be synchronized. If ctx is done first, check
 // returns an error that describes what is missing.
 func check(ctx context.Context, config *rest.Config, namespace string, leases []string, out io.Writer) error {
 	clients, err := kubernetes.NewForConfig(config)
@@ -103,7 +103,7 @@ func waitRenewed(ctx context.Context, clients kubernetes.Interface, namespace, l
 	err := wait.PollUntilContextCancel(ctx, checkPoll, true, func(ctx context.Context) (bool, error) {
 		at, by, err := renewed(ctx, clients, namespace, lease)
 		if ctx.Err() != nil {
-			return false, nil // The read might have failed because ctx ended: keep the error of the previous read.
+			return false, nil // The read might have failed because ctx was done: keep the error of the previous read.
 		}
 		if err != nil {
 			missing = err

@@ -208,7 +208,7 @@ func (o options) ownNamespace() string {
 	return strings.TrimSpace(string(name))
 }
 
-// run connects to the cluster, and runs the manager until ctx ends.
+// run connects to the cluster, and runs the manager until ctx is done.
 func run(ctx context.Context, o options, logger logr.Logger) error {
 	ctrl.SetLogger(logger)
 	klog.SetLogger(logger)

@@ -42,7 +42,7 @@ func TestMapperRemembersMappings(t *testing.T) {
 		}
 	}
 	if counted.calls != 3 {
-		t.Errorf("the mapper was searched %d times, want 3: twice without a result, and once with a result", counted.calls)
+		t.Errorf("the mapper was called %d times, want 3: twice without a result, and once with a result", counted.calls)
 	}
 	// Kinds of other projects are looked up each time.
 	counted.calls = 0

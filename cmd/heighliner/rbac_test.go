@@ -566,7 +566,7 @@ func copied(t *testing.T, namespace, content string) {
 			return fmt.Errorf("the copies are owned by %v and %v", c.OwnerReferences, s.OwnerReferences)
 		}
 		if c.Data["file"] != content || string(s.Data["file"]) != content {
-			return errors.New("the copies have other content")
+			return errors.New("the copies have different content")
 		}
 		from := release.Spec.Template.Spec.Containers[0].EnvFrom
 		if from[0].ConfigMapRef.Name != c.Name || from[1].SecretRef.Name != s.Name {

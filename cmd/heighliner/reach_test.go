@@ -104,7 +104,7 @@ func TestSmokeTestReachesTheRelease(t *testing.T) {
 		if err := env.Client.Get(ctx, client.ObjectKeyFromObject(ms), ms); err != nil {
 			return err
 		}
-		if status := fmt.Sprint(ms.Status.Conditions, ms.Status.ReleaseGroups); !strings.Contains(status, "before its PreRollout hooks can be called") {
+		if status := fmt.Sprint(ms.Status.Conditions, ms.Status.ReleaseGroups); !strings.Contains(status, "its PreRollout hooks cannot be called yet") {
 			return fmt.Errorf("1.1.0 does not wait for its domain: %s", status)
 		}
 		return nil

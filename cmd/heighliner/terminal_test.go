@@ -22,7 +22,7 @@ import (
 )
 
 // TestTerminal runs all commands of hlnr during rollouts, with stand-ins for a kubelet and a gateway. The end-to-end
-// test of the same name runs them on a node.
+// test of the same name runs these commands on a node.
 func TestTerminal(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)

@@ -28,7 +28,7 @@ esac
 exec "$KUBECTL" "$@"
 `
 
-// TestUninstallWithFailures tests that hack/uninstall.sh does not treat a failed request as if there were no objects, and that it
+// TestUninstallWithFailures tests that hack/uninstall.sh does not conclude from a failed request that there are no objects, and that it
 // continues if the manager finalizes an object at the moment at which the script removes the finalizer.
 func TestUninstallWithFailures(t *testing.T) {
 	alone(t)

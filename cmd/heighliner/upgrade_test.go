@@ -171,7 +171,7 @@ func startManager(t *testing.T, version, kubeconfig, namespace string, more ...s
 	return m
 }
 
-// stop ends the process and waits until it has exited.
+// stop terminates the process and waits until it has exited.
 func (m *manager) stop() {
 	m.Helper()
 	if m.cmd.ProcessState != nil {

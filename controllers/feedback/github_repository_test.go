@@ -115,7 +115,7 @@ func TestNameOfAnother(t *testing.T) {
 	}
 }
 
-// TestRenamed checks that feedback is not written again after a repository was renamed.
+// TestRenamed checks that feedback is not written again after a repository is renamed.
 func TestRenamed(t *testing.T) {
 	s := begin(t)
 	sha := s.ready()

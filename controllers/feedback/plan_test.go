@@ -505,7 +505,7 @@ func carryOutAll(f *observed, p plan, next int64) {
 	f.records, f.comments = ghr.Status.Feedback, ghr.Status.Comments
 }
 
-// TestPlanProperties checks random histories: a plan is the same for the same input, writes each
+// TestPlanProperties checks, for random histories, that a plan is the same for the same input, writes each
 // Deployment and comment once, and reports success only for releases that are ready and routed. After
 // a few plans are carried out, the next plan contains no writes, and each environment has at most one
 // successful Deployment.

@@ -327,7 +327,7 @@ func TestReplicaLag(t *testing.T) {
 	s.expect("known", envName+" "+short(sha)+": queued in_progress")
 }
 
-// TestClosedWhileReplicasLag checks a pull request that is closed before the replicas know about its
+// TestClosedWhileReplicasLag covers a pull request that is closed before the replicas know about its
 // Deployment. The Deployment must become inactive, and must not count as deleted.
 func TestClosedWhileReplicasLag(t *testing.T) {
 	s := begin(t)

@@ -119,7 +119,7 @@ func TestGroupAppears(t *testing.T) {
 	}
 }
 
-// TestSuspendedByKubectl checks a client-side apply of suspend: true while a CronJob is suspended by the
+// TestSuspendedByKubectl covers a client-side apply of suspend: true while a CronJob is suspended by the
 // controller. The apply changes neither the fields nor their managers. The CronJob must nevertheless remain suspended when
 // there is an active release.
 func TestSuspendedByKubectl(t *testing.T) {

@@ -186,7 +186,7 @@ func (s *managed) wantImages(when, shop, proxy string) {
 	}
 }
 
-// TestAdditionalImageEnds checks a release that has an additional image for a container of the CronJob,
+// TestAdditionalImageEnds covers a release that has an additional image for a container of the CronJob,
 // followed by a release without this image. The container gets the image of the manifest again, because the
 // API server rejects a container without an image. After that, the user can change the image in the manifest.
 func TestAdditionalImageEnds(t *testing.T) {

@@ -44,6 +44,6 @@ func TestRejectedWithOtherWords(t *testing.T) {
 		}
 	}
 	if passed > 1 || len(recorder.Events) > 1 {
-		t.Errorf("%d of 20 reconciles enqueue the CronJob again with their own writes; %d events were reported", passed, len(recorder.Events))
+		t.Errorf("the writes of %d of 20 reconciles enqueued the CronJob again; %d events were recorded", passed, len(recorder.Events))
 	}
 }

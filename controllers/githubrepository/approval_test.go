@@ -143,7 +143,7 @@ func TestApprovalThatNoPollSaw(t *testing.T) {
 	}
 }
 
-// TestApprovalBeforeItWasKnown checks a pull request that is opened, approved, and pushed to between two polls.
+// TestApprovalBeforeItWasKnown covers a pull request that is opened, approved, and pushed to between two polls.
 func TestApprovalBeforeItWasKnown(t *testing.T) {
 	s := begin(t)
 	s.many(1)
@@ -194,7 +194,7 @@ func TestApprovalThatWasRevoked(t *testing.T) {
 	}
 }
 
-// TestPullRequestsOfADeletedPolicy checks that, after the last ImagePolicy for pull requests was deleted, their list remains, but
+// TestPullRequestsOfADeletedPolicy checks that, after the last ImagePolicy for pull requests is deleted, the list of pull requests remains, but
 // their number is not set until they have been read for another ImagePolicy.
 func TestPullRequestsOfADeletedPolicy(t *testing.T) {
 	for name, edit := range map[string]func(*v1alpha1.GitHubRepository){

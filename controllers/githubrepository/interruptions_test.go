@@ -13,7 +13,7 @@ import (
 	"github.com/heighliner/heighliner/internal/github/githubtest"
 )
 
-// TestPollCompletesDespiteDeliveries checks 15-second polls of a large or slow repository, with a delivery
+// TestPollCompletesDespiteDeliveries covers 15-second polls of a large or slow repository, with a delivery
 // every ten seconds. The list must be known after five minutes, regardless of which replica gets the
 // deliveries.
 func TestPollCompletesDespiteDeliveries(t *testing.T) {

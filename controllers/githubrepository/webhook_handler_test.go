@@ -326,7 +326,7 @@ func TestSlowDeliveries(t *testing.T) {
 	same(t, "response after a slot is free", d.send(d.repo.PullRequestEvent(n, "edited"), "signs"), 202)
 }
 
-// TestDeliveriesOfAnApp checks a delivery from a GitHub App, which has only one webhook: the GitHubRepository for
+// TestDeliveriesOfAnApp covers a delivery from a GitHub App, which has only one webhook: the GitHubRepository for
 // the delivery's repository handles the delivery if it is in the same namespace and refers to the same Secret.
 func TestDeliveriesOfAnApp(t *testing.T) {
 	d := serve(t)
@@ -353,7 +353,7 @@ func TestDeliveriesOfAnApp(t *testing.T) {
 	same(t, "passed on after a rename", d.after(coalesceDelay), []string{"shop []"})
 }
 
-// TestLargePush checks the delivery for a push of 2,048 commits, the maximum in one of GitHub's deliveries.
+// TestLargePush covers the delivery for a push of 2,048 commits, the maximum in one of GitHub's deliveries.
 // The delivery is larger than the part that is kept.
 func TestLargePush(t *testing.T) {
 	d := serve(t)

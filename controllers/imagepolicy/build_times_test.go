@@ -99,7 +99,7 @@ func TestByTimeStable(t *testing.T) {
 	same(t, "writes", s.writes-writes, 0)
 }
 
-// TestByTimeOfManyTags checks a registry with more tags than one scan requests: no new version is offered
+// TestByTimeOfManyTags covers a registry with more tags than one scan requests: no new version is offered
 // until all times are known, and offered versions remain in the meantime.
 func TestByTimeOfManyTags(t *testing.T) {
 	s := begin(t)

@@ -381,7 +381,7 @@ func (h onlyHost) Credential(context.Context, string) (registry.Credential, erro
 }
 
 // TestWorkloadIdentity checks that, in the namespaces that may use the manager's identity, policies without
-// imagePullSecrets use this identity for the registries that it serves.
+// imagePullSecrets use this identity for the registries that it supports.
 func TestWorkloadIdentity(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

@@ -88,7 +88,7 @@ func TestMinAgeOverRestarts(t *testing.T) {
 		s.restart()
 		same(t, "young", len(young(s.scan("shop"))), 1)
 	})
-	t.Run("the age of versions pushed while the manager was down counts from now", func(t *testing.T) {
+	t.Run("the age of versions pushed while the manager was down is measured from now", func(t *testing.T) {
 		s := old(t, "1.0.0")
 		s.push("1.1.0")
 		s.clock.Step(time.Hour)
@@ -210,7 +210,7 @@ func TestMinAgeOfAMovedTag(t *testing.T) {
 	same(t, "image when it is old enough", p.Status.Releases[0].Images[0].Digest, moved)
 }
 
-// TestManyYoungVersionsNeedOnePass checks that any number of versions that are too young is rejected in one pass over the tags.
+// TestManyYoungVersionsNeedOnePass checks that any number of versions that are too young are rejected in one pass over the tags.
 func TestManyYoungVersionsNeedOnePass(t *testing.T) {
 	t.Parallel()
 	clock := testingclock.NewFakeClock(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))

@@ -21,7 +21,7 @@ import (
 // sha returns a commit SHA that consists of one digit.
 func sha(digit string) string { return strings.Repeat(digit, 40) }
 
-// repository creates a GitHubRepository that was polled.
+// repository creates a GitHubRepository that has been polled.
 func (s *story) repository(name string, edit func(*v1alpha1.GitHubRepositoryStatus)) {
 	s.Helper()
 	s.create(&v1alpha1.GitHubRepository{

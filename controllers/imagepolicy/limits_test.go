@@ -62,8 +62,8 @@ func TestDeletedTagOfAnImageThatRemains(t *testing.T) {
 	}
 }
 
-// TestDeletedTagOfTheImageOfAnotherTag checks that a deleted tag is reported, and that its version is withdrawn if spec.untagged is Withdraw, if
-// another tag, which remains, has the same image. This image is then also the one whose existence proves that the registry responds.
+// TestDeletedTagOfTheImageOfAnotherTag checks the case in which a deleted tag has the same image as another tag, which remains: the
+// deleted tag is reported, and its version is withdrawn if spec.untagged is Withdraw. This image is then also the one whose existence proves that the registry responds.
 func TestDeletedTagOfTheImageOfAnotherTag(t *testing.T) {
 	for _, untagged := range []v1alpha1.UntaggedPolicy{v1alpha1.UntaggedKeep, v1alpha1.UntaggedWithdraw} {
 		t.Run("untagged: "+string(untagged), func(t *testing.T) {

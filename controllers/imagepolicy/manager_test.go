@@ -78,7 +78,7 @@ func TestSlowRegistryDoesNotBlockOthers(t *testing.T) {
 			}
 		}
 	}))
-	t.Cleanup(slow.Close) // after the manager, and therefore its scans, have ended
+	t.Cleanup(slow.Close) // after the manager and its scans have stopped
 	for i := range 20 {
 		s.policy(fmt.Sprintf("slow-%d", i), func(p *v1alpha1.ImagePolicySpec) {
 			p.Image, p.Interval, p.Timeout = fmt.Sprintf("%s/x%d", strings.TrimPrefix(slow.URL, "http://"), i), "5s", "2m"

@@ -95,7 +95,7 @@ func TestDecide(t *testing.T) {
 			o.inUse = []version.Held{held("release", "1.0.0")}
 			o.policy.Status.Withdrawn = []v1alpha1.Withdrawal{{Group: "release", Version: "1.0.0", Reason: "Gone", Time: earlier}}
 		}, result{[]string{"1.1.0 in release", "1.0.0 in release"}, nil, true}},
-		"excluded before by a tag that is no longer known": {func(o *observed, s *selection) {
+		"excluded before, and its tag is no longer known": {func(o *observed, s *selection) {
 			o.inUse = []version.Held{held("release", "0.9.0")}
 			o.policy.Status.Withdrawn = []v1alpha1.Withdrawal{{Group: "release", Version: "0.9.0", Reason: "Excluded", Time: earlier}}
 		}, result{[]string{"1.1.0 in release", "1.0.0 in release"}, []string{"0.9.0 in release: Excluded"}, true}},

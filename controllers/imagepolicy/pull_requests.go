@@ -268,7 +268,7 @@ func (o *observed) offerPull(s *selection, a *recordReader, st pullState) (offer
 	return previous(), wants
 }
 
-// offersMovingTag reports whether the tag of an offered release does not contain a commit SHA, so that its image may have to be replaced. It
+// offersMovingTag reports whether the tag of an offered release does not contain a commit SHA and its image may therefore have to be replaced. It
 // returns false for forks, because if the tag does not contain a commit SHA, their images must have a revision label.
 func (o *observed) offersMovingTag(st pullState) bool {
 	return !st.pr.Fork && slices.ContainsFunc(o.chooser.Tags(st.pr), func(t preview.Tag) bool { return t.Moves && t.Name == tagOf(st.offered.Images) })

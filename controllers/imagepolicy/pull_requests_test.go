@@ -710,7 +710,7 @@ func TestRenamedBranchAndNewPolicy(t *testing.T) {
 	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.HeadRef = "new" })
 	s.policy("shop", pulls(nil))
 	p := s.scan("shop")
-	same(t, "made again", append(previews(p), taken(p)...), []string{"old-12 1111 sha-1111111"})
+	same(t, "after the policy was recreated", append(previews(p), taken(p)...), []string{"old-12 1111 sha-1111111"})
 	s.hold("shop", "old-12 "+sha("1"), "new-12 "+sha("1")) // the group from before the rename
 	s.changes(0, func(pr *v1alpha1.PullRequest) { pr.State = v1alpha1.PullRequestClosed })
 	p = s.scan("shop")

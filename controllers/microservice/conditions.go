@@ -168,9 +168,9 @@ func serves(w *pass) (ok bool, reason, message string) {
 			lines = append(lines, fmt.Sprintf("%s in group %s (%s runs instead)", row.SemVer.Version, g.Name, next.SemVer.Version))
 			continue
 		case !row.Available:
-			return false, "ActiveUnavailable", fmt.Sprintf("active release %s of group %s has fewer available replicas than desired", row.SemVer.Version, g.Name)
+			return false, "ActiveUnavailable", fmt.Sprintf("the active release %s of group %s has fewer available replicas than desired", row.SemVer.Version, g.Name)
 		case !programmed(w.facts.Policies, g.Slug):
-			return false, "NotProgrammed", fmt.Sprintf("no networkpolicies.hlnr.io object has programmed group %s yet", g.Name)
+			return false, "NotProgrammed", fmt.Sprintf("no networkpolicies.hlnr.io object has programmed routes to group %s yet", g.Name)
 		}
 		lines = append(lines, fmt.Sprintf("%s in group %s", row.SemVer.Version, g.Name))
 	}

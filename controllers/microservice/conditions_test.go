@@ -64,8 +64,8 @@ func TestReadyOfExclusiveGroup(t *testing.T) {
 	}{
 		"replacement":                          {true, false, "", false, "ActiveStopped", "in group 1.x, the pods of 1.0.0 were stopped so that 1.1.0 can run; 1.1.0 is starting"},
 		"step":                                 {true, true, "", true, "", "active: 1.0.0 in group 1.x (1.1.0 runs instead)"},
-		"before the replacement":               {true, false, v1alpha1.GateConfirmRollout, false, "ActiveUnavailable", "active release 1.0.0 of group 1.x has fewer available replicas than desired"},
-		"a Microservice that is not exclusive": {false, true, "", false, "ActiveUnavailable", "active release 1.0.0 of group 1.x has fewer available replicas than desired"},
+		"before the replacement":               {true, false, v1alpha1.GateConfirmRollout, false, "ActiveUnavailable", "the active release 1.0.0 of group 1.x has fewer available replicas than desired"},
+		"a Microservice that is not exclusive": {false, true, "", false, "ActiveUnavailable", "the active release 1.0.0 of group 1.x has fewer available replicas than desired"},
 	} {
 		ms := &v1alpha1.Microservice{}
 		ms.Spec.Availability.Exclusive = c.exclusive

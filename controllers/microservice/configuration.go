@@ -73,7 +73,7 @@ func (r *Reconciler) observeConfiguration(ctx context.Context, o *observed) (usa
 		slices.Sort(missing)
 		usable = false
 		o.problem = status.NewTerminal(reasonConfigurationMissing,
-			fmt.Errorf("spec.template refers to %s, which does not exist in this namespace: existing releases keep running, and no new release starts; create it, or mark it optional", strings.Join(missing, ", ")))
+			fmt.Errorf("spec.template refers to objects that do not exist in this namespace: %s; existing releases keep running, and no new release starts; create these objects, or mark the references as optional", strings.Join(missing, ", ")))
 	}
 	readable, err := r.observeCopies(ctx, o)
 	return usable && readable, err

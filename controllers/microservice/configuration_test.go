@@ -201,7 +201,7 @@ func TestConfigurationMissing(t *testing.T) {
 	s.route()
 	s.offer("1.0.0")
 	s.play()
-	const missing = `spec.template refers to ConfigMap "settings", which does not exist in this namespace: existing releases keep running, and no new release starts; create it, or mark it optional`
+	const missing = `spec.template refers to objects that do not exist in this namespace: ConfigMap "settings"; existing releases keep running, and no new release starts; create these objects, or mark the references as optional`
 	same(t, "Ready without the ConfigMap", condition(s.ms(), "Ready"), "False ConfigurationMissing: "+missing)
 	same(t, "releases without the ConfigMap", len(s.objects()), 0)
 
@@ -754,7 +754,7 @@ func TestSecretsAreAPartOfARelease(t *testing.T) {
 	s.create(certificate)
 	s.offer("1.0.0")
 	s.pass()
-	if got := condition(s.ms(), "Stalled"); !strings.HasPrefix(got, `True ConfigurationMissing: spec.template refers to Secret "licence"`) {
+	if got := condition(s.ms(), "Stalled"); !strings.HasPrefix(got, `True ConfigurationMissing: spec.template refers to objects that do not exist in this namespace: Secret "licence"`) {
 		t.Errorf("Stalled is %q", got)
 	}
 	licence := &corev1.Secret{ObjectMeta: meta("licence"), StringData: map[string]string{"key": "one"}}

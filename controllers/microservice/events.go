@@ -90,7 +90,7 @@ func (r *Reconciler) recordPins(before, now *v1alpha1.Microservice) {
 	case is == nil && was.ObservedGeneration == now.Generation:
 		r.events.Normal(now, "Unpinned", "Pin", "the pin no longer applies, because it expired or its group ended; previous state: "+was.Message)
 	case is == nil:
-		r.events.Normal(now, "Unpinned", "Pin", "the pin is removed; previous state: "+was.Message)
+		r.events.Normal(now, "Unpinned", "Pin", "the pin was removed; previous state: "+was.Message)
 	case is.Status == metav1.ConditionTrue && (!same || was.Message != is.Message):
 		r.events.Normal(now, is.Reason, "Pin", is.Message)
 	case is.Status != metav1.ConditionTrue:

@@ -54,7 +54,7 @@ func TestDecisionsAndFailuresAreUrgent(t *testing.T) {
 	}
 }
 
-// TestWithdrawalsAreUrgent checks that a version that a user denies or excludes has priority over new versions.
+// TestWithdrawalsAreUrgent checks that the withdrawal of a version that a user denies has priority over new versions.
 func TestWithdrawalsAreUrgent(t *testing.T) {
 	withdrawn := func(reasons ...v1alpha1.WithdrawReason) *v1alpha1.ImagePolicy {
 		p := &v1alpha1.ImagePolicy{}

@@ -189,14 +189,14 @@ func TestConditions(t *testing.T) {
 		"active unavailable": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, func(w *pass) {
 			w.ms.Status.ReleaseGroups[0].Releases[0].Available = false
 		}, shown{Conditions: []string{
-			"Ready False ActiveUnavailable: active release 1.0.0 of group 1.x has fewer available replicas than desired",
-			"Reconciling True ActiveUnavailable: active release 1.0.0 of group 1.x has fewer available replicas than desired",
+			"Ready False ActiveUnavailable: the active release 1.0.0 of group 1.x has fewer available replicas than desired",
+			"Reconciling True ActiveUnavailable: the active release 1.0.0 of group 1.x has fewer available replicas than desired",
 		}, Active: "1.0.0", Groups: "0/1"}},
 		"not programmed": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, func(w *pass) {
 			w.facts.Policies = []release.Policy{{Name: "shop"}}
 		}, shown{Conditions: []string{
-			"Ready False NotProgrammed: no networkpolicies.hlnr.io object has programmed group 1.x yet",
-			"Reconciling True NotProgrammed: no networkpolicies.hlnr.io object has programmed group 1.x yet",
+			"Ready False NotProgrammed: no networkpolicies.hlnr.io object has programmed routes to group 1.x yet",
+			"Reconciling True NotProgrammed: no networkpolicies.hlnr.io object has programmed routes to group 1.x yet",
 		}, Active: "1.0.0", Groups: "1/1"}},
 		"canary without a policy": {[]v1alpha1.ReleaseGroup{live("1.x", "1.0.0 active 100")}, nil, nil, func(w *pass) {
 			w.facts.Policies, w.facts.Spec.SplitBy = nil, release.SplitByRoutes

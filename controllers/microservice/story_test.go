@@ -253,7 +253,7 @@ func TestPins(t *testing.T) {
 	pin("1.1.0", "incident 7")
 	s.edit(func(spec *v1alpha1.MicroserviceSpec) { spec.UpdateStrategy.Manual = nil })
 	s.play()
-	if !slices.Contains(s.events, "Unpinned: the pin is removed; previous state: "+pinned) {
+	if !slices.Contains(s.events, "Unpinned: the pin was removed; previous state: "+pinned) {
 		t.Errorf("no event shows the end of the pin: %q", s.events)
 	}
 	same(t, "Pinned after the pin is removed", condition(s.ms(), "Pinned"), "")

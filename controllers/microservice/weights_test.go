@@ -34,7 +34,7 @@ func TestWeightsNotSupported(t *testing.T) {
 	}
 }
 
-// TestWeightsNotSupportedOfSeveralGroups checks that the message names one group, or all groups.
+// TestWeightsNotSupportedOfSeveralGroups checks that the message names each affected group.
 func TestWeightsNotSupportedOfSeveralGroups(t *testing.T) {
 	t.Parallel()
 	const rest = " moves as a whole, and steps do not shift traffic: set spec.domains of the networkpolicies.hlnr.io object, and a spec.provider that splits traffic by weight"

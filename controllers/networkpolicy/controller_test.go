@@ -170,7 +170,7 @@ func (p *place) watchServices() (end func()) {
 			}
 			for i := range routes.Items {
 				if providertest.ServicesOf(&routes.Items[i])[name] {
-					p.t.Errorf("Service %s was deleted while route %s refers to it", name, routes.Items[i].Name)
+					p.t.Errorf("Service %s was deleted while route %s referred to it", name, routes.Items[i].Name)
 				}
 			}
 		}
@@ -281,7 +281,7 @@ func TestServerMicroserviceDeleted(t *testing.T) {
 	p.microservice(group("1-x", 1, "b 1.0.0 active 100"))
 	p.eventually("shop", "a new rollout state", confirmed("1-x", 1, "b"))
 	if p.route().UID != uid {
-		t.Error("the route was created again and lost its age")
+		t.Error("the route was deleted and created again with a new creation time")
 	}
 }
 

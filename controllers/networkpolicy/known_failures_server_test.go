@@ -114,7 +114,7 @@ func TestServerKeepsObjectsOfOthers(t *testing.T) {
 	var route gatewayv1.HTTPRoute
 	p.get("theirs", &route)
 	if diff := cmp.Diff(written, managersOf(&route)); diff != "" {
-		t.Errorf("another client wrote to the route of another owner: %s", diff)
+		t.Errorf("a client other than the route's owner wrote to the route: %s", diff)
 	}
 	if diff := cmp.Diff(theirs.Spec, route.Spec); diff != "" {
 		t.Errorf("the route of another owner changed: %s", diff)

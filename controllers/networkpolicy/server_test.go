@@ -410,7 +410,7 @@ func has(kind, reason string) func(*v1alpha1.NetworkPolicy) bool {
 	}
 }
 
-// TestServerTakenNameEndsWriting checks that a policy reports only once that the name of its
+// TestServerTakenNameEndsWriting checks that a policy reports only once that an object with the name of its
 // Service belongs to another owner.
 func TestServerTakenNameEndsWriting(t *testing.T) {
 	t.Parallel()

@@ -87,7 +87,7 @@ func TestServerMovesToANewerGroup(t *testing.T) {
 		p.atMost(then, writes)
 	}
 	// The controller writes the reserved references, the Service and the route of the group, the route of the shared
-	// domain, and reports of accepted routes. In each step, it writes a route and reports of accepted routes. Writes
+	// domain, and status reports about accepted routes. In each step, it writes a route and such reports. Writes
 	// that conflict with the gateway's writes are retried once.
 	step(2, 10, "1.0.0=90 2.0.0=10", 11)
 	want(t, "stamp", p.routeOfHost(shared).Annotations[v1alpha1.AnnotationRevision], "1-x=1")

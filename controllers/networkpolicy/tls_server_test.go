@@ -20,7 +20,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// TestServerTLS checks a domain that has a listener and its own certificate. The ListenerSet and
+// TestServerTLS tests a domain that has a listener and its own certificate. The ListenerSet and
 // Certificate kinds are installed while the manager is running. The test acts in place of the
 // gateway and cert-manager.
 func TestServerTLS(t *testing.T) {

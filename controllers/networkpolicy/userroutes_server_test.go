@@ -214,7 +214,7 @@ func TestServerRoutesRulesOfAUser(t *testing.T) {
 }
 
 // TestServerReportsTheGatewayOfAUsersRoute checks that a policy reports that the Gateway of its route was deleted and created
-// again, and that its listeners have other hosts, although the status of the route does not change.
+// again, and that the listeners of the Gateway have other hosts, although the status of the route does not change.
 func TestServerReportsTheGatewayOfAUsersRoute(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)

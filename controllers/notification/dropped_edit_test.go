@@ -11,7 +11,7 @@ import (
 
 // TestDroppedEditForgetsNoMessage checks that the record of a message remains after an edit to the message
 // was dropped because the receiver did not accept the edit for 24 hours, for example because of an expired token.
-// The end of the release, including its removal, is then reported by another edit to this message, so that a
+// The end of the rollout, including the removal of the release, is then reported by another edit to this message, so that a
 // commit on GitHub does not remain pending permanently.
 func TestDroppedEditForgetsNoMessage(t *testing.T) {
 	t.Parallel()

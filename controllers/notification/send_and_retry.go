@@ -102,7 +102,7 @@ func newTasks(c clock.PassiveClock, s send, m *metrics) *tasks {
 	}
 }
 
-// run enables tasks until ctx is done. A task that ends before then calls enqueue with its policy. enqueue must be
+// run enables tasks until ctx is done. A task that ends before ctx is done calls enqueue with its policy. enqueue must be
 // safe for concurrent use.
 func (t *tasks) run(ctx context.Context, enqueue func(types.NamespacedName)) {
 	t.mu.Lock()

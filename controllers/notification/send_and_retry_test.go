@@ -201,7 +201,7 @@ func TestCorrectedReceiver(t *testing.T) {
 	}
 }
 
-// TestPanicOfAMessage checks that a message that panics is dropped after some attempts, and that the receiver gets the other messages.
+// TestPanicOfAMessage checks that a message that causes a panic is dropped after some attempts, and that the receiver gets the other messages.
 func TestPanicOfAMessage(t *testing.T) {
 	t.Parallel()
 	l := newLine(t, func(id string) *notify.Error {

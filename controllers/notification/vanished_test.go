@@ -8,7 +8,7 @@ import (
 	"github.com/heighliner/heighliner/internal/view/viewtest"
 )
 
-// TestWaitingMessageDoesNotVanish checks a message to a receiver whose token expired on Friday evening. The
+// TestWaitingMessageDoesNotVanish checks what happens to a message to a receiver whose token expired on Friday evening. The
 // message is waiting because two earlier messages are tried for 24 h each. The waiting message is either sent
 // when the token is renewed on Monday, or dropped with an event, but never disappears without an event.
 func TestWaitingMessageDoesNotVanish(t *testing.T) {

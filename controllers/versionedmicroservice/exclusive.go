@@ -140,7 +140,7 @@ func mayHavePods(d *appsv1.Deployment) bool {
 }
 
 // firstOther returns another release that has pods, or nil if there is none. If pods are terminating, it returns the release of the pod that should
-// terminate first. It ignores pods of hooks, and pods whose containers have all ended, such as evicted pods.
+// terminate first. It ignores pods of hooks, and pods whose containers have all terminated, such as evicted pods.
 func firstOther(pods []corev1.Pod, release string) *predecessor {
 	pods = slices.DeleteFunc(pods, func(p corev1.Pod) bool {
 		return p.Labels[v1alpha1.LabelRelease] == release || p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed || p.Labels[v1alpha1.LabelHook] != ""

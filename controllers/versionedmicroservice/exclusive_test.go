@@ -131,7 +131,7 @@ func TestExclusiveInvalidTemplate(t *testing.T) {
 	})
 }
 
-// TestExclusiveEvictedPod checks that a release does not wait for a pod whose containers have ended, even if the Pod
+// TestExclusiveEvictedPod checks that a release does not wait for a pod whose containers have terminated, even if the Pod
 // object still exists.
 func TestExclusiveEvictedPod(t *testing.T) {
 	t.Parallel()

@@ -20,7 +20,7 @@ func migrationJob(o *observed, q hook.Call) hookJob {
 	return hookJob{Job: job}
 }
 
-// TestDropWaitsForCreate checks a pull request that is closed while the Job that creates its schema has no
+// TestDropWaitsForCreate checks what happens if a pull request is closed while the Job that creates its schema has no
 // node. The Job that drops the schema must not be created before the first Job has ended. Otherwise, the
 // schema would be created after the drop.
 func TestDropWaitsForCreate(t *testing.T) {

@@ -142,7 +142,7 @@ func TestCallsThatDoNotWaitForJobs(t *testing.T) {
 	}
 }
 
-// TestCreatedJobIsInTheStatus checks that the status that a reconcile writes after it created a Job counts
+// TestCreatedJobIsInTheStatus checks that the status that a reconcile writes after it has created a Job counts
 // the Job and contains its name, although the Job is not in the cache. Therefore, while the Job is running, the
 // release is not deleted, and a reverse migration does not start.
 func TestCreatedJobIsInTheStatus(t *testing.T) {
@@ -166,7 +166,7 @@ func TestCreatedJobIsInTheStatus(t *testing.T) {
 	}
 }
 
-// TestJobThatIsNotInTheStatus checks a process that ended after it created a Job but before the Job was in
+// TestJobThatIsNotInTheStatus checks what happens if a process exits after it has created a Job but before the Job is in
 // the status. The release has no row when the next process starts.
 func TestJobThatIsNotInTheStatus(t *testing.T) {
 	t.Parallel()

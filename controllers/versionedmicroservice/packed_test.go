@@ -115,7 +115,7 @@ func makeReady(pod *corev1.Pod) {
 	pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses = nil, []corev1.ContainerStatus{{Name: "app", Ready: true}}
 }
 
-// TestCopiesOfPackedObjects checks that a change to a deep copy does not change the packed object, nor what all ready pods share.
+// TestCopiesOfPackedObjects checks that a change to a deep copy changes neither the packed object nor what all ready pods share.
 func TestCopiesOfPackedObjects(t *testing.T) {
 	t.Parallel()
 	packed := transformed(t, readyPodOf("shop-1"), 1)
@@ -226,7 +226,7 @@ func TestReadsOfPackedObjects(t *testing.T) {
 	}
 }
 
-// TestEventsOfPackedObjects checks the predicate of pods, the owners of Deployments, and the indexes with packed objects.
+// TestEventsOfPackedObjects checks the predicate for pods, the owners of Deployments, and the indexes with packed objects.
 func TestEventsOfPackedObjects(t *testing.T) {
 	t.Parallel()
 	ready, starting := transformed(t, readyPodOf("shop-1"), 1), transformed(t, &corev1.Pod{}, 1)

@@ -197,7 +197,7 @@ func TestCauseOfMissingCapacity(t *testing.T) {
 	}
 }
 
-// TestCauseOfAMissingSidecar checks a container that does not become ready and may require another container
+// TestCauseOfAMissingSidecar checks the failure that is reported for a container that does not become ready and may require another container
 // of its pod. While a problem outside the release prevents the other container from running, the release waits,
 // regardless of the number of replicas. Complete pods still show the failure.
 func TestCauseOfAMissingSidecar(t *testing.T) {
@@ -323,16 +323,16 @@ func TestEndedFromOutside(t *testing.T) {
 		pods []corev1.Pod
 		want string
 	}{
-		"evicted, and its successor cannot be scheduled":          {[]corev1.Pod{gone(corev1.PodFailed, "Evicted", ended(137, "ContainerStatusUnknown")), noRoom}, v1alpha1.FailureUnschedulable},
-		"evicted while it was killed because of its memory usage": {[]corev1.Pod{gone(corev1.PodFailed, "Evicted", ended(137, "OOMKilled")), noRoom}, v1alpha1.FailureUnschedulable},
-		"the node shut down, the pod cannot be scheduled":         {[]corev1.Pod{gone(corev1.PodFailed, "Terminated", ended(143, "Error")), noRoom}, v1alpha1.FailureUnschedulable},
-		"the node shut down, and the pod ended successfully":      {[]corev1.Pod{gone(corev1.PodSucceeded, "", ended(0, "Completed")), noRoom}, v1alpha1.FailureUnschedulable},
-		"evicted long ago, its successor is starting":             {[]corev1.Pod{gone(corev1.PodFailed, "Evicted", ended(137, "Error")), shop(corev1.ContainerStatus{State: waiting("ContainerCreating")})}, ""},
-		"evicted, and its successor crashes":                      {[]corev1.Pod{gone(corev1.PodFailed, "Evicted", ended(137, "Error")), shop(corev1.ContainerStatus{State: ended(1, "Error")})}, v1alpha1.FailureCrashLoopBackOff},
-		"the node restarted, the container starts":                {[]corev1.Pod{shop(corev1.ContainerStatus{State: waiting("ContainerCreating"), LastTerminationState: ended(255, "Unknown")})}, ""},
-		"the container runtime lost the container":                {[]corev1.Pod{shop(corev1.ContainerStatus{State: ended(137, "ContainerStatusUnknown")})}, ""},
-		"the container ended too often, without an observed end":  {[]corev1.Pod{shop(corev1.ContainerStatus{State: waiting("CrashLoopBackOff"), LastTerminationState: ended(255, "Unknown")})}, v1alpha1.FailureCrashLoopBackOff},
-		"the node restarted, and the container ends":              {[]corev1.Pod{shop(corev1.ContainerStatus{State: waiting("ContainerCreating"), LastTerminationState: ended(1, "Error")})}, v1alpha1.FailureCrashLoopBackOff},
+		"evicted, and its successor cannot be scheduled":                {[]corev1.Pod{gone(corev1.PodFailed, "Evicted", ended(137, "ContainerStatusUnknown")), noRoom}, v1alpha1.FailureUnschedulable},
+		"evicted while it was being killed because of its memory usage": {[]corev1.Pod{gone(corev1.PodFailed, "Evicted", ended(137, "OOMKilled")), noRoom}, v1alpha1.FailureUnschedulable},
+		"the node shut down, the pod cannot be scheduled":               {[]corev1.Pod{gone(corev1.PodFailed, "Terminated", ended(143, "Error")), noRoom}, v1alpha1.FailureUnschedulable},
+		"the node shut down, and the pod ended successfully":            {[]corev1.Pod{gone(corev1.PodSucceeded, "", ended(0, "Completed")), noRoom}, v1alpha1.FailureUnschedulable},
+		"evicted long ago, its successor is starting":                   {[]corev1.Pod{gone(corev1.PodFailed, "Evicted", ended(137, "Error")), shop(corev1.ContainerStatus{State: waiting("ContainerCreating")})}, ""},
+		"evicted, and its successor crashes":                            {[]corev1.Pod{gone(corev1.PodFailed, "Evicted", ended(137, "Error")), shop(corev1.ContainerStatus{State: ended(1, "Error")})}, v1alpha1.FailureCrashLoopBackOff},
+		"the node restarted, the container starts":                      {[]corev1.Pod{shop(corev1.ContainerStatus{State: waiting("ContainerCreating"), LastTerminationState: ended(255, "Unknown")})}, ""},
+		"the container runtime lost the container":                      {[]corev1.Pod{shop(corev1.ContainerStatus{State: ended(137, "ContainerStatusUnknown")})}, ""},
+		"the container is in back-off, without an observed exit":        {[]corev1.Pod{shop(corev1.ContainerStatus{State: waiting("CrashLoopBackOff"), LastTerminationState: ended(255, "Unknown")})}, v1alpha1.FailureCrashLoopBackOff},
+		"the node restarted, and the container exits":                   {[]corev1.Pod{shop(corev1.ContainerStatus{State: waiting("ContainerCreating"), LastTerminationState: ended(1, "Error")})}, v1alpha1.FailureCrashLoopBackOff},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -221,8 +221,8 @@ func retryOfText(text string) retry {
 	return retryOf(d)
 }
 
-// TestRetryWhileAWebhookIsDown checks an admission webhook that is unavailable, and that is later deleted
-// while the back-off of the ReplicaSet is long. The cause is external, and a retry is requested.
+// TestRetryWhileAWebhookIsDown checks what happens if an admission webhook is unavailable, and is later deleted
+// while the ReplicaSet is in a long back-off. The cause is external, and a retry is requested.
 func TestRetryWhileAWebhookIsDown(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t, nil)

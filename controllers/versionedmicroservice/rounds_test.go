@@ -71,7 +71,7 @@ func TestRequeueForAJobWithoutANode(t *testing.T) {
 }
 
 // TestLogOfAJob checks that a Job reports the message of the release's container, or of one of its failed
-// init containers. A native sidecar, which ends after these containers, reports nothing.
+// init containers. A native sidecar, which exits after these containers, reports nothing.
 func TestLogOfAJob(t *testing.T) {
 	t.Parallel()
 	ended := func(name string, code int32, message string, after time.Duration) corev1.ContainerStatus {

@@ -115,7 +115,7 @@ func failureOf(o *observed, done applied, state rolloutState, now time.Time) fai
 }
 
 // accepted reports whether the API server has accepted the Deployment since the status showed its rejection.
-// Until then, the planner requests no replicas for an exclusive release. An older Deployment that exists but
+// Until the Deployment is accepted, the planner requests no replicas for an exclusive release. An older Deployment that exists but
 // cannot be scaled does not count as accepted.
 func (o *observed) accepted(done applied) bool {
 	switch old := o.release.Status; old.Failure {
@@ -216,7 +216,7 @@ func setReady(o *observed, done applied, next *v1alpha1.VersionedMicroserviceSta
 	}
 }
 
-// repeats reports whether a change of the status that is not a transition affects fields that are copied from the Microservice
+// repeats reports whether a change to the status that is not a transition affects fields that are copied from the Microservice
 // only for display, or whether the status is the first status of a release whose pods are starting. No controller waits for such a status.
 func repeats(before, now v1alpha1.VersionedMicroserviceStatus) bool {
 	return before.Release != now.Release || before.Step != now.Step || onlyStarting(before, now)

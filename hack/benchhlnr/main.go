@@ -197,7 +197,7 @@ func await(ctx context.Context, lines <-chan string, text string) error {
 			return fmt.Errorf("no line contains %q", text)
 		case line, more := <-lines:
 			if !more {
-				return fmt.Errorf("tree --watch ended before a line contained %q", text)
+				return fmt.Errorf("tree --watch exited before a line contained %q", text)
 			}
 			if strings.Contains(line, text) {
 				return nil

@@ -3,7 +3,7 @@
 #
 #	make bench-scale N=10000 ARGS="-assets $(hack/benchscale/controlplane.sh) ..."
 #
-# The only difference from the default control plane is that kube-apiserver does not update two metrics of the range of Service addresses. To update
+# The only difference from the default control plane is that kube-apiserver does not update two metrics about the range of Service addresses. To update
 # them, kube-apiserver 1.33 to 1.37 lists all IPAddresses of the cluster twice after each allocation, so a write of a Service takes longer the more
 # Services exist (createIPAddress in pkg/registry/core/service/ipallocator): with 13,000 Services, this takes most of the processor time.
 set -eu

@@ -111,7 +111,7 @@ func (g *gateway) create(ctx context.Context) error {
 // retryAccept is the time between two attempts to write a route's status.
 const retryAccept = time.Second
 
-// acceptUntilWritten repeats accept until it succeeds or the context ends. Without repetition, a write that a busy API server rejects
+// acceptUntilWritten repeats accept until it succeeds or the context is done. Without repetition, a write that a busy API server rejects
 // would stop the rollout of the service, and with it the phase.
 func (g *gateway) acceptUntilWritten(ctx context.Context, route *gatewayv1.HTTPRoute) {
 	for err := g.accept(ctx, route); err != nil && ctx.Err() == nil; err = g.accept(ctx, route) {

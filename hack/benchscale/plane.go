@@ -201,7 +201,7 @@ func (p *plane) startKwok(o *options) error {
 	return p.run(kwok, nil, arguments...)
 }
 
-// run starts a process. A later call of stop stops the process.
+// run starts a process. A later call to stop stops the process.
 func (p *plane) run(binary string, environment []string, arguments ...string) error {
 	started, err := startProcess(p.dir, binary, environment, arguments...)
 	if err == nil {
@@ -321,7 +321,7 @@ func (p *plane) stop() error {
 	return nil
 }
 
-// failed returns the error of a started process that ended unexpectedly.
+// failed returns the error of a started process that exited unexpectedly.
 func (p *plane) failed() error {
 	for _, s := range p.started {
 		if err := s.failure(); err != nil {

@@ -48,7 +48,7 @@ func startProcess(dir, binary string, environment []string, arguments ...string)
 	}
 	go func() {
 		p.err = p.cmd.Wait()
-		_ = log.Close() // The process has written everything to the log and has ended.
+		_ = log.Close() // The process has written everything to the log and has exited.
 		close(p.exited)
 	}()
 	return p, nil
@@ -84,11 +84,11 @@ func ready(ctx context.Context, url string) bool {
 	return response.Body.Close() == nil && response.StatusCode == http.StatusOK
 }
 
-// failure returns the error of a process that ended unexpectedly. It returns nil while the process is running.
+// failure returns the error of a process that exited unexpectedly. It returns nil while the process is running.
 func (p *process) failure() error {
 	select {
 	case <-p.exited:
-		return fmt.Errorf("%s ended: %w; its last lines:\n%s", p.name, cmpError(p.err), p.tail())
+		return fmt.Errorf("%s exited: %w; its last lines:\n%s", p.name, cmpError(p.err), p.tail())
 	default:
 		return nil
 	}
@@ -113,7 +113,7 @@ func (p *process) tail() []byte {
 
 // stop stops the process with SIGTERM or, after ten seconds, with SIGKILL.
 func (p *process) stop() {
-	_ = p.cmd.Process.Signal(syscall.SIGTERM) // An error means that the process has already ended.
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // An error means that the process has already exited.
 	select {
 	case <-p.exited:
 	case <-time.After(10 * time.Second):

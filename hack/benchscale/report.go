@@ -79,7 +79,7 @@ type phaseResult struct {
 	decisions []madeDecision
 }
 
-// finish computes the counts of requests, and the times until the product acted on decisions, which the status resource shows.
+// finish computes the counts of requests and, from the writes to the status resource, the times until the product acted on decisions.
 func (r *phaseResult) finish(agent, status string, before, atGoal, after usage) {
 	r.ActedSeconds = actedSeconds(r.decisions, r.requests, agent, status)
 	r.Kinds = map[string]map[string]int{}

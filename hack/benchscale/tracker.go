@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// follow lists and watches the objects of all namespaces until ctx ends. It calls changed for each new or changed object, and deleted for each
+// follow lists and watches the objects of all namespaces until ctx is done. It calls changed for each new or changed object, and deleted for each
 // deleted object unless deleted is nil. The calls are not concurrent.
 func follow(ctx context.Context, c client.WithWatch, list client.ObjectList, changed, deleted func(client.Object)) {
 	source := &cache.ListWatch{
@@ -66,7 +66,7 @@ type condition struct {
 	at  chan<- time.Time
 }
 
-// track follows objects in the background until ctx ends.
+// track follows objects in the background until ctx is done.
 func track(ctx context.Context, c client.WithWatch, list client.ObjectList) *tracker {
 	t := &tracker{objects: map[string]client.Object{}, reached: map[string]bool{}, waiting: map[string][]condition{}}
 	go follow(ctx, c, list, t.changed, t.deleted)
@@ -197,7 +197,7 @@ type podTimes struct {
 	waiting map[string]chan time.Time // The channels of waiting callers, by service.
 }
 
-// followPods follows the pods of all services until ctx ends.
+// followPods follows the pods of all services until ctx is done.
 func followPods(ctx context.Context, c client.WithWatch) *podTimes {
 	p := &podTimes{known: map[types.UID]bool{}, waiting: map[string]chan time.Time{}}
 	go follow(ctx, c, &corev1.PodList{}, p.changed, p.deleted)

@@ -54,7 +54,7 @@ func (p *person) do(what string, actions ...chromedp.Action) {
 	}
 }
 
-// sees waits until the page contains a text.
+// sees waits until the page contains the given text.
 func (p *person) sees(text string) {
 	p.Helper()
 	quoted, err := json.Marshal(text)

@@ -313,7 +313,7 @@ func (n *node) installBoard() (rules string) {
 		"tls.crt": certificate, "tls.key": private, "ca.crt": certificate, "client-secret": []byte("secret"), "session-key": []byte(base64.StdEncoding.EncodeToString(sessions)),
 	}}
 	dir := n.overlay(map[string]string{"URL": url, "Issuer": issuer})
-	n.Cleanup(func() { // The test's context has ended here.
+	n.Cleanup(func() { // The test's context is already canceled.
 		for _, args := range [][]string{{"delete", "--ignore-not-found", "-k", dir}, {"delete", "--ignore-not-found", "-n", managerNamespace, "tlsroute/" + boardName, "secret/" + boardName}} {
 			if out, err := exec.Command(n.kubectl, append([]string{"--kubeconfig", n.Kubeconfig}, args...)...).CombinedOutput(); err != nil {
 				n.Errorf("remove the board: %v: %s", err, out)

@@ -180,7 +180,7 @@ func run(t *testing.T, environment []string, name string, args ...string) {
 		t.Fatalf("start %s: %v", name, err)
 	}
 	t.Cleanup(func() {
-		cancel() // This ends the process.
+		cancel() // This stops the process.
 		_ = process.Wait()
 		if t.Failed() {
 			t.Logf("%s:\n%s", filepath.Base(name), log.Bytes()[max(0, log.Len()-4000):])

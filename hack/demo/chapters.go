@@ -288,8 +288,8 @@ func (s *story) follow(ctx context.Context, slug, version string) ([]int32, erro
 	return weights, s.seen(ctx, version)
 }
 
-// confirmed reports whether the NetworkPolicy confirmed a revision more than a second ago. By then,
-// the gateway has loaded the revision, even though it throttles configuration updates.
+// confirmed reports whether the NetworkPolicy confirmed a revision more than a second ago. A second after
+// the confirmation, the gateway has loaded the revision, even though it throttles configuration updates.
 func (s *story) confirmed(ctx context.Context, slug string, revision int64) bool {
 	var p v1alpha1.NetworkPolicy
 	if err := s.cluster.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: service}, &p); err != nil {

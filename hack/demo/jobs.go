@@ -59,7 +59,7 @@ func (s *story) listen() error {
 	server := &http.Server{Handler: s.jobs, ReadHeaderTimeout: 5 * time.Second}
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
-			s.say("   the server for the Jobs ended: %v", err)
+			s.say("   the server for the Jobs stopped: %v", err)
 		}
 	}()
 	return nil

@@ -8,7 +8,7 @@
 //
 //	main.go      flags, and the selection of the demo
 //	story.go     common parts of all demos: images, load and checks
-//	record.go    the record of a demo, for pictures
+//	record.go    the recording of a demo, from which pictures are drawn
 //	chapters.go  the main demo
 //	analysis.go  good, bad, slow and idle canaries
 //	previews.go  pull requests

@@ -241,7 +241,7 @@ func (s *story) reported(reports []harness.Report) check {
 	comments := len(s.hub.repo.Comments(1))
 	s.note("one comment on the pull request", comments == 1, fmt.Sprint(comments))
 	failures := s.hub.server.Failures()
-	s.note("GitHub received only requests that its reference describes", len(failures) == 0, strings.Join(failures, "; "))
+	s.note("GitHub received only requests that its REST reference describes", len(failures) == 0, strings.Join(failures, "; "))
 	return c
 }
 

@@ -144,7 +144,7 @@ func TestVariants(t *testing.T) {
 	}
 }
 
-// TestFields tests that values are rendered in the intended fields.
+// TestFields tests that values are rendered into the intended fields.
 func TestFields(t *testing.T) {
 	t.Parallel()
 	all := chartObjects(t, variants["everything"])
@@ -200,7 +200,7 @@ func TestFields(t *testing.T) {
 	}
 }
 
-// TestBoard tests that the board's values are rendered in its flags, its role, and its NetworkPolicy.
+// TestBoard tests that the board's values are rendered into its flags, its role, and its NetworkPolicy.
 func TestBoard(t *testing.T) {
 	t.Parallel()
 	all := chartObjects(t, map[string]any{"web": board, "nodeSelector": map[string]any{"kubernetes.io/os": "linux"}})

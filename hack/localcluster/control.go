@@ -20,7 +20,7 @@ type PartState struct {
 	Starts  int       `json:"starts"`
 	// Running is true while the process is alive.
 	Running bool `json:"running"`
-	// Exit describes how the process ended. It is empty while the process is running.
+	// Exit describes how the process exited. It is empty while the process is running.
 	Exit string `json:"exit,omitempty"`
 }
 

@@ -60,7 +60,7 @@ func inNamespace(path string, work func() error) error {
 }
 
 // onOwnThread runs work on a separate thread, and then returns the thread to its initial network namespace.
-// If the thread cannot return, it ends and is not reused.
+// If the thread cannot return, it exits and is not reused.
 func onOwnThread(work func() error) error {
 	result := make(chan error, 1)
 	go func() {
@@ -108,7 +108,7 @@ func configureNamespace(path string) error {
 }
 
 // ownMounts returns attributes that start a process in a new mount namespace and session. The process
-// continues after its terminal closes, and its mounts are removed when the process ends.
+// continues after its terminal closes, and its mounts are removed when the process exits.
 func ownMounts() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Unshareflags: syscall.CLONE_NEWNS}
 }

@@ -153,7 +153,7 @@ func (k *manifestKeeper) replay() error {
 			}
 		}
 		if len(refused) == len(files) {
-			return fmt.Errorf("replay manifests: %d manifests were rejected, the first is %s: remove this file or the registry's folder", len(refused), refused[0])
+			return fmt.Errorf("replay manifests: %d manifests were rejected; the first was %s: remove this file or the registry's folder", len(refused), refused[0])
 		}
 		files = refused
 	}

@@ -184,7 +184,7 @@ func (r *run) kubectl(arguments ...string) string {
 	return string(output)
 }
 
-// startPod runs a pod with an image from the local registry. After the cluster ends, the sandbox, the
+// startPod runs a pod with an image from the local registry. After the cluster stops, the sandbox, the
 // mounts, and the shim of this pod may remain.
 func (r *run) startPod() {
 	r.t.Helper()

@@ -24,7 +24,7 @@ import (
 const readyTimeout = 90 * time.Second
 
 // supervisor is the parent of all parts, and forwards the host's ports into the cluster. It does not restart
-// parts automatically: it records that they have ended, and executes the commands that it receives on its
+// parts automatically: it records that they have exited, and executes the commands that it receives on its
 // socket.
 type supervisor struct {
 	config Config
@@ -109,7 +109,7 @@ func (s *supervisor) state() State {
 	return state
 }
 
-// record writes the state to a file, which is read after the supervisor has ended. The caller holds
+// record writes the state to a file, which is read after the supervisor has exited. The caller holds
 // the lock or is the only user.
 func (s *supervisor) record() error {
 	data, err := json.MarshalIndent(s.state(), "", "  ")
@@ -119,8 +119,8 @@ func (s *supervisor) record() error {
 	return writeFile(s.config.path("parts.json"), data, 0o644)
 }
 
-// start starts a part, and waits until the part is ready or has ended, or until the time limit is exceeded. If
-// the part is already running, start only waits, and starts the part again if it ends in the meantime.
+// start starts a part, and waits until the part is ready or has exited, or until the time limit is exceeded. If
+// the part is already running, start only waits, and starts the part again if it exits in the meantime.
 func (s *supervisor) start(ctx context.Context, name string) error {
 	config, err := loadConfig(s.config.RunDir) // The gateway's throttle may have changed.
 	if err != nil {
@@ -151,7 +151,7 @@ func (s *supervisor) process(name string) *process {
 	return s.parts[name]
 }
 
-// over reports whether the process has ended and its exit status has been read.
+// over reports whether the process has exited and its exit status has been read.
 func (p *process) over() bool {
 	select {
 	case <-p.ended:
@@ -197,7 +197,7 @@ func (s *supervisor) launch(part Part) (*process, error) {
 	return p, s.record()
 }
 
-// reap waits until a process ends, and records how it ended.
+// reap waits until a process exits, and records how it exited.
 func (s *supervisor) reap(p *process) {
 	err := p.command.Wait()
 	exit := "exit status 0"
@@ -227,7 +227,7 @@ func (s *supervisor) await(ctx context.Context, part Part, p *process) error {
 		}
 		select {
 		case <-p.ended:
-			return fmt.Errorf("start %s: it ended: %s: %s", part.Name, p.state.Exit, s.logTail(part.Name))
+			return fmt.Errorf("start %s: it exited: %s: %s", part.Name, p.state.Exit, s.logTail(part.Name))
 		case <-ctx.Done():
 			return fmt.Errorf("start %s: not ready in time: %w: %s", part.Name, err, s.logTail(part.Name))
 		case <-ticker.C:

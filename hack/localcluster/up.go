@@ -358,7 +358,7 @@ func (c *cluster) clear(ctx context.Context) error {
 		}
 		for _, pid := range pids {
 			if process, err := os.FindProcess(pid); err == nil {
-				_ = process.Kill() // The process has ended, or the next attempt finds it.
+				_ = process.Kill() // The process has exited, or the next attempt finds it.
 			}
 		}
 		select {
@@ -418,7 +418,7 @@ func (c *cluster) running(ctx context.Context) (*Config, *control, State, error)
 	return config, control, state, nil
 }
 
-// kill kills a part, or the supervisor, with SIGKILL, and waits until the process has ended.
+// kill kills a part, or the supervisor, with SIGKILL, and waits until the process has exited.
 func (c *cluster) kill(ctx context.Context, part string) error {
 	_, control, state, err := c.running(ctx)
 	if err != nil {

@@ -200,7 +200,7 @@ func TestShutdownClosesRemainingConnections(t *testing.T) {
 	conn := open(t, r.addresses[1])
 	r.terminate()
 	if _, _, err := conn.ReadMessage(); !websocket.IsCloseError(err, websocket.CloseGoingAway) {
-		t.Errorf("the WebSocket ends with %v, want the code for a server that is going away", err)
+		t.Errorf("the WebSocket was closed with %v, want the code for a server that is going away", err)
 	}
 	if err := <-r.ended; err == nil || !strings.Contains(err.Error(), "1 WebSockets were open") {
 		t.Errorf("run: %v, want an error about the WebSocket", err)

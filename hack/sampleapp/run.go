@@ -22,7 +22,7 @@ type Listen struct {
 	UDP func(port int) (net.PacketConn, error)
 }
 
-// Run serves until ctx ends. It then continues to serve for the shutdown delay while readiness fails, so that
+// Run serves until ctx is done. It then continues to serve for the shutdown delay while readiness fails, so that
 // every proxy sees the change, and drains the requests in progress. It returns nil after a clean shutdown. It
 // returns an error if it could not listen, was configured to crash, or had to close connections with requests
 // in progress.
@@ -71,7 +71,7 @@ func Run(ctx context.Context, config Config, listen Listen) error {
 	return drainAll(drains, config.DrainTimeout)
 }
 
-// serve starts a server for each port that is not disabled. A server that ends unexpectedly sends its error to failed.
+// serve starts a server for each port that is not disabled. A server that stops unexpectedly sends its error to failed.
 func (a *App) serve(listen Listen, failed chan<- error) ([]drain, error) {
 	drains := []drain{a.sockets.drain}
 	for _, each := range []struct {
@@ -129,7 +129,7 @@ func newServer(handler http.Handler) *http.Server {
 	}
 }
 
-// crash returns a channel that receives a value when the process must end. If after is the zero value, the channel never
+// crash returns a channel that receives a value when the process must exit. If after is the zero value, the channel never
 // receives a value.
 func crash(after After) <-chan time.Time {
 	if !after.On {

@@ -86,7 +86,7 @@ func TestShutdownKeepsServingThenDrains(t *testing.T) {
 					t.Errorf("run: %v", err)
 				}
 				if took := time.Since(signalled); took < 7*time.Second || took > 8*time.Second {
-					t.Errorf("ended %s after the signal, want 7s, when the last response was sent", took)
+					t.Errorf("stopped %s after the signal, want 7s, when the last response was sent", took)
 				}
 			})
 		})
@@ -99,7 +99,7 @@ func TestRunCrashesOnRequest(t *testing.T) {
 		config := Config{Port: 8080, StartDelay: 5 * time.Second, ExitAfter: After{On: true, Delay: 10 * time.Second}}
 		err := Run(t.Context(), config, Listen{TCP: func(int) (net.Listener, error) { return listener, nil }})
 		if err == nil || time.Since(began) != 15*time.Second {
-			t.Errorf("ended after %s with %v, want an error after 15s", time.Since(began), err)
+			t.Errorf("stopped after %s with %v, want an error after 15s", time.Since(began), err)
 		}
 	})
 }

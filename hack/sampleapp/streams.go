@@ -32,7 +32,7 @@ const (
 	maxLine = 4 << 10
 )
 
-// drain stops a server from accepting connections, and waits until the open connections are closed or ctx ends.
+// drain stops a server from accepting connections, and waits until the open connections are closed or ctx is done.
 type drain func(ctx context.Context) error
 
 // slow writes one byte in each beat for the requested number of seconds, and ends with "done".
@@ -76,7 +76,7 @@ func (s *sockets) add(conn *websocket.Conn) (remove func()) {
 	}
 }
 
-// drain waits until clients have closed their WebSockets. It closes the remaining WebSockets when ctx ends.
+// drain waits until clients have closed their WebSockets. It closes the remaining WebSockets when ctx is done.
 func (s *sockets) drain(ctx context.Context) error {
 	done := make(chan struct{})
 	go func() { defer close(done); s.left.Wait() }()

@@ -21,7 +21,7 @@ const (
 	retryAfter = 5 * time.Second
 )
 
-// Worker takes jobs from a stream on a Redis server, one at a time. A job that fails, or whose worker ends
+// Worker takes jobs from a stream on a Redis server, one at a time. A job that fails, or whose worker exits
 // before the job is done, is taken again after retryAfter, so that each job is done at least once. A
 // completed job is added to the set NAME:done, and counted by version in the hash NAME:versions.
 type Worker struct {
@@ -46,7 +46,7 @@ func (a *App) startWorker(ctx context.Context) (drain, error) {
 	for _, result := range []string{"done", "failed"} {
 		w.jobs.WithLabelValues(result, a.config.Version)
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // The worker ends after its current job, through drain.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // The worker stops after its current job, through drain.
 	go func() {
 		defer close(w.ended)
 		defer w.client.Close()

@@ -121,7 +121,7 @@ func parseEntry(key, text string) (entry, error) {
 		case !isSelector && len(line) <= maxHost && hostPattern.MatchString(line):
 			e.hosts = append(e.hosts, line)
 		default:
-			return e, fmt.Errorf("read list of domains: key %q: line %q: write a host such as www.example.com, *.example.com for its subdomains, or %q", key, line, selectorPrefix+" label=value,...")
+			return e, fmt.Errorf("read list of domains: key %q: line %q: write a host such as www.example.com, a wildcard such as *.example.com, or %q", key, line, selectorPrefix+" label=value,...")
 		}
 	}
 	if e.selectors == nil && !namespacePattern.MatchString(key) {

@@ -103,7 +103,7 @@ func New(config Config) (*Measurer, error) {
 	}, nil
 }
 
-// Start waits until ctx ends, and then stops all rounds. It implements controller-runtime's Runnable.
+// Start waits until ctx is done, and then stops all rounds. It implements controller-runtime's Runnable.
 func (m *Measurer) Start(ctx context.Context) error {
 	<-ctx.Done()
 	m.stop()

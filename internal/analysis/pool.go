@@ -58,7 +58,7 @@ func newPool(ctx context.Context, workers int, perSecond float64, now func() tim
 }
 
 // do returns the response to q. If an equal query has already been sent, it returns the response to that query. Otherwise, it calls send with the
-// given timeout as soon as there is a free slot. It stops waiting when ctx ends.
+// given timeout as soon as there is a free slot. It stops waiting when ctx is done.
 func (p *pool) do(ctx context.Context, q query, timeout time.Duration, send func(context.Context) answer) answer {
 	p.mu.Lock()
 	p.prune()
@@ -96,7 +96,7 @@ func contained(ask func() answer) (a answer) {
 
 // send sends a query when a slot is free.
 func (p *pool) send(ctx context.Context, q query, timeout time.Duration, send func(context.Context) answer) answer {
-	full := answer{err: errorf(Timeout, "the query was queued during the whole round: providers of this namespace are slow, or the manager runs too many queries")}
+	full := answer{err: errorf(Timeout, "the query was queued for the whole round: providers of this namespace are slow, or the manager runs too many queries")}
 	leave, ok := p.slots.Enter(ctx, q.namespace, q.address)
 	if !ok {
 		return full

@@ -139,7 +139,7 @@ func TestPrometheusAnswers(t *testing.T) {
 		"no body":                     {200, ``, answered{reason: BadAnswer}},
 		"query that cannot be parsed": {400, failure("bad_data", "parse error"), answered{reason: BadQuery}},
 		"query that cannot match":     {422, failure("execution", "many-to-many matching not allowed"), answered{reason: BadQuery}},
-		"query that takes long":       {503, failure("timeout", "query timed out in expression evaluation"), answered{reason: ServerError}},
+		"query that takes too long":   {503, failure("timeout", "query timed out in expression evaluation"), answered{reason: ServerError}},
 		"error with status 200":       {200, failure("bad_data", "parse error"), answered{reason: BadQuery}},
 		"success with status 400":     {400, vector("99.5"), answered{reason: BadAnswer}},
 		"not found":                   {404, `page not found`, answered{reason: ClientError}},

@@ -24,7 +24,7 @@ const (
 	// costLimit limits the cost of one evaluation, in CEL cost units: about one unit for each step.
 	costLimit = 1_000_000
 	// checkEvery is the number of steps of a comprehension after which the evaluation checks again whether the
-	// context has ended.
+	// context is done.
 	checkEvery = 100
 )
 

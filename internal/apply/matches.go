@@ -29,7 +29,7 @@ type Matches struct {
 const maxReplaced = 1 << 12
 
 // maxRefusals is the number of times that a write based on a replaced state is refused locally before such a write is sent to the API server.
-// With the back-off between reconciles, these refusals take a few seconds. The limit is needed because an API server that was restored from
+// With the back-off between reconciles, these attempts take a few seconds. The limit is needed because an API server that was restored from
 // a backup can return such states.
 const maxRefusals = 10
 

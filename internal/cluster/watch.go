@@ -48,7 +48,7 @@ type Options struct {
 	Lost func(error)
 }
 
-// Watch watches the objects until the context ends. seen contains the objects that were read before. Kinds that could not be read before
+// Watch watches the objects until the context is done. seen contains the objects that were read before. Kinds that could not be read before
 // are not watched. The objects that Changed receives have the Namespace, Program and Observed of seen.
 func Watch(ctx context.Context, o Options, seen Objects) error {
 	log.SetLogger(logr.Discard()) // Lost receives the errors from the watches instead.

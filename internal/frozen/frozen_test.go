@@ -36,7 +36,7 @@ func TestParse(t *testing.T) {
 	})
 }
 
-// TestParseOthers checks messages that Heighliner does not write.
+// TestParseOthers covers messages that Heighliner does not write.
 func TestParseOthers(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

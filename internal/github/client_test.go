@@ -341,7 +341,7 @@ func TestLinkOfNotModified(t *testing.T) {
 	}
 }
 
-// TestShiftedPages checks a list in which a pull request is on two pages, because another one was opened between the requests.
+// TestShiftedPages covers a list in which a pull request is on two pages, because another one was opened between the requests.
 func TestShiftedPages(t *testing.T) {
 	front := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("page") == "1" {

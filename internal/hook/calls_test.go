@@ -206,18 +206,18 @@ func TestID(t *testing.T) {
 		change func(*v1alpha1.ReleaseGroup)
 		other  bool
 	}{
-		"another weight":              {"confirmtrafficincrease", func(g *v1alpha1.ReleaseGroup) { g.Releases[0].Weight = 20 }, false},
-		"another step":                {"confirmtrafficincrease", func(g *v1alpha1.ReleaseGroup) { g.Rollout.Step = 0 }, true},
-		"another run":                 {"confirmtrafficincrease", func(g *v1alpha1.ReleaseGroup) { g.Rollout.Sequence++ }, true},
-		"the gate again":              {"confirmtrafficincrease", func(g *v1alpha1.ReleaseGroup) { g.Rollout.GateTime = &later }, true},
-		"a rollback in another step":  {"rollback", func(g *v1alpha1.ReleaseGroup) { g.Rollout.Step = 2 }, false},
-		"a rollback of another run":   {"rollback", func(g *v1alpha1.ReleaseGroup) { g.Rollout.Sequence++ }, true},
-		"an event of another step":    {"event", func(g *v1alpha1.ReleaseGroup) { g.Rollout.Step = 2 }, true},
-		"an event of another reason":  {"event", func(g *v1alpha1.ReleaseGroup) { g.Releases[0].Reason = "Adopted" }, true},
-		"an event of another status":  {"event", func(g *v1alpha1.ReleaseGroup) { g.Releases[0].Status = v1alpha1.ReleaseError }, true},
-		"an event of another attempt": {"event", func(g *v1alpha1.ReleaseGroup) { g.Releases[0].Attempt++ }, true},
-		"an event of another weight":  {"event", func(g *v1alpha1.ReleaseGroup) { g.Releases[0].Weight++ }, false},
-		"checks of another step":      {"rollout", func(g *v1alpha1.ReleaseGroup) { g.Rollout.Step = 2 }, true},
+		"another weight":               {"confirmtrafficincrease", func(g *v1alpha1.ReleaseGroup) { g.Releases[0].Weight = 20 }, false},
+		"another step":                 {"confirmtrafficincrease", func(g *v1alpha1.ReleaseGroup) { g.Rollout.Step = 0 }, true},
+		"another run":                  {"confirmtrafficincrease", func(g *v1alpha1.ReleaseGroup) { g.Rollout.Sequence++ }, true},
+		"the gate again":               {"confirmtrafficincrease", func(g *v1alpha1.ReleaseGroup) { g.Rollout.GateTime = &later }, true},
+		"a rollback in another step":   {"rollback", func(g *v1alpha1.ReleaseGroup) { g.Rollout.Step = 2 }, false},
+		"a rollback of another run":    {"rollback", func(g *v1alpha1.ReleaseGroup) { g.Rollout.Sequence++ }, true},
+		"an event of another step":     {"event", func(g *v1alpha1.ReleaseGroup) { g.Rollout.Step = 2 }, true},
+		"an event with another reason": {"event", func(g *v1alpha1.ReleaseGroup) { g.Releases[0].Reason = "Adopted" }, true},
+		"an event with another status": {"event", func(g *v1alpha1.ReleaseGroup) { g.Releases[0].Status = v1alpha1.ReleaseError }, true},
+		"an event of another attempt":  {"event", func(g *v1alpha1.ReleaseGroup) { g.Releases[0].Attempt++ }, true},
+		"an event with another weight": {"event", func(g *v1alpha1.ReleaseGroup) { g.Releases[0].Weight++ }, false},
+		"checks of another step":       {"rollout", func(g *v1alpha1.ReleaseGroup) { g.Rollout.Step = 2 }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -288,7 +288,7 @@ func TestBodyAfterTheEnd(t *testing.T) {
 	}
 }
 
-// TestEndOfAPreview checks that the hooks at the end of a preview wait until its pods have ended and are called once each time the preview ends, and that a
+// TestEndOfAPreview checks that the hooks at the end of a preview wait until its pods have terminated and are called once each time the preview ends, and that a
 // failed hook is final.
 func TestEndOfAPreview(t *testing.T) {
 	t.Parallel()
@@ -302,15 +302,15 @@ func TestEndOfAPreview(t *testing.T) {
 	if p.PodsLeft = true; len(p.Calls(nil)) > 0 {
 		t.Errorf("hooks are called while there are pods: %v", names(p.Calls(nil)))
 	}
-	p.LatePod = "pod a on node b has not ended"
+	p.LatePod = "pod a on node b has not terminated"
 	late := p.Calls(nil)
 	if shown := p.Fold(nil, late, Waiting(late), waited); len(Due(nil, late)) > 0 || len(shown) != 1 || shown[0].Phase != v1alpha1.HookWaiting || shown[0].Message != p.LatePod {
-		t.Errorf("while a pod has not ended, the status is %+v, and the due hooks are %v", shown, names(Due(nil, late)))
+		t.Errorf("while a pod has not terminated, the status is %+v, and the due hooks are %v", shown, names(Due(nil, late)))
 	}
 	p.PodsLeft, p.LatePod = false, ""
 	calls := p.Calls(nil)
 	if known := p.Fold(nil, late, Waiting(late), waited); len(Due(known, calls)) != 1 {
-		t.Error("when the pod has ended, the hook is not called")
+		t.Error("when the pod has terminated, the hook is not called")
 	}
 	if len(calls) != 1 || calls[0].Since == nil || !calls[0].Since.Time.Equal(gated.Time) {
 		t.Fatalf("calls %+v", calls)

@@ -44,7 +44,7 @@ func FuzzAnswer(f *testing.F) {
 		got := p.call(context.Background(), &q, Credentials{})
 		message := got.message
 		if got.yes != (code <= 204) || got.refused != (code == StatusRefused) {
-			t.Errorf("%d is treated as agreement: %t, as a refusal: %t", code, got.yes, got.refused)
+			t.Errorf("%d is treated as an approval: %t, as a rejection: %t", code, got.yes, got.refused)
 		}
 		if !utf8.ValidString(message) || len(message) > maxMessage || strings.ContainsAny(message, "\n\r\x00\x1b") {
 			t.Errorf("%d %q: message %q of %d bytes", code, body, message, len(message))

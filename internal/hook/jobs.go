@@ -91,7 +91,7 @@ func Finished(job *batchv1.Job) *batchv1.JobCondition {
 // maxReplaceDelay is the maximum time that the Job controller takes to replace a failed pod.
 const maxReplaceDelay = 6 * time.Minute
 
-// ends reports whether the last pod of a Job has ended although the Job itself has not. In this case, no further
+// ends reports whether the last pod of a Job has terminated although the Job itself has not ended. In this case, no further
 // pod becomes ready.
 func ends(job *batchv1.Job) bool {
 	if u := job.Status.UncountedTerminatedPods; u != nil && len(u.Succeeded)+len(u.Failed) > 0 {

@@ -112,7 +112,7 @@ func NewPool(o Options) (*Pool, error) {
 	return p, nil
 }
 
-// Start enables calls until ctx ends. The pool calls requeue for each release with a new outcome.
+// Start enables calls until ctx is done. The pool calls requeue for each release with a new outcome.
 // requeue must not block, and it must be safe for concurrent use.
 func (p *Pool) Start(ctx context.Context, requeue func(types.NamespacedName)) {
 	p.mu.Lock()

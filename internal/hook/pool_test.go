@@ -431,7 +431,7 @@ func TestCheckIsAskedAgain(t *testing.T) {
 }
 
 // TestPermanentRejection checks that a response with status 412 to a waiting gate is final, so that the gate is not called again. For
-// other hooks, the status is an ordinary refusal.
+// other hooks, the status counts as an ordinary negative response.
 func TestPermanentRejection(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[v1alpha1.HookType]bool{
@@ -598,7 +598,7 @@ func TestAbandoned(t *testing.T) {
 			}
 			await.Receive(t, "the end of the call", gone)
 			if len(w.requeued) > 0 {
-				t.Error("an abandoned call requeues")
+				t.Error("an abandoned call requeues the release")
 			}
 		})
 	}

@@ -43,7 +43,7 @@ func backOff(retry int) time.Duration {
 	return d + rand.N(d/4)
 }
 
-// try repeats a call until the answer is positive or there are no more retries. It returns false if ctx ended.
+// try repeats a call until the answer is positive or there are no more retries. It returns false if ctx is done.
 func (p *Pool) try(ctx context.Context, namespace string, q Call, attempts int, before <-chan struct{}) (Outcome, bool) {
 	if before != nil {
 		<-before // A canceled delivery also waits, so that when it has ended, all previous deliveries have ended too.
@@ -89,7 +89,7 @@ func (p *Pool) attempt(ctx context.Context, namespace string, q *Call) reply {
 	return p.call(ctx, q, credentials)
 }
 
-// sleep returns false if ctx ends before the duration has passed.
+// sleep returns false if ctx is done before the duration has passed.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

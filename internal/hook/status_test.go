@@ -139,7 +139,7 @@ func TestFoldOverTime(t *testing.T) {
 			t.Errorf("(-before +after):\n%s", diff)
 		}
 	})
-	t.Run("the same certificate at another time also waits", func(t *testing.T) {
+	t.Run("the same certificate error at another time also waits", func(t *testing.T) {
 		t.Parallel()
 		expired := func(now string) map[string]Outcome {
 			return no("tls: failed to verify certificate: x509: certificate has expired or is not yet valid: current time " + now + " is after 2030-01-01T00:00:00Z")
@@ -177,7 +177,7 @@ func TestFoldOverTime(t *testing.T) {
 			t.Errorf("phase %q", got[0].Phase)
 		}
 	})
-	t.Run("a refusal after the approval comes too late", func(t *testing.T) {
+	t.Run("a negative response after the approval comes too late", func(t *testing.T) {
 		t.Parallel()
 		open := p.Fold(first, questions, map[string]Outcome{id: {Yes: true, Attempts: 2}}, start)
 		if diff := cmp.Diff(open, p.Fold(open, questions, no("no"), start.Add(time.Hour))); diff != "" {

@@ -10,7 +10,7 @@ import (
 )
 
 // TestReplacedBeforeItsPromotionWasReported checks that a receiver that wants promotions is notified of the replacement of a release whose
-// promotion could not be reported, so that the report about the rollout does not end with its start. A replacement before
+// promotion could not be reported, so that the start is not the last reported event of the rollout. A replacement before
 // the reported start did not end this rollout: the return to the release was canceled.
 func TestReplacedBeforeItsPromotionWasReported(t *testing.T) {
 	t.Parallel()

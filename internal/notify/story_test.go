@@ -204,7 +204,7 @@ func TestDue(t *testing.T) {
 		"a wait":                           {known(step(1)), []Fact{started, step(1), waits(1, "Approval")}, "Waiting 1 Approval"},
 		"a wait again":                     {known(step(1), waits(1, "Approval")), []Fact{started, step(1), waits(1, "Approval")}, ""},
 		"a wait again, after another wait": {known(waits(1, "Approval"), waits(1, "NoTraffic")), []Fact{started, step(1), waits(1, "Approval")}, ""},
-		"the same wait of the next step":   {known(waits(1, "Approval")), []Fact{started, step(2), waits(2, "Approval")}, "Waiting 2 Approval"},
+		"the same wait in the next step":   {known(waits(1, "Approval")), []Fact{started, step(2), waits(2, "Approval")}, "Waiting 2 Approval"},
 		"a wait that is over":              {known(waits(1, "Approval")), []Fact{started, step(1)}, ""},
 		"an outcome":                       {known(waits(1, "Approval")), []Fact{end(v1alpha1.NotifyPromoted, time.Hour)}, "Promoted 0"},
 		"an outcome before the wait":       {known(waits(1, "Approval")), []Fact{end(v1alpha1.NotifyPromoted, -time.Hour)}, "Promoted 0"},

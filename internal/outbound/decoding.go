@@ -31,7 +31,7 @@ func NewDecoding(memory, perValue int64) *Decoding {
 }
 
 // Hold reads a body to its end, closes it, and returns its content once there is enough memory to decode the content. The memory is released
-// when the returned body is closed or read to its end. The memory is also released when the context ends, because some decoders do not close
+// when the returned body is closed or read to its end. The memory is also released when the context is done, because some decoders do not close
 // every body. A server that sends slowly does not occupy this memory. Errors come from the body or the context.
 func (d *Decoding) Hold(ctx context.Context, body io.ReadCloser) (*Held, error) {
 	defer body.Close()

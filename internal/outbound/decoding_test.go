@@ -10,7 +10,7 @@ import (
 )
 
 // TestDecodingIsBounded checks that texts are decoded one after the other if each of them needs all of the memory. A text
-// releases the memory when it is closed or completely read, or when its context ends.
+// releases the memory when it is closed or completely read, or when its context is done.
 func TestDecodingIsBounded(t *testing.T) {
 	text := "[" + strings.Repeat("{},", 50_000) + "{}]"
 	d := NewDecoding(1<<20, 1<<10)

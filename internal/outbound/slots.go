@@ -63,7 +63,7 @@ func NewSlots(bounds Bounds) *Slots {
 }
 
 // Enter waits for a slot for a request from a namespace to a URL. It returns a function that releases the slot and must be called once. If
-// ctx ends first, ok is false.
+// ctx is done first, ok is false.
 func (p *Slots) Enter(ctx context.Context, namespace, address string) (leave func(), ok bool) {
 	host := HostOf(address)
 	var held []func()

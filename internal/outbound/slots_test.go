@@ -87,14 +87,14 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-// TestSlotsOfEndedContexts checks that a request whose context has ended takes no slot, and that a waiting request gets the next slot.
+// TestSlotsOfEndedContexts checks that a request whose context is done takes no slot, and that a waiting request gets the next slot.
 func TestSlotsOfEndedContexts(t *testing.T) {
 	t.Parallel()
 	p := NewSlots(Bounds{All: 1})
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, ok := p.Enter(ended, "a", "http://x"); ok {
-		t.Error("a slot for a context that has ended")
+		t.Error("a slot for a context that is done")
 	}
 	leave, ok := p.Enter(t.Context(), "a", "http://x")
 	if !ok {

@@ -131,7 +131,7 @@ func TestLimitCountsSelectedVersions(t *testing.T) {
 	}
 }
 
-// TestLongTagsInOneAnswer checks a response with as many tags as spec.limits.tags allows, each of the maximum length.
+// TestLongTagsInOneAnswer covers a response with as many tags as spec.limits.tags allows, each of the maximum length.
 func TestLongTagsInOneAnswer(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -156,7 +156,7 @@ func TestNoTimeoutBelowTheRequest(t *testing.T) {
 	}
 }
 
-// TestIndexWithoutPlatforms checks an index without platforms. The platforms are then read from the images.
+// TestIndexWithoutPlatforms covers an index without platforms. The platforms are then read from the images.
 func TestIndexWithoutPlatforms(t *testing.T) {
 	t.Parallel()
 	server := registrytest.New(t)
@@ -202,7 +202,7 @@ func TestPlainRegistryThatBreaksOff(t *testing.T) {
 	}
 }
 
-// TestNoAdviceAgainstCertificates checks a server that requires a client certificate and may close the connection before it reports this requirement.
+// TestNoAdviceAgainstCertificates covers a server that requires a client certificate and may close the connection before it reports this requirement.
 // The message must never suggest doing without certificates.
 func TestNoAdviceAgainstCertificates(t *testing.T) {
 	t.Parallel()

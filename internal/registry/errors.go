@@ -221,7 +221,7 @@ func isPing(answer *transport.Error) bool {
 	return answer.Request != nil && answer.Request.URL != nil && strings.Trim(answer.Request.URL.Path, "/") == "v2"
 }
 
-// codes contains the error codes of the OCI distribution specification that explain a refusal.
+// codes contains the error codes of the OCI distribution specification that explain why a request was refused.
 var codes = []transport.ErrorCode{transport.NameUnknownErrorCode, transport.ManifestUnknownErrorCode, transport.NameInvalidErrorCode,
 	transport.TagInvalidErrorCode, transport.UnauthorizedErrorCode, transport.DeniedErrorCode, transport.UnsupportedErrorCode,
 	transport.TooManyRequestsErrorCode, transport.UnavailableErrorCode}

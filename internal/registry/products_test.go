@@ -180,7 +180,7 @@ var productCases = map[string]func(*product){
 			p.Errorf("%d tags, truncated %t, %v, %v; want all %d", len(scan.Tags), scan.Truncated, err, restarted, len(tags))
 		}
 	},
-	"a stop between two pages results in an error and never in a partial list": func(p *product) {
+	"stopping the registry between two pages results in an error and never in a partial list": func(p *product) {
 		tags := numbered(60)
 		digest := p.image(tags[0])
 		p.Tag(p.path, digest, tags[1:]...)
@@ -288,7 +288,7 @@ var productCases = map[string]func(*product){
 		p.gone("before", "3.0.0", image, witness, false)
 		p.Untag(p.path, "3.0.0")
 		p.lists("without the tag", "1.0.0", "1.1.0")
-		p.gone("with the image there", "3.0.0", image, witness, false)
+		p.gone("while the image remains", "3.0.0", image, witness, false)
 		p.gone("the tag alone", "3.0.0", "", witness, true)
 		if _, err := p.scanner.Resolve(p.Context(), p.request(), "3.0.0"); KindOf(err) != NotFound {
 			p.Errorf("Resolve: %v, want %q", err, NotFound)
@@ -304,7 +304,7 @@ var productCases = map[string]func(*product){
 		}
 		p.gone("with a witness that is also gone", "1.1.0", image, image, false)
 	},
-	"a deleted image of an index": func(p *product) {
+	"a deleted image in an index": func(p *product) {
 		index := withAttestations(p.T, "linux/amd64", "linux/arm64")
 		digest := p.PushIndex(p.path, "2.0.0", index)
 		manifest, err := index.IndexManifest()

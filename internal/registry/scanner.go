@@ -185,7 +185,7 @@ func New(o Options) *Scanner {
 	}
 }
 
-// List returns the tags of the repository. Every error is an *Error, or the error of the context if ctx ends first.
+// List returns the tags of the repository. Every error is an *Error, or the error of the context if ctx is done first.
 // An endless list and a 404 response are errors.
 func (s *Scanner) List(ctx context.Context, r Request) (Scan, error) { return s.list(ctx, r) }
 

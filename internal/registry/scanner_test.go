@@ -620,7 +620,7 @@ func TestLastCallerEndsTheWork(t *testing.T) {
 	}
 }
 
-// TestEndedContextStartsNothing checks that a caller whose context has ended sends no request. Otherwise, the result would depend on whether the response
+// TestEndedContextStartsNothing checks that a caller whose context is done sends no request. Otherwise, the result would depend on whether the response
 // or the end of the context is noticed first.
 func TestEndedContextStartsNothing(t *testing.T) {
 	t.Parallel()

@@ -24,7 +24,7 @@ type flight struct {
 }
 
 // share runs work once for all concurrent callers with the same key. The work continues if a caller leaves. It is canceled when its timeout expires or
-// when the last caller leaves. A caller whose context has ended does not start any work.
+// when the last caller leaves. A caller whose context is done does not start any work.
 func share[T any](ctx context.Context, fs *flights, key string, timeout time.Duration, work func(context.Context) (T, error)) (T, error) {
 	var none T
 	if err := ctx.Err(); err != nil {

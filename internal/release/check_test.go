@@ -690,7 +690,7 @@ func (w *world) checkRetire(seen Observed, o *object, r Retire) {
 }
 
 // checkMinimum checks that the minimum of the autoscaler of an active release does not decrease while the autoscaler has measured only the
-// previous traffic. The plan may be older than the rollout state, and the clock may have gone back since the plan.
+// previous traffic. The plan may be older than the rollout state, and the clock may have been set back since the plan.
 func (w *world) checkMinimum(x write) {
 	g := w.rolloutState.group(x.object.Slug)
 	if g == nil || g.Phase != Live || g.Rollout != nil || x.sequence != w.rolloutState.Sequence || !x.seen.Spec.Autoscaled || x.seen.Spec.Exclusive {

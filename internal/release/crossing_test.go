@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestReleaseWaitsForTheCanaryThatHasItsDomains covers newest domains, which route to the newest group with a ready release. If the
+// TestReleaseWaitsForTheCanaryThatHasItsDomains covers domains that follow the newest group. These domains route to the newest group with a ready release. If the
 // active release of the group from which a canary takes these domains crashes, the domains route to an even older group. A release of
 // that group whose traffic was removed waits for the canary, and does not retry repeatedly.
 func TestReleaseWaitsForTheCanaryThatHasItsDomains(t *testing.T) {

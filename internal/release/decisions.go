@@ -73,7 +73,7 @@ func (s *scope) applyDecision(r *Row, d Decision) string {
 	}
 	if f := s.o.Spec.Freeze; f != nil && d.Action != Deprecate && r.Promoted == 0 {
 		// Otherwise the decision would be applied later, when users no longer expect it.
-		return refuse("%s; decide when the freeze is over, or add the Microservice to its spec.exceptions", f)
+		return refuse("%s; decide when the freeze is over, or add the Microservice to spec.exceptions of the freeze", f)
 	}
 	switch d.Action {
 	case Continue:

@@ -12,7 +12,7 @@ var denials = []scene{
 		h.push("1.0.0")
 		h.run(time.Minute)
 		h.withdraw("1.0.0", Denied)
-		h.events("denied", Superseded, "1.0.0 is superseded because no version of the group may be deployed")
+		h.events("denied", Superseded, "the rollout of 1.0.0 ends, because no version of the group may be deployed")
 	}},
 	{"rule 04: a release that is pinned by name does not come back when its version is denied", func(h tale) {
 		h.live()
@@ -51,7 +51,7 @@ var denials = []scene{
 		h.run(time.Minute)
 		h.want("denied", map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
 		h.message("denied", DeniedServes, "1.0.0 is denied but keeps serving while 1.1.0 is being rolled out: to replace it immediately, in VersionedMicroservice 1.1.0-c1, set spec.decision.action to Adopt and spec.decision.id to a new value")
-		h.message("denied", "PinnedVersionMissing", "group 1.x is pinned to version 1.0.0, which is withdrawn (Denied), and is replaced by 1.1.0; offer it again, or remove the pin")
+		h.message("denied", "PinnedVersionMissing", "group 1.x is pinned to version 1.0.0, which is withdrawn (Denied) and is being replaced by 1.1.0; offer it again, or remove the pin")
 		h.run(time.Hour)
 		h.want("replaced", map[string]string{"1.1.0": "active 100"})
 	}},
@@ -80,7 +80,7 @@ var denials = []scene{
 		h.withdraw("1.0.0", Denied)
 		h.run(time.Hour)
 		h.want("denied", map[string]string{"1.0.0": "active 100"})
-		h.message("denied", "PinnedVersionMissing", "group 1.x is pinned to version 1.0.0, which is withdrawn (Denied), and keeps serving because no other release can; offer it again, or remove the pin")
+		h.message("denied", "PinnedVersionMissing", "group 1.x is pinned to version 1.0.0, which is withdrawn (Denied) but keeps serving because no other release can; offer it again, or remove the pin")
 	}},
 	{"rule 04: a pinned active version that the registry no longer contains stays active, because it is not denied", func(h tale) {
 		h.live()

@@ -56,7 +56,7 @@ var exclusives = []scene{
 		h.run(5 * time.Minute)
 		h.want("adopted", map[string]string{"1.0.0": "deprecated 0", "1.1.0": "active 100"})
 	}},
-	{"a freeze during the replacement of an automatic return does not leave the group without traffic", func(h tale) {
+	{"a freeze while pods are replaced for an automatic return does not leave the group without traffic", func(h tale) {
 		h.exclusive(1)
 		h.push("1.1.0")
 		h.run(time.Minute)
@@ -164,9 +164,9 @@ var exclusives = []scene{
 		h.replicas("step", 0, 10)
 		h.edit("size", func(s *Spec) { s.Replicas = 2 })
 		h.run(time.Hour)
-		h.replicas("an hour after spec.availability.replicas is 2", 0, 2)
+		h.replicas("an hour after spec.availability.replicas was set to 2", 0, 2)
 	}},
-	{"a group whose end is undone in a step does not make the canary active without its steps", func(h tale) {
+	{"a group whose end is undone during a step does not make the canary active without its steps", func(h tale) {
 		h.exclusive(1)
 		h.steps(Step{Weight: 100, Pause: 10 * time.Hour}, Step{Weight: 100, Pause: 10 * time.Hour})
 		h.grace = 30 * time.Second
@@ -262,7 +262,7 @@ func TestReplacementThatMayNotBegin(t *testing.T) {
 		h.push("1.1.0")
 		h.run(10 * time.Minute)
 		h.runs("in its step", 0, 1)
-		h.decide(h.release("1.1.0"), Decision{Action: Deprecate, ID: "1", By: "ann"}) // and its pods terminate for five minutes
+		h.decide(h.release("1.1.0"), Decision{Action: Deprecate, ID: "1", By: "ann"}) // and its pods take five minutes to terminate
 		h.run(30 * time.Second)
 		h.broken["1.2.0"] = "Forbidden"
 		h.push("1.2.0")
@@ -302,7 +302,7 @@ func TestAutoscalerBeforeAReplacement(t *testing.T) {
 }
 
 // TestFreezeOfAReleaseThatDoesNotBegin checks that a release that gives way to pods of the active release during a freeze or a pause does
-// not fail during that time. The release could not start, and starts when the freeze or the pause ends.
+// not fail during that time. The release cannot start during this time, and starts when the freeze or the pause ends.
 func TestFreezeOfAReleaseThatDoesNotBegin(t *testing.T) {
 	for what, set := range map[string]func(*Spec){
 		"freeze": func(s *Spec) { s.Freeze = &Freeze{Name: "f", Reason: "r"} },

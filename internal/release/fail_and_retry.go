@@ -288,7 +288,7 @@ var outside = map[Reason]string{
 	"QuotaExceeded":        "a resource quota is exceeded",
 	"ImagePullBackOff":     "an image cannot be pulled",
 	"AdmissionUnavailable": "an admission webhook does not respond",
-	"NameConflict":         "a Deployment with its name is not managed by Heighliner",
+	"NameConflict":         "a Deployment with the name of the release already exists and is not managed by Heighliner",
 	otherRunning:           "pods of another release of its exclusive group are still running",
 	notProgrammed:          "the previous traffic change is not confirmed",
 	notCreated:             "its VersionedMicroservice cannot be created or changed",

@@ -190,7 +190,7 @@ var freezes = []scene{
 		for _, a := range []Action{Continue, Adopt} {
 			h.decideOn("1.1.0", a, "first")
 			h.run(time.Minute)
-			h.outcome(string(a), "1.1.0", DecisionNotApplicable+`: frozen indefinitely by Freeze "fair" ("trade fair"); decide when the freeze is over, or add the Microservice to its spec.exceptions`)
+			h.outcome(string(a), "1.1.0", DecisionNotApplicable+`: frozen indefinitely by Freeze "fair" ("trade fair"); decide when the freeze is over, or add the Microservice to spec.exceptions of the freeze`)
 			h.want(string(a), map[string]string{"1.0.0": "active 90", "1.1.0": "canary 10"})
 		}
 		h.decideOn("1.1.0", Deprecate, "")
@@ -229,7 +229,7 @@ var freezes = []scene{
 		h.run(time.Hour)
 		h.want("rolled back", map[string]string{"1.0.0": "active 100", "1.1.0": "error 0"})
 	}},
-	{"rule 45: the progress deadline does not run out because of a freeze", func(h tale) {
+	{"rule 45: the progress deadline does not expire because of a freeze", func(h tale) {
 		h.live()
 		h.steps(twoSteps...)
 		h.push("1.1.0")

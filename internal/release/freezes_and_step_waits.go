@@ -178,15 +178,14 @@ func (s *scope) windowWait(run *Rollout, r *Row) *wait {
 	if window == nil || window.Open {
 		return nil
 	}
-	opens := ""
-	if !window.Next.IsZero() {
-		opens = ", which opens at " + window.Next.UTC().Format(time.RFC3339)
-	}
 	of := "of its next step"
 	if run.Step >= len(steps) {
 		of = "of its last step (in which it may become active)"
 	}
-	w := newWait(r, false, AwaitingWindow, "%s is waiting at %d%% for the window %s%s", r.Version, r.Weight, of, opens)
+	w := newWait(r, false, AwaitingWindow, "%s is waiting at %d%% for the window %s", r.Version, r.Weight, of)
+	if !window.Next.IsZero() {
+		w = newWait(r, false, AwaitingWindow, "%s is waiting at %d%% until the window %s opens at %s", r.Version, r.Weight, of, window.Next.UTC().Format(time.RFC3339))
+	}
 	w.Until = window.Next
 	return w
 }

@@ -79,7 +79,7 @@ func (h tale) live() {
 	h.want("at first", map[string]string{"1.0.0": "active 100"})
 }
 
-// awaitsWindow lets 1.1.0 wait for the window of its last step, which is approved. Its routes are confirmed a moment after the step began.
+// awaitsWindow makes 1.1.0 wait for the window of its last step, which is approved. Its routes are confirmed a moment after the step begins.
 func (h tale) awaitsWindow() {
 	h.live()
 	h.run(25 * time.Minute) // Windows are open for the first twenty minutes of each hour.

@@ -106,7 +106,7 @@ func (s *scope) reportWait(r *Row) *wait {
 	if !s.o.Spec.GateJobs || !there || c.Terminating || c.Reported != Error && c.Reported != Deprecated {
 		return nil
 	}
-	return newWait(r, false, AwaitingGate, "%s is waiting without pods: its %s hooks are called when its VersionedMicroservice reports that it starts again", r.Version, ConfirmRollout)
+	return newWait(r, false, AwaitingGate, "%s is waiting without pods: its %s hooks are called when its VersionedMicroservice reports that the release is starting again", r.Version, ConfirmRollout)
 }
 
 // nextGate returns the gate at which a rollout is waiting, the time from which its hooks are called, and
@@ -166,7 +166,7 @@ func (s *scope) unheard(run *Rollout, r *Row, c Object) bool {
 
 // domainsWait reports that a release is waiting because hooks cannot reach it.
 func (s *scope) domainsWait(run *Rollout, r *Row) *wait {
-	return newWait(r, false, AwaitingGate, "%s is waiting at %d%% before its %s hooks can be called: %s", r.Version, r.Weight, run.Gate, s.unreachable(r))
+	return newWait(r, false, AwaitingGate, "%s is waiting at %d%%: its %s hooks cannot be called yet: %s", r.Version, r.Weight, run.Gate, s.unreachable(r))
 }
 
 // unreachable describes the policies whose canary domains do not route to a release yet, or returns an empty
@@ -180,7 +180,7 @@ func (s *scope) unreachable(r *Row) string {
 			out = append(out, fmt.Sprintf("networkpolicies.hlnr.io %q has not reported yet whether it has canary domains for group %s", rep.policy, s.g.Name))
 		}
 		if rep.CanaryDomains && rep.Canary != r.Release && s.reaches(rep) {
-			out = append(out, fmt.Sprintf("the canary domains of networkpolicies.hlnr.io %q do not route to it yet", rep.policy))
+			out = append(out, fmt.Sprintf("the canary domains of networkpolicies.hlnr.io %q do not route to the release yet", rep.policy))
 			if rep.Message != "" {
 				out[len(out)-1] += ": " + rep.Message
 			}

@@ -557,7 +557,7 @@ func TestPreRolloutWaitsForDomainsOfTheCanary(t *testing.T) {
 			}
 			reported := false
 			for _, n := range p.Notes {
-				reported = reported || n.Reason == "AwaitingGate" && strings.Contains(n.Message, "do not route to it yet")
+				reported = reported || n.Reason == "AwaitingGate" && strings.Contains(n.Message, "do not route to the release yet")
 			}
 			if reported == test.asked {
 				t.Errorf("wait for the canary domains is reported: %t", reported)

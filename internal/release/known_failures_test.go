@@ -255,7 +255,7 @@ var knownFailures = []scene{
 		h.run(time.Second)
 		h.want("another template", map[string]string{"1.0.0": "active 90"})
 		if run := h.rolloutState.Groups[0].Rollout; run == nil || run.Release != h.release("1.1.1") {
-			h.fail("the fixed configuration of the aborted version does not run")
+			h.fail("the aborted version is not rolled out with its fixed configuration")
 		}
 	}},
 	{"36 no deadline outside of a rollout", func(h tale) {
@@ -481,7 +481,7 @@ func TestAbortsAtEachStep(t *testing.T) {
 	}
 }
 
-// TestDecisionsOnEachStatus (row 36) applies each decision to each status of a
+// TestDecisionsOnEachStatus (row 36) makes each decision in each status of a
 // release. An entry is the state of the row a moment later, or "" if the decision
 // is not applicable and changes nothing.
 func TestDecisionsOnEachStatus(t *testing.T) {

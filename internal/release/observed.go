@@ -338,7 +338,7 @@ type GateFact struct {
 	// Open reports whether all hooks approve. Failed reports whether a hook rejected the release permanently. Such a rejection ends
 	// the rollout.
 	Open, Failed bool
-	// Unanswered reports whether a hook whose refusal would fail the release was called and has not
+	// Unanswered reports whether a hook whose negative response would fail the release was called and has not
 	// responded.
 	Unanswered bool
 	// Message contains details.

@@ -197,9 +197,9 @@ func (s *scope) choosePinned(p Pin) (Target, Note) {
 		switch a := s.g.ActiveRow(); {
 		case a == nil || a.Release != target:
 		case held.Release == target:
-			follows = ", and keeps serving because no other release can"
+			follows = " but keeps serving because no other release can"
 		default:
-			follows = ", and is replaced by " + s.versionOf(held.Release)
+			follows = " and is being replaced by " + s.versionOf(held.Release)
 		}
 		return held, s.stateOf(s.g.Row(target), true, PinnedVersionMissing, fmt.Sprintf("group %s is pinned to version %s, which is withdrawn (%s)%s; offer it again, or remove the pin", s.g.Name, s.versionOf(target), why, follows))
 	}

@@ -136,7 +136,7 @@ func (b *planner) unchanged(w *wait) Result {
 	return p
 }
 
-// maxPasses limits how often the rules are applied. A decision can make another decision possible. Both are
+// maxPasses limits the number of times that the rules are applied. A decision can make another decision possible. Both are
 // made in the same plan, so that the next plan changes nothing. The longest chain is a rollout through steps
 // that do not wait.
 const maxPasses = 64

@@ -463,7 +463,7 @@ var previews = []scene{
 		h.want("kept", map[string]string{"pr-7-b": "active 100"})
 		h.withdrawGroup("pr-7", Closed)
 		h.run(59 * time.Minute)
-		h.want("kept again after the second closing", map[string]string{"pr-7-b": "active 100"})
+		h.want("kept again after it is closed a second time", map[string]string{"pr-7-b": "active 100"})
 		h.run(2 * time.Minute)
 		h.empty("gone")
 	}},
@@ -493,7 +493,7 @@ var previews = []scene{
 			h.fail("the first group is %s", h.rolloutState.Groups[0].Slug)
 		}
 	}},
-	{"rule 26: a preview that is too old expires until the next push", func(h tale) {
+	{"rule 26: a preview that is too old expires, and starts again after the next push", func(h tale) {
 		h.reviewed()
 		h.bounds(Previews{MaxGroups: 20, MaxAge: 2 * time.Hour})
 		h.run(2*time.Hour - time.Minute - time.Second)
@@ -508,7 +508,7 @@ var previews = []scene{
 		h.bounds(Previews{MaxGroups: 20})
 		h.drop("pr-7-a")
 		h.run(24 * time.Hour)
-		h.phase("without a limit and an offer", "pr-7", "Expired MaxAge")
+		h.phase("without a limit or an offer", "pr-7", "Expired MaxAge")
 		h.push("pr-7-b")
 		h.run(time.Minute)
 		h.want("pushed", map[string]string{"pr-7-b": "active 100"})
@@ -688,7 +688,7 @@ var previews = []scene{
 // crowds contains histories of many pull requests. They are long, so they are not among the
 // histories that also run with a crash at each write.
 var crowds = []scene{
-	{"rule 41: a Secret of 200 previews rotates", func(h tale) {
+	{"rule 41: a Secret that 200 previews use is rotated", func(h tale) {
 		h.bounds(Previews{MaxGroups: 200})
 		h.edit("small", func(s *Spec) { s.Replicas = 1 })
 		h.startup = 10 * time.Second

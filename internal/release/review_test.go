@@ -159,7 +159,7 @@ var causes = []scene{
 		h.push("1.2.0")
 		h.run(time.Minute)
 		h.want("a newer version is pushed", map[string]string{"1.1.0": "canary 10", "1.2.0": ""})
-		h.message("a newer version is pushed", FinishFirst, "1.1.0 finishes before 1.2.0 starts")
+		h.message("a newer version is pushed", FinishFirst, "1.2.0 is waiting: the rollout of 1.1.0 must finish first")
 		h.run(30 * time.Minute)
 		h.want("finished", map[string]string{"1.1.0": "active 100", "1.2.0": "error 0"})
 	}},
@@ -474,7 +474,7 @@ var causes = []scene{
 		h.run(time.Hour)
 		h.want("fixed in the other Microservice", map[string]string{"1.1.0": "active 100"})
 	}},
-	{"a failed release that was rolled back with others and deleted by hand is not restarted forever", func(h tale) {
+	{"a failed release that was rolled back with others and deleted by hand is not restarted repeatedly", func(h tale) {
 		h.live()
 		h.edit("together", func(s *Spec) { s.RollBack, s.Steps = true, []Step{{Weight: 10, Pause: time.Hour}} })
 		h.push("1.1.0")

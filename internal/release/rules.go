@@ -152,7 +152,7 @@ func finishFirst(s *scope) {
 		return
 	}
 	_, r, _ := s.rollout()
-	s.state(r, false, FinishFirst, fmt.Sprintf("%s finishes before %s starts", r.Version, s.versionOf(s.g.Target.Release)))
+	s.state(r, false, FinishFirst, fmt.Sprintf("%s is waiting: the rollout of %s must finish first", s.versionOf(s.g.Target.Release), r.Version))
 	s.g.Target = Target{Release: r.Release, Reason: FinishFirst}
 }
 
@@ -184,11 +184,11 @@ func supersede(s *scope) {
 		if r.Status == Pending || r.Status == Canary {
 			s.turn(r, Deprecated, Superseded)
 		}
-		by := "by " + s.versionOf(s.g.Target.Release)
+		message := fmt.Sprintf("%s is superseded by %s", r.Version, s.versionOf(s.g.Target.Release))
 		if s.g.Target.Release == "" {
-			by = "because no version of the group may be deployed"
+			message = fmt.Sprintf("the rollout of %s ends, because no version of the group may be deployed", r.Version)
 		}
-		s.event(r, false, Superseded, fmt.Sprintf("%s is superseded %s", r.Version, by))
+		s.event(r, false, Superseded, message)
 	}
 }
 

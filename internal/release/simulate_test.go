@@ -170,7 +170,7 @@ var happenings = []happening{
 			o.why = ""
 		}
 	}},
-	{"a hook Job starts or ends", 1, func(w *world, a, b int) {
+	{"a hook Job starts or finishes", 1, func(w *world, a, b int) {
 		if o, ok := pick(w.objects, a); ok && !o.Terminating && o.kind == "" {
 			o.ActiveJobs, o.rv = !o.ActiveJobs, w.id()
 		}

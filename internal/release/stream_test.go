@@ -481,7 +481,7 @@ func TestOlder(t *testing.T) {
 	}
 }
 
-// TestFollows checks two policies, one of which has domains that route to the newest group.
+// TestFollows covers two policies, one of which has domains that route to the newest group.
 func TestFollows(t *testing.T) {
 	b := newPlanner(Observed{Policies: []Policy{{Name: "api", Groups: []Report{{Slug: "1-x"}}}, {Name: "web", Groups: []Report{{Slug: "1-x", Newest: true}}}}}, time.Now())
 	for name, want := range map[string]bool{"api": false, "web": true, "odd": false} {

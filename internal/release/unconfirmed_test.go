@@ -135,7 +135,7 @@ func TestCanaryOfPolicyMadeAgain(t *testing.T) {
 }
 
 // TestRebuiltGroupCloses covers a lost rollout state. The plan that recovers it also promotes a retained release
-// and closes the group. A route might refer to that release, so it keeps its pods for the drain.
+// and closes the group. A route might refer to that release, so it keeps its pods until the drain is over.
 func TestRebuiltGroupCloses(t *testing.T) {
 	t.Parallel()
 	object := func(name string, stamp int64, reported Status, made time.Time) Object {

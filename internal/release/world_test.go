@@ -37,7 +37,7 @@ type world struct {
 	leaders      [2]*leader
 
 	startup  time.Duration     // the time from a pod's start to its readiness
-	answered map[string]bool   // previews whose end hooks have responded since the previews had pods
+	answered map[string]bool   // previews whose end hooks have responded since the previews last had pods
 	listed   map[string]bool   // releases that the rollout state has ever contained
 	grace    time.Duration     // the time that a removed pod takes to terminate
 	broken   map[string]string // the reasons why the pods of a version never become ready, by version
@@ -1378,7 +1378,7 @@ func (w *world) perform(l *leader) bool {
 		if done = next.version == w.version; done {
 			w.next = *next.rolloutState
 			w.checkRolloutState(*next.seen, w.rolloutState, *next.rolloutState)
-			maps.DeleteFunc(w.listed, func(release string, _ bool) bool { return !hasObject(*next.seen, release) }) // The object was missing in a cache.
+			maps.DeleteFunc(w.listed, func(release string, _ bool) bool { return !hasObject(*next.seen, release) }) // The object was missing from a cache.
 			w.rolloutState = *next.rolloutState
 			w.version++
 			l.last = w.rolloutState.Sequence
@@ -1475,7 +1475,7 @@ func (w *world) isLast(o *object) bool {
 	return true
 }
 
-// crash ends a leader. A new leader starts without any memory.
+// crash stops a leader. A new leader starts without any memory.
 func (w *world) crash(i int) {
 	w.say("crash of manager %d with %d writes left", i, len(w.leaders[i].todo))
 	w.stats.faults++

@@ -64,7 +64,7 @@ func (g *Gate) Resume(inProgress func(client.Object) bool) handler.EventHandler 
 }
 
 // Reconciler returns a reconciler that ignores the namespaces of other replicas. If a shard is lost during a reconcile, the context of the
-// reconcile ends with the cause ErrLost. A reconcile that is interrupted because a shard is lost or the manager stops does not count as an
+// reconcile is canceled with the cause ErrLost. A reconcile that is interrupted because a shard is lost or the manager stops does not count as an
 // error.
 func (g *Gate) Reconciler(r reconcile.Reconciler) reconcile.Reconciler {
 	return reconcile.Func(func(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {

@@ -68,7 +68,7 @@ var (
 
 // renew writes a Lease. The keep time starts at the beginning of the request, because other replicas measure the age of the Lease from the
 // time at which they see the write. renew checks taken, and does not overwrite the Lease of another replica. Without this check, an elector that
-// could not renew its Lease would read the Lease again and release it before it reports the loss, even if another replica holds the Lease.
+// could not renew its Lease would read the Lease again and release it before reporting the loss, even if another replica holds the Lease.
 func (p *patient) renew(ctx context.Context, r resourcelock.LeaderElectionRecord, write func(context.Context, resourcelock.LeaderElectionRecord) error) error {
 	switch {
 	case p.taken:

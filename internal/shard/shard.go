@@ -152,10 +152,10 @@ func (s *Shards) HoldsFirst() bool { return s == nil || s.held[0].runs() }
 // ErrLost is returned by Start if a Lease could not be renewed. Another replica may then hold the shard, so the process must exit.
 var ErrLost = errors.New("the Lease of a shard was lost")
 
-// Start takes shards and holds them until ctx ends, or until a shard is lost. The loss of a shard is an error. In both cases, Start waits for the
+// Start takes shards and holds them until ctx is done, or until a shard is lost. The loss of a shard is an error. In both cases, Start waits for the
 // running reconciles to end (after a loss, only briefly) and releases the Leases, so that other replicas continue immediately.
 func (s *Shards) Start(ctx context.Context) error {
-	// When ctx ends, reconciles may still be running. The Leases are renewed until the last reconcile has
+	// When ctx is done, reconciles may still be running. The Leases are renewed until the last reconcile has
 	// ended.
 	held, release := context.WithCancel(context.WithoutCancel(ctx))
 	context.AfterFunc(ctx, func() {

@@ -203,14 +203,14 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(req *http.Request) (*http.Response, error) { return f(req) }
 
-// ends waits until a replica ends, and returns its error.
+// ends waits until a replica stops, and returns its error.
 func (r *replica) ends() error {
 	r.Helper()
 	select {
 	case err := <-r.done:
 		return err
 	case <-time.After(await.Limit):
-		r.Fatal("the replica does not end")
+		r.Fatal("the replica does not stop")
 		return nil
 	}
 }
@@ -245,7 +245,7 @@ func held(t *testing.T, replicas ...*replica) {
 	})
 }
 
-// TestTakeover checks that each shard is held by one replica. A replica that loses its network connection ends, and other replicas take its shards.
+// TestTakeover checks that each shard is held by one replica. A replica that loses its network connection stops, and other replicas take its shards.
 // Two replicas never hold the same shard at the same time.
 func TestTakeover(t *testing.T) {
 	t.Parallel()
@@ -272,7 +272,7 @@ func TestTakeover(t *testing.T) {
 	held(t, a, b)
 	a.cut.Store(true)
 	if err := a.ends(); !errors.Is(err, ErrLost) {
-		t.Errorf("without a network it ended with %v, want %v", err, ErrLost)
+		t.Errorf("without a network, it stopped with %v, want %v", err, ErrLost)
 	}
 	held(t, b)
 	select {
@@ -315,8 +315,8 @@ func TestDeletedLease(t *testing.T) {
 	}
 }
 
-// TestTakenLease checks that a replica stops reconciling at its next renewal and ends if another replica holds its Lease, as after a manual
-// edit. It releases the Leases of its other shards before it ends.
+// TestTakenLease checks that, if another replica holds its Lease, as after a manual edit, a replica stops reconciling at its next renewal, and
+// its Start returns. It releases the Leases of its other shards before that.
 func TestTakenLease(t *testing.T) {
 	t.Parallel()
 	namespace := env.Namespace(t)
@@ -338,12 +338,12 @@ func TestTakenLease(t *testing.T) {
 	}
 	for _, i := range []int{0, 2} {
 		if holder := holderOf(t, namespace, i); holder != "" {
-			t.Errorf("shard %d is held by %q after the process has ended, want it released", i, holder)
+			t.Errorf("shard %d is held by %q after the replica stopped, want it released", i, holder)
 		}
 	}
 }
 
-// TestSlowServer covers a replica whose writes time out, and whose last read returns after the renew deadline. It checks that this replica ends before
+// TestSlowServer covers a replica whose writes time out, and whose last read returns after the renew deadline. It checks that this replica stops before
 // another replica holds its shards.
 func TestSlowServer(t *testing.T) {
 	t.Parallel()
@@ -403,17 +403,17 @@ func TestReleaseAfterReconciles(t *testing.T) {
 	}
 	for i := range 3 {
 		if holder := holderOf(t, namespace, i); holder != "" {
-			t.Errorf("shard %d is held by %q after the replica ended", i, holder)
+			t.Errorf("shard %d is held by %q after the replica stopped", i, holder)
 		}
 	}
 	b := start(t, namespace, "b", 3)
 	held(t, b)
 	if result, err := reconciler.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: names[1]}}); err != nil || !result.IsZero() {
-		t.Errorf("a replica that ended reconciled: %v, %v", result, err)
+		t.Errorf("a stopped replica reconciled an object: %v, %v", result, err)
 	}
 }
 
-// TestInterruptedReconciles checks that the error of a reconcile whose context has ended is ignored.
+// TestInterruptedReconciles checks that the error of a reconcile whose context is done is ignored.
 func TestInterruptedReconciles(t *testing.T) {
 	var s *Shards
 	interrupted := fmt.Errorf("get Secret %q: %w", "github", context.Canceled)

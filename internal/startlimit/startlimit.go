@@ -1,7 +1,7 @@
 // Package startlimit limits how many rollouts start at the same time in one manager.
 //
 // If 1,000 services get a new version at the same moment, the API server and kube-controller-manager need minutes to
-// create the pods, and every rollout takes as long as all of them together. With a limit, the first rollouts end after
+// create the pods, and every rollout takes as long as all of them together. With a limit, the first rollouts end after a few
 // seconds, and an object that waits for its turn only briefly needs no status write that reports the wait.
 package startlimit
 

@@ -110,7 +110,7 @@ func TestRangesThatAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzConstraint checks that no range panics, that rejected ranges have a remedy, and that an upper bound excludes
+// FuzzConstraint checks that no range causes a panic, that rejected ranges have a remedy, and that an upper bound excludes
 // the pre-releases of its version, regardless of the rest of the range.
 func FuzzConstraint(f *testing.F) {
 	for _, seed := range []string{">=1.0.0 <2.0.0", "1.2.x || ~3", "1.2 - 1.4.5", "~0.0.0", "^0", "*", "1|2", "=>1 =<2", "!=1.x"} {

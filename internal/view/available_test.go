@@ -484,7 +484,7 @@ func TestGateBehindOtherJobs(t *testing.T) {
 		other.Name, other.Spec.SemVer.Version, other.Status = "shop-1-0-9-0a1b2c3d", "1.0.9", status
 		s.Input.Releases = append(slices.Clone(s.Input.Releases), *other)
 		svc, _ := view.NewService(s.Input, "shop", "shop", s.Now)
-		if got, want := svc.State.Sentence, "waits for the hook Jobs of 1.0.9, before the ConfirmRollout hooks are called"; !strings.HasPrefix(got, want) {
+		if got, want := svc.State.Sentence, "waits for the hook Jobs of 1.0.9 to end before the ConfirmRollout hooks are called"; !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
@@ -567,7 +567,7 @@ func TestAdoptedRelease(t *testing.T) {
 }
 
 // TestReplacementInAFreeze checks that the host of an exclusive group does not remain without a ready pod if a freeze or a pause begins, or
-// a window ends, after the previous pods have ended.
+// a window ends, after the previous pods have terminated.
 func TestReplacementInAFreeze(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"exclusive freeze during rollout", "exclusive freeze during rollout with steps", "exclusive pause during rollout", "exclusive window closes during rollout", "exclusive freeze during return"} {

@@ -89,7 +89,7 @@ func TestDownBeforeTheReplacement(t *testing.T) {
 	}
 }
 
-// TestHostOfAReplacement checks that a host is not described as served while the pods of the active release of an exclusive group have terminated
+// TestHostOfAReplacement checks that a host is not described as served when the pods of the active release of an exclusive group have terminated
 // and the next release has no pods yet. According to the guide for workers, requests fail during a replacement.
 func TestHostOfAReplacement(t *testing.T) {
 	t.Parallel()
@@ -216,7 +216,7 @@ func TestScanOfGitHub(t *testing.T) {
 	}
 }
 
-// TestReleaseOfAPreviewThatEnds checks the last release of a preview after the pods of the release are gone. Output that does not show the
+// TestReleaseOfAPreviewThatEnds covers the last release of a preview after the pods of the release are gone. Output that does not show the
 // state of the group (hlnr why for the commit, hlnr tree, and the pages of the board) must show that the release is waiting for the hooks of
 // type PostPreview.
 func TestReleaseOfAPreviewThatEnds(t *testing.T) {

@@ -195,7 +195,7 @@ func TestVersionOfAnOlderGroup(t *testing.T) {
 	}
 }
 
-// TestVersionThatDoesNotStartAfterAPause checks that, for a version that does not start after the end of a pause either, hlnr why shows the other
+// TestVersionThatDoesNotStartAfterAPause checks that, for a version that would not start even if the pause ended, hlnr why shows the other
 // reason, and does not offer resume.
 func TestVersionThatDoesNotStartAfterAPause(t *testing.T) {
 	t.Parallel()

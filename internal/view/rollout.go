@@ -169,10 +169,10 @@ func (r *rollout) pauseEnd() time.Time {
 var outside = map[string]string{
 	v1alpha1.FailureUnschedulable: "capacity", v1alpha1.FailureQuotaExceeded: "capacity in the quota",
 	v1alpha1.FailureContainerCreating: "a node to create its containers",
-	v1alpha1.FailureImagePullBackOff:  "the registry of its image", v1alpha1.FailureAdmissionUnavailable: "an admission webhook",
+	v1alpha1.FailureImagePullBackOff:  "an image that cannot be pulled", v1alpha1.FailureAdmissionUnavailable: "an admission webhook",
 	v1alpha1.FailureOtherReleaseRunning: "the pods of another release to terminate",
-	v1alpha1.FailureNameConflict:        "its name, which another Deployment uses",
-	"TrafficNotProgrammed":              "the previous traffic change to be confirmed", "NotCreated": "its object, which cannot be created or changed",
+	v1alpha1.FailureNameConflict:        "its Deployment, whose name another Deployment uses",
+	"TrafficNotProgrammed":              "the previous traffic change to be confirmed", "NotCreated": "its VersionedMicroservice, which cannot be created or changed",
 	"CanaryDomainsNotProgrammed": "the domains of its canary", "HookUnanswered": "a response from a hook",
 }
 
@@ -516,7 +516,7 @@ func (r *rollout) gated() *State {
 	}
 	s := &State{Word: WordGate, Reason: string(r.gate), Since: timeOf(r.gateTime), Detail: "the " + string(r.gate) + " hooks"}
 	if of := r.otherJobs(); of != "" {
-		s.Detail = fmt.Sprintf("the hook Jobs of %s, before the %s hooks are called", of, r.gate)
+		s.Detail = fmt.Sprintf("the hook Jobs of %s to end before the %s hooks are called", of, r.gate)
 	}
 	if hooks := r.waitingHooks(); len(hooks) > 0 {
 		names := make([]string, len(hooks))

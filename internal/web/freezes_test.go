@@ -90,8 +90,8 @@ func TestPlannedAndClusterFreezes(t *testing.T) {
 	}
 }
 
-// TestFreezeForm checks that a reader can fill in the form, see the effects, and confirm. The input remains after a
-// refusal.
+// TestFreezeForm checks that a reader can fill in the form, see the effects, and confirm. The input remains after an
+// error.
 func TestFreezeForm(t *testing.T) {
 	t.Parallel()
 	b := story(t, "frozen")

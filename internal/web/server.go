@@ -12,7 +12,7 @@
 // events.go    events across services, as a page and as a feed
 // stream.go    changes to open pages
 // spark.go     pictures of measurements
-// weights.go   weights since the server started, and their picture
+// weights.go   weights since the server started, and a picture of them
 // acts.go      forms for actions
 // targets.go   the targets of actions
 // preview.go   the effects of an action, and the check that a reader saw them
@@ -224,7 +224,7 @@ func (s *Server) serveAsset(w http.ResponseWriter, r *http.Request) {
 // ServeHTTP responds to a request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handler.ServeHTTP(w, r) }
 
-// Serve serves the requests that a listener receives until the context ends. When the context ends, open streams also end.
+// Serve serves the requests that a listener receives until the context is done. Then, open streams also end.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler: s, ReadHeaderTimeout: s.readTimeout, ReadTimeout: s.readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
@@ -246,7 +246,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return ctx.Err()
 }
 
-// discard drops the HTTP server's messages about readers' connections.
+// discard drops the HTTP server's messages about client connections.
 type discard struct{}
 
 // Write drops a message.

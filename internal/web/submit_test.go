@@ -49,7 +49,7 @@ func doubleSubmissionOfAFreeze(t *testing.T) {
 	}
 }
 
-// TestDoubleClick checks a double-click whose second click arrives after the action of the first click has ended, because the action takes
+// TestDoubleClick covers a double-click whose second click arrives after the action of the first click has ended, because the action takes
 // less time than the double-click. The same form, identified by its id, shows the result of its action, and not an error.
 func TestDoubleClick(t *testing.T) {
 	t.Parallel()
@@ -105,7 +105,7 @@ func TestFreezeAgain(t *testing.T) {
 	}
 	b.clock.Step(repeated)
 	b.request("POST", "/freezes/freeze", values)
-	values.Del("id") // as from a program, which gets no form
+	values.Del("id") // as in a request from a program, which has no form
 	for range 2 {
 		b.request("POST", "/freezes/freeze", values)
 	}

@@ -382,7 +382,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// TestMarkup checks that markup in names, messages and questions is displayed as text.
+// TestMarkup checks that markup in names, messages and queries is displayed as text.
 func TestMarkup(t *testing.T) {
 	t.Parallel()
 	const evil = `<script>alert(1)</script><img src=x onerror=alert(1)>"'` + "\u202e"
@@ -577,7 +577,7 @@ func TestActs(t *testing.T) {
 	}
 }
 
-// TestRefusedActs checks that a refusal is shown together with the form, and with the status of its cause.
+// TestRefusedActs checks that the error of a refused action is shown together with the form, and with the status of its cause.
 func TestRefusedActs(t *testing.T) {
 	t.Parallel()
 	b := story(t, "approval")

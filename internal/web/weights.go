@@ -25,7 +25,7 @@ func (w *observedWeights) of(namespace, name string) []view.GroupWeights {
 	return w.all.Of(namespace, name)
 }
 
-// record observes the weights at each change to the store until the context ends.
+// record observes the weights at each change to the store until the context is done.
 func (s *Server) record(ctx context.Context) {
 	for {
 		data, changed := s.Store.Data()

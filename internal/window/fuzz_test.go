@@ -76,7 +76,7 @@ func checkWindow(t *rapid.T, w v1alpha1.DeployWindow, now time.Time) {
 
 func FuzzWindow(f *testing.F) { addSeeds(f); f.Fuzz(rapid.MakeFuzz(anyWindow)) }
 
-// FuzzWindowText checks windows whose zone, times and days are arbitrary strings.
+// FuzzWindowText covers windows whose zone, times and days are arbitrary strings.
 func FuzzWindowText(f *testing.F) {
 	f.Add("Europe/Zurich", "09:00", "16:30", "Monday", int64(1_900_000_000))
 	f.Add("Local", "24:00", "99:99", "x", int64(-1))

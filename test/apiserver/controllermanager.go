@@ -87,7 +87,7 @@ func startControllerManager(ctx context.Context, env *Env) (*controllerManager, 
 		select {
 		case err := <-m.exited:
 			m.exited <- err
-			return false, fmt.Errorf("kube-controller-manager ended: %w", err)
+			return false, fmt.Errorf("kube-controller-manager exited: %w", err)
 		default:
 		}
 		return env.Client.Get(ctx, key, &corev1.ServiceAccount{}) == nil, nil
@@ -100,7 +100,7 @@ func startControllerManager(ctx context.Context, env *Env) (*controllerManager, 
 }
 
 func (m *controllerManager) stop() error {
-	// An error means that the process has already ended.
+	// An error means that the process has already exited.
 	_ = m.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-m.exited:

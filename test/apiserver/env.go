@@ -27,7 +27,7 @@
 //	earlier.go            statuses in the format of earlier versions
 //	indexed.go            lists by an index, without a cache
 //	line.go               a connection that a test can interrupt
-//	watcher.go            ends the remaining processes of a killed test
+//	watcher.go            stops the remaining processes of a killed test
 package apiserver
 
 import (
@@ -97,7 +97,7 @@ type Env struct {
 	manager     *controllerManager
 	assets      string
 	dir         string
-	release     []func() // The functions that end the reservations of the ports.
+	release     []func() // The functions that release the reserved ports.
 	installed   []string // The folders from which objects were installed.
 	noted       sync.Once
 }

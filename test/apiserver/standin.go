@@ -182,7 +182,7 @@ func podReady(pod *corev1.Pod) corev1.ConditionStatus {
 }
 
 // PlayKubelet replaces the scheduler and the kubelet of one namespace until the test ends. Pods run on a fictitious
-// Node, are ready if ready is nil or returns true, and end immediately when they are deleted. No container is started.
+// Node, are ready if ready is nil or returns true, and terminate immediately when they are deleted. No container is started.
 // PlayKubelet requires Options.ControllerManager, without which no Pods are created for Deployments.
 func (e *Env) PlayKubelet(t testing.TB, namespace string, ready func(*corev1.Pod) bool) {
 	t.Helper()

@@ -14,7 +14,7 @@ import (
 // process with an API server uses a different value.
 const marker = "HEIGHLINER_TEST_RUN"
 
-// watcherScript reads the paths of API server folders until the process that writes these paths ends, for
+// watcherScript reads the paths of API server folders until the process that writes these paths exits, for
 // whatever reason. It then kills the processes that were started by that process and are still running, and
 // deletes the folders.
 const watcherScript = `
@@ -27,7 +27,7 @@ done
 for folder in "${folders[@]}"; do rm -rf "$folder"; done
 `
 
-// endTogether ensures that processes that are started later end with this process, even if this process is
+// endTogether ensures that processes that are started later terminate with this process, even if this process is
 // killed, and that the folder is then deleted. A parent death signal would not work, because it is sent when
 // the thread that started the process exits.
 func endTogether(folder string) error {
@@ -42,7 +42,7 @@ func endTogether(folder string) error {
 }
 
 // startWatcher starts this process's watcher once, and returns the pipe from which the watcher reads. No
-// other process inherits the pipe, so only the end of this process closes it.
+// other process inherits the pipe, so it is closed only when this process exits.
 var startWatcher = sync.OnceValues(func() (_ *os.File, err error) {
 	out, in, err := os.Pipe()
 	if err != nil {
@@ -52,7 +52,7 @@ var startWatcher = sync.OnceValues(func() (_ *os.File, err error) {
 	run := marker + "=" + rand.Text()
 	cmd := exec.Command("bash", "-c", watcherScript, run)
 	cmd.Stdin = out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C ends all processes of a terminal's session.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // Ctrl-C interrupts the foreground processes of a terminal. The watcher, in its own session, is not one of them.
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start watcher: %w", err)
 	}

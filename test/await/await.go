@@ -68,13 +68,13 @@ func Receive[T any](t testing.TB, what string, from <-chan T) T {
 func within(ctx context.Context, limit time.Duration, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	last := errors.New("the check never ended")
+	last := errors.New("the check did not return before the limit")
 	for pause := shortest; ; pause = min(2*pause, longest) {
 		err := check(ctx)
 		if err == nil {
 			return nil
 		}
-		if ctx.Err() == nil { // After the limit, the limit causes the error.
+		if ctx.Err() == nil { // After the limit, the error would only report the limit.
 			last = err
 		}
 		select {

@@ -41,7 +41,7 @@ func TestAutoscaling(t *testing.T) {
 	s.scaled("1.1.0", 4)
 	s.standby("1.0.0")
 
-	t.Log("a rollback gets the capacity before it gets the traffic")
+	t.Log("in a rollback, the release gets the capacity before it gets the traffic")
 	s.pin("1.0.0")
 	s.active("1.0.0")
 	s.sees(l, "1.0.0")

@@ -43,7 +43,7 @@ const (
 // TestBoard runs config/components/web on the node as a user would install it, with two replicas behind the
 // gateway and an authenticating proxy, whose role this test plays. A reader sees the objects that they are
 // allowed to list. An approval through the form lets a canary continue, and is recorded with the name of the
-// user. Another reader is not allowed to approve. The board keeps answering while one of its pods is killed.
+// user. Another reader is not allowed to approve. The board keeps responding while one of its pods is killed.
 func TestBoard(t *testing.T) {
 	s := newService(t, "board").steps(asking("tenth", 10))
 	s.start("1.0.0")
@@ -85,7 +85,7 @@ func TestBoard(t *testing.T) {
 		t.Fatal("a rejected approval let the canary continue")
 	}
 
-	// The board keeps answering while one of its pods is killed.
+	// The board keeps responding while one of its pods is killed.
 	within(t, patience, "both pods of the board to be ready", func(ctx context.Context) (bool, string, error) {
 		var d appsv1.Deployment
 		err := env.Client.Get(ctx, client.ObjectKey{Namespace: managerNamespace, Name: boardName}, &d)
@@ -200,7 +200,7 @@ func installBoard(t *testing.T) *frontProxy {
 	}
 	const route = `{"apiVersion": "gateway.networking.k8s.io/v1", "kind": "TLSRoute", "metadata": {"namespace": "` + managerNamespace + `", "name": "` + boardName + `"}, "spec": {
 		"parentRefs": [{"namespace": "infra", "name": "edge", "sectionName": "tls"}], "hostnames": ["` + boardHost + `"], "rules": [{"backendRefs": [{"name": "` + boardName + `", "port": 80}]}]}}`
-	t.Cleanup(func() { // The test's context has ended here.
+	t.Cleanup(func() { // The test's context is already canceled.
 		for _, args := range [][]string{{"delete", "--ignore-not-found", "-k", dir}, {"delete", "--ignore-not-found", "-n", managerNamespace, "tlsroute/" + boardName, "secret/" + boardName}} {
 			if out, err := kubectlCommand(context.Background(), "", args...).CombinedOutput(); err != nil {
 				t.Errorf("remove the board: %v: %s", err, out)

@@ -106,10 +106,10 @@ func TestExclusiveWorkers(t *testing.T) {
 	s.status("1.0.0", v1alpha1.ReleaseActive)
 	s.available("of the first release", "1.0.0", 2)
 
-	t.Run("the next version starts when the pods of the active version have ended", func(t *testing.T) {
+	t.Run("the next version starts when the pods of the active version have terminated", func(t *testing.T) {
 		s := s.in(t)
 		s.push("1.1.0")
-		s.until("the pods of 1.0.0 to end", func(ms *v1alpha1.Microservice) (bool, string) {
+		s.until("the pods of 1.0.0 to terminate", func(ms *v1alpha1.Microservice) (bool, string) {
 			return readyReason(ms) == "ActiveStopped", readyReason(ms)
 		})
 		s.status("1.1.0", v1alpha1.ReleaseActive)
@@ -125,7 +125,7 @@ func TestExclusiveWorkers(t *testing.T) {
 		alone(t, all())
 	})
 
-	t.Run("a canary that is aborted in its step is replaced by the active version", func(t *testing.T) {
+	t.Run("a canary that is aborted during its step is replaced by the active version", func(t *testing.T) {
 		s := s.in(t)
 		change(s.t, s.ms, func(ms *v1alpha1.Microservice) {
 			ms.Spec.UpdateStrategy.Canary = &v1alpha1.CanaryStrategy{Steps: []v1alpha1.CanaryStep{pausing(100, time.Hour)}}
@@ -133,7 +133,7 @@ func TestExclusiveWorkers(t *testing.T) {
 		s.push("1.3.0")
 		s.status("1.3.0", v1alpha1.ReleaseCanary)
 		s.available("in the step", "1.1.0", 0, "1.3.0", 2)
-		s.until("Ready to be True in the step", func(ms *v1alpha1.Microservice) (bool, string) { return readyReason(ms) == "Succeeded", readyReason(ms) })
+		s.until("Ready to be True during the step", func(ms *v1alpha1.Microservice) (bool, string) { return readyReason(ms) == "Succeeded", readyReason(ms) })
 		s.decide("1.3.0", v1alpha1.DecisionDeprecate, "")
 		s.status("1.3.0", v1alpha1.ReleaseError)
 		s.available("after the decision", "1.1.0", 2, "1.3.0", 0)

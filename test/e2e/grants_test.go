@@ -75,7 +75,7 @@ func byNamespace(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // The context of the test has ended here.
+	t.Cleanup(func() { // The context of the test is already canceled.
 		cmd := exec.Command(env.kubectl, "apply", "-k", filepath.Join(env.root, "config", "rbac"))
 		cmd.Env = append(os.Environ(), "KUBECONFIG="+env.Kubeconfig)
 		if out, err := cmd.CombinedOutput(); err != nil {

@@ -32,7 +32,7 @@ type killer struct {
 	times []time.Time
 }
 
-// run kills the process until the number of kills is reached or ctx ends.
+// run kills the process until the number of kills is reached or ctx is done.
 func (k *killer) run(ctx context.Context) error {
 	defer close(k.done)
 	for k.count() < k.wanted {

@@ -112,7 +112,7 @@ func (l *managerLog) check(ctx context.Context, pod *corev1.Pod) {
 	}
 }
 
-// follow reads the log of a container until the container ends. If the API server stops first, run calls follow
+// follow reads the log of a container until the container stops. If the API server stops first, run calls follow
 // again.
 func (l *managerLog) follow(ctx context.Context, pod, container string) {
 	defer func() {

@@ -77,7 +77,7 @@ func TestNotifications(t *testing.T) {
 	for _, transition := range in.repeated() {
 		t.Errorf("reported with more than one ID: %s", transition)
 	}
-	wait(t, "the policy to have delivered all messages, except to the receiver that never answers", func(ctx context.Context) (bool, string, error) {
+	wait(t, "the policy to have delivered all messages, except to the receiver that never responds", func(ctx context.Context) (bool, string, error) {
 		var p v1alpha1.NotificationPolicy
 		err := env.Client.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: "team"}, &p)
 		var waiting []string

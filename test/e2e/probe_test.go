@@ -33,7 +33,7 @@ func TestProbe(t *testing.T) {
 		// pauses between probes.
 		late = 3 * time.Second
 	)
-	t.Cleanup(func() { // The context of the test has ended here.
+	t.Cleanup(func() { // The context of the test is already canceled.
 		if out, err := exec.Command(filepath.Join(env.root, "bin", "localcluster"), "gateway-restart", "--gateway-throttle", "100ms").CombinedOutput(); err != nil {
 			t.Errorf("restore the gateway's throttle: %v\n%s", err, out)
 		}

@@ -42,7 +42,7 @@ func TestSmallestUseful(t *testing.T) {
 	began := time.Now()
 	kubectl(t, strings.ReplaceAll(smallest, "IMAGE", env.RegistryInternal+"/"+s.repository), "apply", "-n", s.namespace, "-f", "-")
 	answers(t, "shop.smallest.localhost")
-	t.Logf("answered %s after kubectl apply", time.Since(began).Round(100*time.Millisecond))
+	t.Logf("first response %s after kubectl apply", time.Since(began).Round(100*time.Millisecond))
 	kubectl(t, "", "wait", "-n", s.namespace, "--for=condition=Ready", "--timeout=60s", "imgp/shop", "msvc/shop", "hnp/shop")
 	t.Logf("\n%s", kubectl(t, "", "get", "imgp,msvc,vsvc,hnp", "-n", s.namespace))
 }

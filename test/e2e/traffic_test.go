@@ -85,7 +85,7 @@ func TestTraffic(t *testing.T) {
 	s.active("1.1.0")
 	sees("1.1.0")
 
-	phase("manager restart in a canary")
+	phase("manager restart during a canary")
 	s.push("1.3.0")
 	s.weight("1.3.0", 10)
 	if err := new(killer).kill(t.Context()); err != nil {

@@ -154,7 +154,7 @@ func (s *service) staysBlocked(cause string) {
 		}
 		for _, r := range releases.Items {
 			if r.Spec.SemVer.Version != "7.0.0" {
-				s.t.Fatalf("%s was started, although 7.0.0 only waits for %s", r.Spec.SemVer.Version, cause)
+				s.t.Fatalf("%s was started, although 7.0.0 was only waiting for %s", r.Spec.SemVer.Version, cause)
 			}
 		}
 		if r := row(&ms, "7.0.0"); r == nil || r.Status != v1alpha1.ReleasePending {

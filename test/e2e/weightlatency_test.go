@@ -22,7 +22,7 @@ import (
 // TestWeightLatency measures the time from the write of a weight to a route until the gateway serves the
 // weight: with the gateway's default throttle of 2 s, with the local cluster's throttle of 100 ms, and
 // without a throttle. For a canary, it measures the time from the write of the first weight until the
-// first response. For the promotion that immediately follows, it measures the time from the write of the weight 0 for the
+// first response. For the promotion that immediately follows, it measures the time from the write of weight 0 for the
 // previous release until the last response of that release.
 func TestWeightLatency(t *testing.T) {
 	const (

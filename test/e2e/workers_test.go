@@ -122,7 +122,7 @@ func TestWorkers(t *testing.T) {
 		}
 		s.available("after the rollback", "1.0.0", 10, "1.1.0", 0)
 		if n := q.doneBy(t, "1.1.0"); n != 0 {
-			t.Errorf("1.1.0 did %d jobs, although it fails all jobs", n)
+			t.Errorf("1.1.0 completed %d jobs, although all of its jobs must fail", n)
 		}
 		if left := jobs - q.done(t); left < 500 {
 			t.Errorf("only %d jobs remained when the rollback ended, want at least 500", left)
@@ -137,9 +137,9 @@ func TestWorkers(t *testing.T) {
 		before := [2]int{q.doneBy(t, "1.0.0"), q.doneBy(t, "1.2.0")}
 		time.Sleep(10 * time.Second)
 		old, canary := q.doneBy(t, "1.0.0")-before[0], q.doneBy(t, "1.2.0")-before[1]
-		t.Logf("in 10 s, 1.0.0 did %d jobs and 1.2.0 %d", old, canary)
+		t.Logf("in 10 s, 1.0.0 completed %d jobs and 1.2.0 %d", old, canary)
 		if total := old + canary; total > 0 && (canary*100 < total*5 || canary*100 > total*15) {
-			t.Errorf("the canary with one pod of ten did %d of %d jobs", canary, total)
+			t.Errorf("the canary with one pod of ten completed %d of %d jobs", canary, total)
 		}
 		s.status("1.2.0", v1alpha1.ReleaseActive)
 		s.available("after the promotion", "1.0.0", 0, "1.2.0", 10)
@@ -158,9 +158,9 @@ func TestWorkers(t *testing.T) {
 			return n == jobs, fmt.Sprintf("%d are done", n), nil
 		})
 		if n, err := q.Taken(t.Context()); err != nil || n > 0 {
-			t.Errorf("%d jobs were taken but are not done, %v", n, err)
+			t.Errorf("%d jobs were taken but not completed, %v", n, err)
 		}
-		t.Logf("%d jobs done, 1.0.0 did %d and 1.2.0 %d", q.done(t), q.doneBy(t, "1.0.0"), q.doneBy(t, "1.2.0"))
+		t.Logf("%d jobs completed: 1.0.0 completed %d and 1.2.0 %d", q.done(t), q.doneBy(t, "1.0.0"), q.doneBy(t, "1.2.0"))
 	})
 
 	t.Run("an autoscaler scales the Microservice", func(t *testing.T) {

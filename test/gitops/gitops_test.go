@@ -150,7 +150,7 @@ func TestDecisionsSurvive(t *testing.T) {
 	}
 }
 
-// TestFluxUndoesKubectl checks the warning in the documentation that Flux removes a pin that was set with
+// TestFluxUndoesKubectl checks that, as the documentation warns, Flux removes a pin that was set with
 // kubectl. Argo CD keeps the pin.
 func TestFluxUndoesKubectl(t *testing.T) {
 	t.Parallel()

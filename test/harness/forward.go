@@ -42,7 +42,7 @@ func forward(listener net.Listener, address string) {
 			}
 			defer to.Close()
 			go func() {
-				_, _ = io.Copy(to, from) // Copying continues until one of the connections ends.
+				_, _ = io.Copy(to, from) // Copying continues until one of the connections is closed.
 				_ = to.Close()
 			}()
 			_, _ = io.Copy(from, to)

@@ -27,7 +27,7 @@ func within(namespace string, work func() error) error {
 		runtime.LockOSThread() // The thread is not unlocked after an error, so it ends with the goroutine.
 		home, err := os.Open("/proc/thread-self/ns/net")
 		if err != nil {
-			result <- fmt.Errorf("find our own network: %w", err)
+			result <- fmt.Errorf("find the network of this process: %w", err)
 			return
 		}
 		defer home.Close()

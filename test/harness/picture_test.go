@@ -39,7 +39,7 @@ func TestFrameRender(t *testing.T) {
 	}
 }
 
-// draw runs a picture while script writes, then ends the picture, and returns its output.
+// draw runs a picture while script writes, then stops the picture, and returns its output.
 func draw(t *testing.T, terminal bool, script func(*Picture)) (out string) {
 	synctest.Test(t, func(t *testing.T) {
 		var buffer bytes.Buffer

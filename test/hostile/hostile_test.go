@@ -95,7 +95,7 @@ var cases = map[string]func(context.Context, testing.TB) error{
 		_, err := client(t, endless).Tags(ctx, shop)
 		return err
 	},
-	"the maximum number of concurrent responses to metrics": func(ctx context.Context, t testing.TB) error {
+	"the maximum number of concurrent responses for metrics": func(ctx context.Context, t testing.TB) error {
 		return measureAll(ctx, t, "["+strings.Repeat(`{"":0},`, 149_000)+"0]")
 	},
 	"a list of tags, packed": func(ctx context.Context, t testing.TB) error {
@@ -130,19 +130,19 @@ var cases = map[string]func(context.Context, testing.TB) error{
 	"responses from Prometheus that never end": func(ctx context.Context, t testing.TB) error {
 		return measure(ctx, t, ofPrometheus, endless)
 	},
-	"responses to web metrics, packed": func(ctx context.Context, t testing.TB) error {
+	"responses for web metrics, packed": func(ctx context.Context, t testing.TB) error {
 		return measure(ctx, t, ofWeb, packed("[", "{},", "{}]"))
 	},
-	"responses to web metrics with countless objects": func(ctx context.Context, t testing.TB) error {
+	"responses for web metrics with countless objects": func(ctx context.Context, t testing.TB) error {
 		return measure(ctx, t, ofWeb, filled("[", "{},", "{}]"))
 	},
-	"responses to web metrics with countless lists": func(ctx context.Context, t testing.TB) error {
+	"responses for web metrics with countless lists": func(ctx context.Context, t testing.TB) error {
 		return measure(ctx, t, ofWeb, filled("[", "[0],", "[0]]"))
 	},
-	"responses to web metrics with deep nesting": func(ctx context.Context, t testing.TB) error {
+	"responses for web metrics with deep nesting": func(ctx context.Context, t testing.TB) error {
 		return measure(ctx, t, ofWeb, filled("", "[", ""))
 	},
-	"responses to web metrics that never end": func(ctx context.Context, t testing.TB) error {
+	"responses for web metrics that never end": func(ctx context.Context, t testing.TB) error {
 		return measure(ctx, t, ofWeb, endless)
 	},
 	"unsigned deliveries with the longest payload": func(ctx context.Context, t testing.TB) error {
@@ -295,7 +295,7 @@ func TestHostile(t *testing.T) {
 			cmd.Env = append(os.Environ(), playing+"="+name, "GOGC=100", "GOMEMLIMIT="+strconv.Itoa(collected))
 			out, err := cmd.CombinedOutput()
 			if ctx.Err() != nil {
-				t.Fatalf("the process has not ended after %s", await.Limit)
+				t.Fatalf("the process has not exited after %s", await.Limit)
 			}
 			if err != nil {
 				t.Fatalf("%v: %s", err, out)

@@ -15,7 +15,7 @@ import (
 var sharedClients = []string{"http.DefaultClient", "http.Get", "http.Head", "http.Post", "http.PostForm"}
 
 // TestClientsAreNotShared checks that nothing uses the default client: httptest.Server.Close also closes its idle
-// connections, so that a request of a parallel test can fail.
+// connections, so a request in a parallel test can fail.
 func TestClientsAreNotShared(t *testing.T) {
 	t.Parallel()
 	searched := 0

@@ -34,7 +34,7 @@ func Take(t testing.TB) string {
 }
 
 // Reserve returns a port that is unused on the loopback address 127.0.0.1. No other call returns the port, in this process or in
-// another one, until release is called or this process ends.
+// another one, until release is called or this process exits.
 func Reserve() (port int, release func(), err error) {
 	for range attempts {
 		port = first + rand.IntN(count)
@@ -47,7 +47,7 @@ func Reserve() (port int, release func(), err error) {
 
 // reserve reserves a port. It returns an error if the port is already reserved or in use.
 func reserve(port int) (release func(), err error) {
-	// Only one process can listen on the name, which has no file. Linux closes the socket when the process ends.
+	// Only one process can listen on the name, which has no file. Linux closes the socket when the process exits.
 	lock, err := net.Listen("unix", "@heighliner-test-port-"+strconv.Itoa(port))
 	if err != nil {
 		return nil, err

@@ -36,7 +36,7 @@ func TestTake(t *testing.T) {
 			release()
 			return
 		}
-		// Another process can have reserved this port after the end of the subtest.
+		// Another process may have reserved this port after the end of the subtest.
 	}
 	t.Error("no port can be reserved again after the end of its test")
 }

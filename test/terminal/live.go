@@ -19,10 +19,10 @@ type window struct {
 	width  int
 }
 
-// exited precedes the exit code that the window shows after its program has ended.
+// exited precedes the exit code that the window shows after its program has exited.
 const exited = "EXITED WITH "
 
-// open starts the program in a window of a new tmux server, which ends with the test.
+// open starts the program in a window of a new tmux server, which is stopped when the test ends.
 func (s *Stage) open(width, height int, args ...string) *window {
 	s.Helper()
 	w := &window{s, filepath.Join(s.TempDir(), "tmux"), width}

@@ -133,7 +133,7 @@ func (s *Stage) canary() {
 }
 
 // follow runs tree --watch without a terminal. The returned function waits until tree --watch has printed the text
-// in last, ends tree --watch, and returns its output.
+// in last, stops tree --watch, and returns its output.
 func (s *Stage) follow() (stop func(last string) string) {
 	s.Helper()
 	ctx, cancel := context.WithCancel(s.Context())
@@ -154,7 +154,7 @@ func (s *Stage) follow() (stop func(last string) string) {
 	s.Cleanup(func() { cancel(); <-ended })
 	return func(last string) string {
 		s.Helper()
-		await.Until(s.T, "tree --watch to print "+last+" or to end", func() bool {
+		await.Until(s.T, "tree --watch to print "+last+" or to exit", func() bool {
 			select {
 			case <-ended:
 				return true
@@ -165,7 +165,7 @@ func (s *Stage) follow() (stop func(last string) string) {
 		cancel()
 		<-ended
 		if code := cli.Code(cmd.ProcessState.ExitCode()); code != cli.ExitInterrupted {
-			s.Errorf("tree --watch ended with exit code %d: %s", code, errOut.String())
+			s.Errorf("tree --watch exited with code %d: %s", code, errOut.String())
 		}
 		return out.String()
 	}

@@ -38,7 +38,7 @@ type server struct {
 	ready   atomic.Bool
 }
 
-// Run serves the board until the context ends.
+// Run serves the board until the context is done.
 func Run(ctx context.Context, o Options) error {
 	if err := o.validate(); err != nil {
 		return err

@@ -396,7 +396,7 @@ func TestPeople(t *testing.T) {
 		return e.ImpersonatedUser != nil && e.ImpersonatedUser.Username == "oidc:ana" && e.RequestURI != "" && !strings.Contains(e.RequestURI, "dryRun")
 	})
 	if i < 0 {
-		t.Fatal("the audit log does not contain the person")
+		t.Fatal("the audit log does not name the user")
 	}
 	if e := audited(t, shop, o.Name)[i]; e.User.Username != "system:serviceaccount:heighliner-system:heighliner-web" || e.Verb != "patch" || !slices.Contains(e.ImpersonatedUser.Groups, "oidc:"+team) {
 		t.Errorf("audit %+v", e)
@@ -516,7 +516,7 @@ func TestLimitedGroups(t *testing.T) {
 	}
 }
 
-// TestProxyOverTLS tests that headers are accepted only over connections with a client certificate that the proxy's authority has
+// TestProxyOverTLS tests that headers are accepted only over connections with a client certificate that the proxies' certificate authority has
 // signed, and that has an allowed name.
 func TestProxyOverTLS(t *testing.T) {
 	t.Parallel()

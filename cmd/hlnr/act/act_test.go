@@ -128,7 +128,7 @@ func TestDecisions(t *testing.T) {
 	name := p.await("1.1.0", v1alpha1.ReleaseCanary).Name
 
 	p.want(cli.ExitNo, "shop 1.1.0 is in step tenth, not in half", "continue", "shop", "--step", "half")
-	p.want(cli.ExitUsage, `there is no release or Microservice in namespace `+p.namespace+` with the name "shpo"; did you mean "shop"?`, "continue", "shpo")
+	p.want(cli.ExitUsage, `there is no release or Microservice with the name "shpo" in namespace `+p.namespace+`; did you mean "shop"?`, "continue", "shpo")
 	p.want(cli.ExitUsage, `there is no release of shop with the name "1.1.1"; did you mean "1.1.0"?`, "continue", "shop", "1.1.1")
 	p.want(cli.ExitUsage, `invalid argument "`+strings.Repeat("ä", 257)+`" for "--reason" flag: it has 257 characters, but at most 256 are allowed`, "continue", "shop", "--reason", strings.Repeat("ä", 257))
 	dry := p.want(cli.ExitYes, "1.1.0: Continue of step tenth by ana", "continue", "shop", "--dry-run")
@@ -199,7 +199,7 @@ func TestDecisionOfAnID(t *testing.T) {
 	}
 }
 
-// TestRefused checks that a command prints the message of the API server for a rejected request, or the role with the missing permission.
+// TestRefused checks that a command prints the message from the API server about a rejected request, or the role with the missing permission.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	p := shop(t)
@@ -349,7 +349,7 @@ func TestGitOps(t *testing.T) {
 func TestScan(t *testing.T) {
 	t.Parallel()
 	p := shop(t)
-	p.want(cli.ExitUsage, `there is no ImagePolicy in namespace `+p.namespace+` with the name "shp"; did you mean "shop"?`, "scan", "imagepolicy/shp")
+	p.want(cli.ExitUsage, `there is no ImagePolicy with the name "shp" in namespace `+p.namespace+`; did you mean "shop"?`, "scan", "imagepolicy/shp")
 	p.want(cli.ExitTimeout, "the manager did not scan within 50ms", "scan", "shop", "--timeout", "50ms")
 	// This function simulates a manager that scans.
 	ctx, cancel := context.WithCancel(t.Context())

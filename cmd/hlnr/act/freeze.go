@@ -231,12 +231,12 @@ func (o *freezeOptions) freeze(ctx context.Context, s *scope) (*Done, error) {
 	}
 	done := o.done(s, obj, "Freeze", by)
 	done.Reason = f.Rules.Reason
-	end := fmt.Sprintf("until %q", o.thawCommand(s))
+	end := fmt.Sprintf("by %s until you run %q", by, o.thawCommand(s))
 	if f.Rules.Until != nil {
 		done.Until = f.Rules.Until.UTC().Format(time.RFC3339)
-		end = "until " + done.Until
+		end = "until " + done.Until + " by " + by
 	}
-	done.text = fmt.Sprintf("%s: frozen %s by %s; %s", o.where(s), end, by, cli.Count(len(services), "Microservice"))
+	done.text = fmt.Sprintf("%s: frozen %s; %s", o.where(s), end, cli.Count(len(services), "Microservice"))
 	if len(services) == 0 {
 		done.text += " match now; the freeze takes effect as soon as one matches"
 	}
@@ -396,13 +396,11 @@ func described(f freeze.Freeze, now time.Time) string {
 	}
 	switch {
 	case state.Over:
-		text += ", which has ended"
+		return fmt.Sprintf("%s (%q, ended)", text, state.Reason)
 	case state.Until.IsZero():
-		text += ", without an end"
-	default:
-		text += ", until " + state.Until.UTC().Format(time.RFC3339)
+		return fmt.Sprintf("%s (%q, indefinite)", text, state.Reason)
 	}
-	return fmt.Sprintf("%s (%q)", text, state.Reason)
+	return fmt.Sprintf("%s (%q, until %s)", text, state.Reason, state.Until.UTC().Format(time.RFC3339))
 }
 
 // find returns the freeze that the thaw command ends.

@@ -70,9 +70,9 @@ func TestFreezeAndThaw(t *testing.T) {
 	p.want(cli.ExitYes, failed, "unpin", "shop")
 	p.offer("1.2.0", "1.1.0", "1.0.0")
 
-	p.want(cli.ExitYes, `Freeze "freeze" by ana, until `, "thaw", "--dry-run")
+	p.want(cli.ExitYes, `Freeze "freeze" by ana ("trade fair", until `, "thaw", "--dry-run")
 	p.get("freeze", &f)
-	if out := p.want(cli.ExitYes, `namespace `+p.namespace+`: Freeze "freeze" by ana, until `, "thaw"); !strings.Contains(out, `Z ("trade fair") is deleted; waiting releases continue`) {
+	if out := p.want(cli.ExitYes, `namespace `+p.namespace+`: Freeze "freeze" by ana ("trade fair", until `, "thaw"); !strings.Contains(out, `Z) is deleted; waiting releases continue`) {
 		t.Errorf("thaw: %s", out)
 	}
 	p.await("1.2.0", v1alpha1.ReleaseCanary)
@@ -110,7 +110,7 @@ func TestNamespacesOfFreezes(t *testing.T) {
 	}
 }
 
-// TestThawChooses checks that thaw without --name does not end a freeze with spec.periods, and ends no freeze if there are several freezes.
+// TestThawChooses checks that thaw without --name does not end a freeze that has spec.periods, and ends no freeze if there are several freezes.
 // Without --force, thaw does not end a freeze that a GitOps tool manages. The name of an ended freeze can be used again, unless a GitOps tool
 // manages the ended freeze.
 func TestThawChooses(t *testing.T) {
@@ -139,7 +139,7 @@ func TestThawChooses(t *testing.T) {
 	if p.get("freeze", &after); after.UID != before.UID {
 		t.Error("a dry run replaced the freeze")
 	}
-	p.want(cli.ExitYes, "frozen until \""+p.hlnr()+" thaw "+p.namespace+"\" by ana; 0 Microservices", "freeze", "--indefinite", "--reason", "incident")
+	p.want(cli.ExitYes, "frozen by ana until you run \""+p.hlnr()+" thaw "+p.namespace+"\"; 0 Microservices", "freeze", "--indefinite", "--reason", "incident")
 	p.want(cli.ExitYes, "is deleted", "thaw")
 
 	create("year-end", v1alpha1.FreezeRules{Periods: []v1alpha1.FreezePeriod{{From: past, To: metav1.NewTime(now.Add(time.Hour))}}}, "kubectl")
@@ -151,7 +151,7 @@ func TestThawChooses(t *testing.T) {
 	p.want(cli.ExitYes, "is deleted", "thaw", "--name", "year-end")
 }
 
-// TestThawOfAReplacedFreeze checks that a request to delete the freeze of a preview does not delete another freeze that has replaced it
+// TestThawOfAReplacedFreeze checks that a request to delete the freeze that a preview showed does not delete another freeze that has replaced it
 // under the same name.
 func TestThawOfAReplacedFreeze(t *testing.T) {
 	t.Parallel()
@@ -168,10 +168,10 @@ func TestThawOfAReplacedFreeze(t *testing.T) {
 		r.DryRun = false
 		return r
 	}
-	p.want(cli.ExitYes, "frozen until ", "freeze", "--indefinite", "--reason", "incident")
+	p.want(cli.ExitYes, "frozen by ana until you run ", "freeze", "--indefinite", "--reason", "incident")
 	r := previewed()
-	p.want(cli.ExitYes, `Freeze "freeze" by ana, without an end ("incident") is deleted`, "thaw")
-	p.want(cli.ExitYes, "frozen until ", "freeze", "--indefinite", "--reason", "trade fair")
+	p.want(cli.ExitYes, `Freeze "freeze" by ana ("incident", indefinite) is deleted`, "thaw")
+	p.want(cli.ExitYes, "frozen by ana until you run ", "freeze", "--indefinite", "--reason", "trade fair")
 	if _, err := r.Do(t.Context(), f, p.Client); cli.CodeOf(err) != cli.ExitNo || !strings.Contains(err.Error(), `Freeze "freeze" was changed or replaced after the preview`) {
 		t.Errorf("thaw of the replaced freeze: %v", err)
 	}
@@ -188,7 +188,7 @@ func TestFreezeOfTheCluster(t *testing.T) {
 	p := begin(t)
 	namespace, name := p.namespace, "all-"+p.namespace
 	p.namespace = "" // --all-namespaces is rejected together with --namespace.
-	p.want(cli.ExitYes, "cluster: frozen until \""+p.hlnr()+" thaw --all-namespaces --name "+name+"\" by ana; 0 Microservices",
+	p.want(cli.ExitYes, "cluster: frozen by ana until you run \""+p.hlnr()+" thaw --all-namespaces --name "+name+"\"; 0 Microservices",
 		"freeze", "-A", "--namespace-selector", "kubernetes.io/metadata.name="+namespace, "--indefinite", "--reason", "upgrade", "--name", name)
 	out := p.want(cli.ExitYes, "clusterfreeze.hlnr.io/"+name, "thaw", "-A", "--name", name, "-o", "name")
 	if strings.TrimSpace(out) != "clusterfreeze.hlnr.io/"+name {

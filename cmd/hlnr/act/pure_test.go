@@ -134,7 +134,7 @@ func TestEndGroupThatIsGone(t *testing.T) {
 	}
 }
 
-// TestUndoOfAnEndedGroup checks that end-group --undo accepts the entry of spec.endedGroups that other commands suggest after the group has left
+// TestUndoOfAnEndedGroup checks that end-group --undo accepts the entry in spec.endedGroups that other commands suggest after the group has left
 // the status.
 func TestUndoOfAnEndedGroup(t *testing.T) {
 	t.Parallel()
@@ -155,7 +155,7 @@ func TestUndoOfAnEndedGroup(t *testing.T) {
 	}
 }
 
-// TestDefaultRollback checks the release that hlnr rollback chooses without --to. It ignores previews and groups that are closing, and advises
+// TestDefaultRollback checks which release hlnr rollback chooses without --to. The command ignores previews and closing groups, and advises users
 // to abort a rollout that has not replaced the active release.
 func TestDefaultRollback(t *testing.T) {
 	t.Parallel()

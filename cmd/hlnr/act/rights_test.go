@@ -16,7 +16,7 @@ import (
 	"github.com/heighliner/heighliner/test/await"
 )
 
-// TestPinOfTheCurrentConfigurationWithoutConfigMaps checks a pin to the current configuration by a user who has only the heighliner-owner role,
+// TestPinOfTheCurrentConfigurationWithoutConfigMaps checks the output for a pin to the current configuration by a user who has only the heighliner-owner role,
 // and is not allowed to read the objects from which the name of the next release is derived. The pin must not report that the version is active
 // while another release of the version is starting.
 func TestPinOfTheCurrentConfigurationWithoutConfigMaps(t *testing.T) {

@@ -39,8 +39,8 @@ func (p *person) aimed(version string) {
 	})
 }
 
-// TestWaitForAPinToASupersededVersion checks a pin to a version that was superseded before it became active. The pin starts the version, unless a
-// pause or a freeze delays the start. The hlnr wait command printed by hlnr pin then reports that the version is waiting, not that it was
+// TestWaitForAPinToASupersededVersion checks the effect of a pin to a version that was superseded before it became active. The pin starts the version, unless a
+// pause or a freeze delays the start. During the delay, the hlnr wait command printed by hlnr pin reports that the version is waiting, not that it was
 // superseded.
 func TestWaitForAPinToASupersededVersion(t *testing.T) {
 	t.Parallel()

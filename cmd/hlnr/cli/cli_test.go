@@ -279,7 +279,7 @@ func status(code int, reason, message, details string) string {
 	return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","reason":%q,"message":%q,"details":%s,"code":%d}`, reason, message, details, code)
 }
 
-// TestErrorsOfTheCluster checks that a failed request ends with a message that contains the fix.
+// TestErrorsOfTheCluster checks that the error message for a failed request contains the fix.
 func TestErrorsOfTheCluster(t *testing.T) {
 	t.Parallel()
 	forbidden := func(scope string) string {
@@ -299,8 +299,8 @@ func TestErrorsOfTheCluster(t *testing.T) {
 		"no permission anywhere": {answer(t, 403, forbidden("at the cluster scope")), []string{"-A"}, ExitFailed, "you (ana) cannot list microservices.hlnr.io in all namespaces: ask an administrator for the ClusterRole heighliner-view, or specify a namespace with --namespace"},
 		"no user":                {answer(t, 401, status(401, "Unauthorized", "Unauthorized", "{}")), nil, ExitFailed, "rejected your credentials (401): log in again"},
 		"busy":                   {answer(t, 503, status(503, "ServiceUnavailable", "etcd", "{}")), nil, ExitFailed, "the API server is busy: try again"},
-		"context":                {"http://127.0.0.1:1", []string{"--context", "prodution"}, ExitUsage, `there is no context in the kubeconfig with the name "prodution"; did you mean "production"?`},
-		"another context":        {"http://127.0.0.1:1", []string{"--context", "test"}, ExitUsage, `there is no context in the kubeconfig with the name "test"; available: production`},
+		"context":                {"http://127.0.0.1:1", []string{"--context", "prodution"}, ExitUsage, `there is no context with the name "prodution" in the kubeconfig; did you mean "production"?`},
+		"another context":        {"http://127.0.0.1:1", []string{"--context", "test"}, ExitUsage, `there is no context with the name "test" in the kubeconfig; available: production`},
 		"missing file":           {"http://127.0.0.1:1", []string{"--kubeconfig", "testdata/none"}, ExitUsage, "--kubeconfig: "},
 		"text file":              {"http://127.0.0.1:1", []string{"--kubeconfig", "cli_test.go"}, ExitUsage, "the file cli_test.go is not a kubeconfig: set --kubeconfig or KUBECONFIG to a kubeconfig"},
 		"folder":                 {"http://127.0.0.1:1", []string{"--kubeconfig", "."}, ExitUsage, "the file . is not a kubeconfig (is a directory)"},
@@ -406,7 +406,7 @@ func TestNearest(t *testing.T) {
 			t.Errorf("%.20q: -want +got\n%s", name, diff)
 		}
 	}
-	if got, want := Unknown("Microservice in namespace shop", "x", nil).Error(), `there is no Microservice in namespace shop with the name "x"; there are no others; select another namespace with -n`; got != want {
+	if got, want := Unknown("Microservice in namespace shop", "x", nil).Error(), `there is no Microservice with the name "x" in namespace shop; there are no others; select another namespace with -n`; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	if got, want := Unknown("group", "x", []string{"2.x", "1.x", "1.x"}).Error(), `there is no group with the name "x"; available: 1.x, 2.x`; got != want {

@@ -42,7 +42,7 @@ func UnknownMicroservice(ctx context.Context, c client.Reader, what, namespace, 
 	if err := KnownNamespace(ctx, c, namespace); err != nil {
 		return err
 	}
-	text := fmt.Sprintf("there is no %s in namespace %s with the name %q", what, namespace, name)
+	text := missing(what+" in namespace "+namespace, name)
 	switch found := namespacesWith(ctx, c, name); {
 	case len(found) == 1:
 		return Usage(fmt.Errorf("%s; there is a Microservice %s in namespace %s: add -n %s", text, name, found[0], found[0]))

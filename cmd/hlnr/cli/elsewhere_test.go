@@ -49,13 +49,13 @@ func TestUnknownMicroservice(t *testing.T) {
 		names           []string
 		want            string
 	}{
-		"in one other namespace":  {all, "default", "judge", nil, `there is no Microservice in namespace default with the name "judge"; there is a Microservice judge in namespace judge: add -n judge`},
-		"in two others":           {all, "default", "shop", nil, `there is no Microservice in namespace default with the name "shop"; there are Microservices named shop in the namespaces copy, judge: choose one with -n`},
+		"in one other namespace":  {all, "default", "judge", nil, `there is no Microservice with the name "judge" in namespace default; there is a Microservice judge in namespace judge: add -n judge`},
+		"in two others":           {all, "default", "shop", nil, `there is no Microservice with the name "shop" in namespace default; there are Microservices named shop in the namespaces copy, judge: choose one with -n`},
 		"in none":                 {all, "default", "cart", nil, `there is no Microservice in namespace default: use -n for another namespace`},
-		"a near name":             {all, "copy", "shpo", []string{"shop"}, `there is no Microservice in namespace copy with the name "shpo"; did you mean "shop"?`},
+		"a near name":             {all, "copy", "shpo", []string{"shop"}, `there is no Microservice with the name "shpo" in namespace copy; did you mean "shop"?`},
 		"without permissions":     {own, "default", "judge", nil, `there is no Microservice in namespace default: use -n for another namespace`},
 		"in an unknown namespace": {all, "judgee", "judge", nil, `there is no namespace with the name "judgee"; did you mean "judge"?`},
-		"in all":                  {all, "", "cart", []string{"shop"}, `there is no Microservice in any namespace with the name "cart"; available: shop`},
+		"in all":                  {all, "", "cart", []string{"shop"}, `there is no Microservice with the name "cart" in any namespace; available: shop`},
 	} {
 		err := UnknownMicroservice(t.Context(), c.client, "Microservice", c.namespace, c.what, c.names)
 		if CodeOf(err) != ExitUsage || err.Error() != c.want {

@@ -10,7 +10,7 @@ type Code int
 
 // The exit codes.
 const (
-	// ExitYes means that the answer is yes, or the action was done.
+	// ExitYes means that the answer is yes, or the action succeeded.
 	ExitYes Code = 0
 	// ExitFailed means that the question could not be answered, or the action could not be done.
 	ExitFailed Code = 1
@@ -31,7 +31,7 @@ var Codes = []struct {
 	Code    Code
 	Meaning string
 }{
-	{ExitYes, "the answer is yes, or the action was done"},
+	{ExitYes, "the answer is yes, or the action succeeded"},
 	{ExitFailed, "the command failed, for example because there is no cluster or a permission is missing"},
 	{ExitUsage, "invalid input: a flag, an argument, a name that does not exist, or a file"},
 	{ExitNo, "the answer is negative, or the action is not possible in the current state"},

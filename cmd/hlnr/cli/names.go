@@ -18,7 +18,7 @@ const maxNear = 3
 // list of existing names if none is near. The what parameter is a singular description of the kind of object,
 // optionally with its location, such as "Microservice in namespace shop". The exit code is [ExitUsage].
 func Unknown(what, name string, names []string) error {
-	text := fmt.Sprintf("there is no %s with the name %q", what, name)
+	text := missing(what, name)
 	if near := Nearest(name, names); len(near) > 0 {
 		return Suggest(what, name, near)
 	}
@@ -31,7 +31,17 @@ func Unknown(what, name string, names []string) error {
 
 // Suggest returns the error for a name that does not exist, with the names that the user probably meant. The exit code is [ExitUsage].
 func Suggest(what, name string, near []string) error {
-	return Usage(fmt.Errorf("there is no %s with the name %q; did you mean %s?", what, name, quoted(near[:min(len(near), maxNear)], " or ")))
+	return Usage(fmt.Errorf("%s; did you mean %s?", missing(what, name), quoted(near[:min(len(near), maxNear)], " or ")))
+}
+
+// missing describes a name that does not exist, for example `there is no Microservice with the name "shop" in namespace prod`.
+func missing(what, name string) string {
+	kind, location, located := strings.Cut(what, " in ")
+	text := fmt.Sprintf("there is no %s with the name %q", kind, name)
+	if located {
+		text += " in " + location
+	}
+	return text
 }
 
 // Count returns a number with its noun, such as "1 tag" or "2 tags".

@@ -104,7 +104,7 @@ func TestOutageOfAnExclusiveGroup(t *testing.T) {
 }
 
 // TestPolicyOfADelayedStart checks that doctor does not report a NetworkPolicy without a status while the first rollout of its Microservice waits to
-// start, and in the first minute after the start or the first activation of a release. After that time, it reports the policy.
+// start, or in the first minute after the start or the first activation of a release. After that time, it reports the policy.
 func TestPolicyOfADelayedStart(t *testing.T) {
 	t.Parallel()
 	scheme, err := cli.Scheme()

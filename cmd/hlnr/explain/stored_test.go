@@ -86,7 +86,7 @@ note: this is the status of ImagePolicy shop/images, as the manager wrote it; --
 		"JSON":                        {[]string{"web", "-o", "json"}, cli.ExitYes, `"latest": "1.1.0"`},
 		"with tags":                   {[]string{"web", "--tags", file(t, "2.0.0\n")}, cli.ExitYes, "1 tag: 1 offered in 1 group, latest 2.0.0"},
 		"nothing offered":             {[]string{"empty"}, cli.ExitNo, "none offered"},
-		"neither":                     {[]string{"shpo"}, cli.ExitUsage, `there is no ImagePolicy or Microservice in namespace shop with the name "shpo"; did you mean "shop"?`},
+		"neither":                     {[]string{"shpo"}, cli.ExitUsage, `there is no ImagePolicy or Microservice with the name "shpo" in namespace shop; did you mean "shop"?`},
 		"missing policy":              {[]string{"lost"}, cli.ExitUsage, "there is no ImagePolicy nothing, to which spec.imagePolicyRef of Microservice lost refers"},
 		"another kind":                {[]string{"pod/x"}, cli.ExitUsage, `"pod/x" is neither an ImagePolicy nor a Microservice`},
 		"manifest too":                {[]string{"web", "-f", "-"}, cli.ExitUsage, "--file and --name are for a manifest"},

@@ -132,7 +132,7 @@ func TestPlayOfAPause(t *testing.T) {
 }
 
 // TestPlayOfWindows checks that windows open and close in the course of the simulation. A step whose window is closed begins when the window opens,
-// and a window that is open at the start of the forecast is closed after its end.
+// and a window that is open at the start of the forecast closes when it ends.
 func TestPlayOfWindows(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -171,7 +171,7 @@ func TestPast(t *testing.T) {
 	}
 	s.want(cli.ExitUsage, "a shorter duration", "shop", "--since", "100h")
 	s.want(cli.ExitUsage, "shorter than the interval, 1m", "shop", "--since", "10s")
-	s.want(cli.ExitUsage, `there is no Microservice in namespace `+s.namespace+` with the name "shpo"; did you mean "shop"?`, "shpo")
+	s.want(cli.ExitUsage, `there is no Microservice with the name "shpo" in namespace `+s.namespace+`; did you mean "shop"?`, "shpo")
 	s.want(cli.ExitUsage, `there is no release of shop with the name "1.2.0"`, "shop", "--release", "1.2.0")
 	s.want(cli.ExitUsage, "name a Microservice, or a manifest")
 }
@@ -222,7 +222,7 @@ spec:
 	}
 	s.want(cli.ExitYes, "shop 1.0.0: the canary would have continued: 10 of 10 rounds passed\n  13:51:00 to 14:00:00, 10 rounds: passed: mine 1 ≤ 5\n  omitted because they have no history: web", "-f", file, "--since", "10m")
 	s.want(cli.ExitNo, "shop 1.1.0: the canary would have failed", "-f", file, "--release", "1.1.0", "--since", "10m")
-	s.want(cli.ExitUsage, `there is no Microservice in `+file+` with the name "cart"`, "cart", "-f", file)
+	s.want(cli.ExitUsage, `there is no Microservice with the name "cart" in `+file, "cart", "-f", file)
 	s.want(cli.ExitUsage, "no such file", "-f", file+"x")
 }
 

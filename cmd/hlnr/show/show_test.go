@@ -132,7 +132,7 @@ func TestCommands(t *testing.T) {
 		"why of a frozen start":             {starts, []string{"why", "shop", "1.1.0"}, cli.ExitNo, `1.1.0 is not live: it is frozen until 2030-02-04T08:00:00Z by Freeze "fair" ("trade fair").`, ""},
 		"history":                           {rolledBack, []string{"history", "shop"}, cli.ExitYes, "rolled back 8m ago: latency-p99 612 ms > 500 ms at 10%", ""},
 		"status of previews":                {previews, []string{"status"}, cli.ExitYes, "hlnr --kubeconfig " + env.Kubeconfig() + " previews -n " + previews.namespace + " shop", ""},
-		"why of an unknown service":         {approval, []string{"why", "shpo"}, cli.ExitUsage, "", `there is no host, service or version in namespace ` + approval.namespace + ` with the name "shpo"; did you mean "shop"?`},
+		"why of an unknown service":         {approval, []string{"why", "shpo"}, cli.ExitUsage, "", `there is no host, service or version with the name "shpo" in namespace ` + approval.namespace + `; did you mean "shop"?`},
 		"previews":                          {previews, []string{"previews"}, cli.ExitYes, "https://cart-17.shop.example.com", ""},
 		"no previews":                       {approval, []string{"previews"}, cli.ExitYes, "no previews in namespace " + approval.namespace + " (use -A for all namespaces)\n", ""},
 		"events":                            {approval, []string{"events", "shop"}, cli.ExitYes, "no events of shop; the API server keeps events for an hour by default", ""},
@@ -204,7 +204,7 @@ func TestWhyOfAHostElsewhere(t *testing.T) {
 		}
 	}
 	code, _, stderr := away.hlnr("why", "x"+host)
-	if want := `there is no host in any namespace with the name "x` + host + `"; did you mean "` + host + `"`; code != cli.ExitUsage || !strings.Contains(stderr, want) {
+	if want := `there is no host with the name "x` + host + `" in any namespace; did you mean "` + host + `"`; code != cli.ExitUsage || !strings.Contains(stderr, want) {
 		t.Errorf("unknown host: exit code %d, want %q\n%s", code, want, stderr)
 	}
 	user := away.reader("own-" + away.namespace)
@@ -244,7 +244,7 @@ func TestServiceElsewhere(t *testing.T) {
 	away := scene{t, env.Namespace(t), s.story}
 	for _, args := range [][]string{{"status", "shop"}, {"tree", "shop"}, {"why", "shop"}, {"why", "shop", "1.0.0"}, {"history", "shop"}, {"events", "shop"}, {"logs", "shop"}, {"previews", "shop"}} {
 		code, _, stderr := away.hlnr(args...)
-		if code != cli.ExitUsage || !strings.Contains(stderr, "in namespace "+away.namespace+` with the name "shop"; there `) || !strings.Contains(stderr, " shop in ") || !strings.Contains(stderr, "-n") {
+		if code != cli.ExitUsage || !strings.Contains(stderr, `with the name "shop" in namespace `+away.namespace+"; there ") || !strings.Contains(stderr, " shop in ") || !strings.Contains(stderr, "-n") {
 			t.Errorf("%q: exit code %d: %s", args, code, stderr)
 		}
 	}

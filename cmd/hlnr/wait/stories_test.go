@@ -45,8 +45,8 @@ func TestOlderVersionOfAnExclusiveGroup(t *testing.T) {
 	}
 }
 
-// TestVersionOfAnOlderGroup checks that the wait ends for a version whose group does not start, because it is older than the oldest live group. It
-// does not end while a user ends that live group, because the version starts then.
+// TestVersionOfAnOlderGroup checks that the wait ends for a version whose group does not start, because it is older than the oldest live group. The wait
+// does not end while a user ends that live group, because the version can start after that.
 func TestVersionOfAnOlderGroup(t *testing.T) {
 	t.Parallel()
 	a, _ := judged(t, "older group", "1.5.0")

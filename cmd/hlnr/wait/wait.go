@@ -128,7 +128,7 @@ func (w *waiter) run(ctx context.Context, name, wanted string, timeout time.Dura
 }
 
 // follow reads and evaluates the objects until there is an answer or the timeout expires. The timeout of the command does not limit the
-// first read. The command therefore has an answer even if the timeout is short.
+// first read. The command therefore returns an answer even if the timeout is short.
 func (w *waiter) follow(ctx context.Context, timeout time.Duration) error {
 	within, cancel := context.WithTimeoutCause(ctx, timeout, errOver)
 	defer cancel()

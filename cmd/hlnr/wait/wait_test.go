@@ -47,14 +47,14 @@ func expect(t *testing.T, namespace string, code cli.Code, text string, args ...
 	return stdout
 }
 
-// TestWait checks a wait that begins before the version exists, and follows the version through its steps to an approval.
+// TestWait covers a wait that begins before the version exists, and follows the version through its steps to an approval.
 func TestWait(t *testing.T) {
 	t.Parallel()
 	namespace := cluster.Namespace(t)
 	cluster.Microservice(t, namespace, "shop",
 		v1alpha1.CanaryStep{Name: "tenth", Weight: 10, Pause: &v1alpha1.CanaryPause{Duration: "1s"}},
 		v1alpha1.CanaryStep{Name: "half", Weight: 50, Approval: &v1alpha1.CanaryApproval{}})
-	expect(t, namespace, cli.ExitUsage, `there is no Microservice in namespace `+namespace+` with the name "shpo"; did you mean "shop"?`, "shpo", "1.0.0")
+	expect(t, namespace, cli.ExitUsage, `there is no Microservice with the name "shpo" in namespace `+namespace+`; did you mean "shop"?`, "shpo", "1.0.0")
 	expect(t, namespace, cli.ExitUsage, `there is no canary step of shop with the name "halv"; did you mean "half"?`, "shop", "1.0.0", "--for", "step=halv")
 	expect(t, namespace, cli.ExitUsage, `--for: "done" is not a state`, "shop", "1.0.0", "--for", "done")
 	expect(t, namespace, cli.ExitTimeout, "1.0.0 is not active after 1ms: ImagePolicy shop has not found the version", "shop", "1.0.0", "--timeout", "1ms")

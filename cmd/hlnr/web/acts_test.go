@@ -58,7 +58,7 @@ func TestProblemOfAValue(t *testing.T) {
 }
 
 // TestFailedReview checks that the result of a failed review is not stored, that a failed review is followed by a short pause, and that a
-// review does not end with the request of the reader.
+// review continues even if the reader's request is canceled.
 func TestFailedReview(t *testing.T) {
 	t.Parallel()
 	var failure error

@@ -29,7 +29,7 @@ const (
 const AnnotationSource = "hlnr.io/source"
 
 // AnnotationClaim is the annotation on a copy that contains the UID of the Microservice that created the
-// copy. It identifies this Microservice if the release was deleted and created again, so that no existing
+// copy. It identifies this Microservice if the release was deleted and created again and therefore no existing
 // Heighliner object controls the copy. The annotation is removed from a copy that outlives its Microservice.
 const AnnotationClaim = "hlnr.io/claim"
 

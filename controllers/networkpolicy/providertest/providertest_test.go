@@ -54,7 +54,7 @@ func TestPageOfAddedProvider(t *testing.T) {
 	}
 	files, err := filepath.Glob("../providers/testdata/weighted/*.go")
 	if err != nil || len(files) == 0 {
-		t.Fatal("the provider of the page does not exist", err)
+		t.Fatal("the files of the page's provider do not exist", err)
 	}
 	for _, file := range files {
 		text, err := os.ReadFile(file)

@@ -30,7 +30,7 @@ import (
 )
 
 // Run runs the suite for a provider in memory. Each rule and scenario is a subtest. If the provider is not one of the
-// project's providers, it is added to them until the test ends. For this reason, tests that call Run must not run in
+// project's providers, it is added to them for the duration of the test. For this reason, tests that call Run must not run in
 // parallel.
 func Run(t *testing.T, p providers.Provider, c Case) {
 	known := slices.IndexFunc(traffic.Known, func(k providers.Provider) bool { return k.Name() == p.Name() })

@@ -59,7 +59,7 @@ type Case struct {
 	// because the user manages the hosts of this route. User is nil for all other providers.
 	User *unstructured.Unstructured
 	// Whole reports whether the provider cannot split traffic. Bare reports whether it has no routes,
-	// so that the policy has only Services.
+	// which means that the policy has only Services.
 	Whole, Bare bool
 	// AddToScheme registers the Go types of the kinds that the provider writes. It is nil if networkpolicy.AddToScheme
 	// registers them.
@@ -131,7 +131,7 @@ func (c Case) referred(weighted ...string) []string {
 	return slices.Sorted(slices.Values(weighted))
 }
 
-// firstReleases checks a first release, canaries, an abort, a promotion, and a pin.
+// firstReleases tests a first release, canaries, an abort, a promotion, and a pin.
 func (p player) firstReleases() {
 	p.Helper()
 	p.Rollout(Group("1-x", 1, "a 1.0.0 active 100"))

@@ -26,7 +26,7 @@ func GroupServiceName(policy, slug string) string {
 }
 
 // ReleaseServiceName returns the name of the Service of one release. The name always ends in a
-// hash, so that it is unique among all policies and differs from the name of any group's Service.
+// hash, so that it is unique across all policies and differs from the name of any group's Service.
 func ReleaseServiceName(policy, microservice, release string) string {
 	short := strings.TrimPrefix(release, microservice+"-")
 	return join(policy+"-"+strings.ReplaceAll(short, ".", "-"), "r"+digest(policy, release))

@@ -703,7 +703,7 @@ func TestTargetWithoutEndpointsRemovesNoRoute(t *testing.T) {
 }
 
 // TestInvalidDomainWithoutEndpointsKeepsItsTarget checks that a live host keeps its route and target
-// if its domain becomes invalid in the same edit as it moves from a version to a release without
+// if its domain becomes invalid in the same edit that moves it from a version to a release without
 // endpoints.
 func TestInvalidDomainWithoutEndpointsKeepsItsTarget(t *testing.T) {
 	const host = "old.example.com"

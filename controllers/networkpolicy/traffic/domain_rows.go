@@ -408,7 +408,7 @@ func (d *planner) freeze(r *Row) {
 			return
 		}
 	}
-	r.fail(reasonFrozen, fmt.Sprintf("%s.release: %s was never active, and does not get this traffic until the freeze ends: %s", r.field, release.SemVer.Version, frozen.Message))
+	r.fail(reasonFrozen, fmt.Sprintf("%s.release: %s has never been active, and does not get this traffic until the freeze ends: %s", r.field, release.SemVer.Version, frozen.Message))
 	r.group, r.newer, r.pinned, r.canary, r.pin = nil, nil, "", false, false
 }
 

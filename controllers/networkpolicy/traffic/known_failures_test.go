@@ -399,7 +399,7 @@ func nameWithoutANamespace(t *testing.T) {
 			want(t, "Gateway of the policy", of.Namespace+"/"+of.Name, tc.want)
 			route := &gatewayv1.HTTPRoute{ObjectMeta: metav1.ObjectMeta{Namespace: "prod", Generation: 1}}
 			route.Status.Parents = []gatewayv1.RouteParentStatus{answer(tc.ref, 1, "True", "Accepted")}
-			want(t, "the response is found", gatewayapi.Acceptance(route, policy).Accepted, true)
+			want(t, "the parent's status is found", gatewayapi.Acceptance(route, policy).Accepted, true)
 		})
 	}
 	w := newWorld(t, stepOf(1, "a 1.0.0 active 100"))

@@ -15,7 +15,7 @@ import (
 	"github.com/heighliner/heighliner/internal/release"
 )
 
-// The tests in this file check policies that are confirmed late or never.
+// The tests in this file cover policies that are confirmed late or never.
 
 // TestUnconfirmedPolicyWithholdsNothing checks that a policy withholds no release before a gateway
 // has accepted its routes. In its first reconcile, which creates the Services, the policy observes

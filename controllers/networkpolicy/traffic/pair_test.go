@@ -457,7 +457,7 @@ var pairHappenings = []pairHappening{
 			p.say("foreign Services of %s: %v", name, n.foreign)
 		}
 	}},
-	{"a hook Job starts or ends", 2, func(p *pair, a, b int) {
+	{"a hook Job starts or finishes", 2, func(p *pair, a, b int) {
 		if _, o, ok := choose(p.objects, a); ok {
 			o.ActiveJobs = !o.ActiveJobs
 			o.GateJobs = o.ActiveJobs && b%2 == 0

@@ -26,7 +26,7 @@ type pair struct {
 	offers    map[string]release.Candidate
 	withdrawn []release.Withdrawal
 	closed    map[string]bool // closed contains the groups that the source closed.
-	refuse    bool            // refuse reports whether an admission webhook is unavailable, so that creations fail.
+	refuse    bool            // refuse reports whether an admission webhook is unavailable, which makes creations fail.
 	room      int             // room is the number of pods that fit into the cluster; a negative number means no limit.
 	load      int             // load is the number of pods that a group's total traffic needs, if releases have autoscalers.
 	// denied contains the releases for whose objects the API server rejects changes.
@@ -101,7 +101,7 @@ type answering struct {
 	releases map[string]int // releases contains the weights of releases; 0 means matched requests only.
 	pinned   bool
 	deleted  bool // deleted reports whether the route has since been deleted.
-	gone     bool // gone reports whether a reconcile has found no replacement, so that nothing shows that the gateway still serves the route.
+	gone     bool // gone reports whether a reconcile has found no replacement, which means that nothing shows that the gateway still serves the route.
 }
 
 func newPair() *pair {
@@ -413,7 +413,7 @@ func (p *pair) free() int {
 	return max(0, n)
 }
 
-// endpoints updates the ready pods that policies observe, and the times since which releases have had ready pods.
+// endpoints updates the ready pods that policies observe, and the times at which releases got ready pods.
 func (p *pair) endpoints() {
 	for _, n := range p.nets {
 		n.now = p.now
@@ -531,7 +531,7 @@ func (p *pair) plan(stop int) (did bool) {
 	return did
 }
 
-// make returns a plan. If the API server rejects a stamp of the plan, make creates another plan
+// make returns a plan. If the API server rejects a stamp that the plan requires, make creates another plan
 // that takes this rejection into account.
 func (p *pair) make() (release.Observed, release.Result) {
 	clear(p.unstamped)
@@ -902,7 +902,7 @@ func (p *pair) run(d time.Duration) {
 		for _, o := range p.objects {
 			consider(o.up)
 		}
-		consider(p.now.Add(doze)) // Policies reconcile again for pending timers.
+		consider(p.now.Add(doze)) // Policies are reconciled again because timers may be pending.
 		p.advance(next.Sub(p.now))
 	}
 }

@@ -115,7 +115,7 @@ func (h history) play() {
 	before := h.w.writes
 	h.w.pass()
 	if h.w.writes != before {
-		h.Fatalf("a reconcile in the stable state writes")
+		h.Fatalf("a reconcile in the stable state writes objects")
 	}
 	h.noGroupIsStuck()
 	h.allIsReported(references(h.w.policy.Status))

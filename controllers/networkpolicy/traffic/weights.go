@@ -130,7 +130,7 @@ func (d *planner) delayOf(g *v1alpha1.ReleaseGroup, withheld []string) time.Dura
 }
 
 // delayFirstTraffic treats releases that must not get their first traffic yet as not ready. It does this only if
-// the live weights can remain unchanged until then: the delay of a new release must not also delay the
+// the live weights can remain unchanged during the delay: the delay of a new release must not also delay the
 // removal of an aborted canary. A group without a live route is not delayed.
 func (d *planner) delayFirstTraffic(g *v1alpha1.ReleaseGroup, out *groupDecision, shares []split.Share, last map[string]int) {
 	report := d.report(g.Slug)
@@ -162,7 +162,7 @@ func (d *planner) delayFirstTraffic(g *v1alpha1.ReleaseGroup, out *groupDecision
 }
 
 // mayStay reports whether the releases of a group can keep their live weights for a moment: all of them are
-// ready, each is active, a canary, or was active before, and no other group's release has a share. A
+// ready, each is active, is a canary, or was active before, and no other group's release has a share. A
 // canary that was aborted must lose its traffic immediately.
 func (d *planner) mayStay(g *v1alpha1.ReleaseGroup, last map[string]int) bool {
 	total := 0

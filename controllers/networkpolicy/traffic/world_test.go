@@ -655,7 +655,7 @@ func (w *world) settle() v1alpha1.NetworkPolicyStatus {
 	return v1alpha1.NetworkPolicyStatus{}
 }
 
-// check checks the invariants that must be true after every reconcile.
+// check checks the invariants that must hold after every reconcile.
 func (w *world) check() {
 	w.t.Helper()
 	if w.shared != nil {

@@ -53,7 +53,7 @@ func jobCall(job v1alpha1.HookJob) hook.Call {
 }
 
 // TestJobRunsThePodOfTheRelease checks that a Job's pod has the release's identity, configuration, and
-// security context, but no fields that prevent it from ending, and no labels that selectors match.
+// security context, but no fields that prevent it from completing, and no labels that selectors match.
 func TestJobRunsThePodOfTheRelease(t *testing.T) {
 	t.Parallel()
 	release := jobRelease()

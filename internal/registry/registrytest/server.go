@@ -107,7 +107,7 @@ func New(t testing.TB, options ...Option) *Server {
 	return s
 }
 
-// Client returns an HTTP client that trusts the registry's certificate. The connections end with the server.
+// Client returns an HTTP client that trusts the registry's certificate. The connections are closed when the server stops.
 func (s *Server) Client() *http.Client { return s.front.Client() }
 
 // Host returns the registry's host and port.
@@ -359,7 +359,7 @@ func Huge(n int) http.HandlerFunc {
 	}
 }
 
-// Slow returns a handler that begins a response and never ends it. The client must end the request.
+// Slow returns a handler that begins a response and never ends it. The client must cancel the request.
 func Slow() http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

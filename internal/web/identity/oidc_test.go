@@ -194,7 +194,7 @@ func TestExpiry(t *testing.T) {
 	for name, tc := range map[string]struct {
 		token time.Duration
 		ends  time.Duration
-	}{"with the token": {5 * time.Minute, 5 * time.Minute}, "after its length": {time.Hour, 30 * time.Minute}} {
+	}{"with the token": {5 * time.Minute, 5 * time.Minute}, "after the maximum duration": {time.Hour, 30 * time.Minute}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := open(t, nil)

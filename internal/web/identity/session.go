@@ -14,7 +14,7 @@ import (
 )
 
 // These are the names of the cookies. Browsers accept cookies with the __Host- prefix only over HTTPS and only from the
-// exact host to which they send them, so that no other host in the domain can set them.
+// exact host to which they send them, so no other host in the domain can set them.
 const (
 	sessionCookie = "__Host-hlnr-session"
 	loginCookie   = "__Host-hlnr-login-" // followed by the first characters of login.State

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 
 const (
 	alice = "alice@example.com"
-	// The masters group has all RBAC permissions, so that these tests check admission and not RBAC.
+	// The masters group has all RBAC permissions, so these tests check admission and not RBAC.
 	masters = "system:masters"
 )
 

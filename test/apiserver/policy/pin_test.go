@@ -19,7 +19,7 @@ import (
 // TestPinNamesItsAuthor checks that the author of a pin is either the user who sets or changes the pin, or empty.
 func TestPinNamesItsAuthor(t *testing.T) {
 	t.Parallel()
-	const refused = "set author.name to 'alice@example.com' in spec.updateStrategy.manual, or remove author there"
+	const refused = "set author.name to 'alice@example.com' in spec.updateStrategy.manual, or remove the author"
 	manual := func(text string) string { return `{"spec": {"updateStrategy": {"manual": ` + text + `}}}` }
 	author := func(name, pinned string) string {
 		return `"author": {"name": "` + name + `", "pinned": "` + pinned + `"}`

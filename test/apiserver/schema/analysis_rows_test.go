@@ -110,7 +110,7 @@ var analysisRows = map[string]row{
 	"latency between bounds":               {kind: "Microservice", patch: metricPatch(`latency: {quantile: P95}, thresholdRange: {min: 0, max: 0.5}`)},
 	"query with a minimum":                 {kind: "Microservice", patch: metricPatch(`prometheus: {query: a}, thresholdRange: {min: 1}`)},
 	"minimum of requests":                  {kind: "Microservice", patch: metricPatch(`successRate: {}, minimumRequests: 100, thresholdRange: {min: 99}`)},
-	"minimum of no request":                {kind: "Microservice", patch: metricPatch(`successRate: {}, minimumRequests: 0, thresholdRange: {min: 99}`), refused: "metrics[0].minimumRequests"},
+	"minimum of no requests":               {kind: "Microservice", patch: metricPatch(`successRate: {}, minimumRequests: 0, thresholdRange: {min: 99}`), refused: "metrics[0].minimumRequests"},
 	"minimum above a million":              {kind: "Microservice", patch: metricPatch(`successRate: {}, minimumRequests: 1000001, thresholdRange: {min: 99}`), refused: "metrics[0].minimumRequests"},
 	"minimum of requests of a query":       {kind: "Microservice", patch: metricPatch(`prometheus: {query: a}, minimumRequests: 2, thresholdRange: {max: 1}`), refused: "minimumRequests is allowed only for successRate and latency"},
 	"latency in milliseconds":              {kind: "Microservice", patch: metricPatch(`latency: {quantile: P95}, thresholdRange: {max: 500}`), refused: "latency is in seconds, up to 60: write max: 0.5 for 500 milliseconds"},

@@ -288,8 +288,8 @@ func (v *view) Carry(live *providers.Live, r providers.Route) []resources.Object
 	return []resources.Object{next}
 }
 
-// chosen returns the part of an ApisixRoute rule that selects the same requests of a route as a
-// canary match. The path of the match replaces the path of the route.
+// chosen returns the part of an ApisixRoute rule that selects, among the requests to a route, those that
+// a canary match selects. The path of the match replaces the path of the route.
 func chosen(r providers.Route, m v1alpha1.CanaryMatch) Match {
 	out := Match{Hosts: r.Hostnames, Paths: prefix(r.Path)}
 	switch {

@@ -60,7 +60,7 @@ func (v *view) Unapplied(routes []providers.Route) *providers.Problem {
 		case spec.SessionAffinity != nil && spec.SessionAffinity.ClientIP != nil:
 			text = fmt.Sprintf("spec.sessionAffinity.clientIP applies only to clients of the Services: %ss have no affinity by client address; use cookie for domains", kind.Kind)
 		case requests && spec.SessionAffinity != nil && !v.Served[kind.Kind].Experimental:
-			text = fmt.Sprintf("spec.sessionAffinity.cookie: the %s of the API server has no field sessionPersistence: install the experimental channel of the Gateway API and restart the manager, or remove the field", kind.Kind)
+			text = fmt.Sprintf("spec.sessionAffinity.cookie: the installed CRD of %s has no field sessionPersistence: install the experimental channel of the Gateway API and restart the manager, or remove the field", kind.Kind)
 		case kind.Kind != httpKind.Kind && v.probes(v1alpha1.ProtocolHTTP):
 			text = fmt.Sprintf("spec.provider.gateway.confirm: %ss are confirmed by their status, because only HTTPRoutes can be probed", kind.Kind)
 		case kind.Kind == grpcKind.Kind && spec.Timeouts != nil:
