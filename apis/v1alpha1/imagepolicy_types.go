@@ -311,7 +311,7 @@ type ImageLimits struct {
 	ReleasesPerGroup int32 `json:"releasesPerGroup,omitempty"`
 
 	// tags is the maximum number of tags that are considered, out of those that match spec.tagFilter.
-	// If more tags match, the Truncated condition is True. At most 100,000 tags of a repository are read. Defaults to 10,000.
+	// If more tags match, the Truncated condition is True. At most 100,000 tags of a repository are read. Defaults to 10000.
 	// +optional
 	// +kubebuilder:default=10000
 	// +kubebuilder:validation:Minimum=1

@@ -175,14 +175,14 @@ func (c *cluster) status(ctx context.Context, w io.Writer) error {
 	for _, p := range state.Parts {
 		word, age := "running", time.Since(p.Started).Round(time.Second).String()
 		if !p.Running {
-			word, age = "ended: "+p.Exit, ""
+			word, age = "exited: "+p.Exit, ""
 		}
 		fmt.Fprintf(table, "%s\t%d\t%s\t%d\t%s\t%s\n", p.Name, p.PID, word, p.Starts, age, p.Address)
 	}
 	_ = table.Flush()
 	fmt.Fprintf(w, "\nowner %s since %s\n", config.Owner.Checkout, config.Owner.Since.Format(time.RFC3339))
 	if dead := state.dead(); len(dead) > 0 {
-		return fmt.Errorf("%w (ended: %s)", errDown, strings.Join(dead, ", "))
+		return fmt.Errorf("%w (exited: %s)", errDown, strings.Join(dead, ", "))
 	}
 	api, err := newAPI(config)
 	if err != nil {

@@ -237,7 +237,7 @@ func waitText(word string) string {
 	case view.WordInconclusive:
 		return "waits for a decision because its analysis is inconclusive"
 	case view.WordNoTraffic:
-		return "waits for requests to measure"
+		return "waits for requests or work to measure"
 	case view.WordTogetherHeld:
 		return "waits for a decision because the version failed in another Microservice"
 	case view.WordPaused:

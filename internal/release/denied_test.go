@@ -12,7 +12,7 @@ var denials = []scene{
 		h.push("1.0.0")
 		h.run(time.Minute)
 		h.withdraw("1.0.0", Denied)
-		h.events("denied", Superseded, "the rollout of 1.0.0 ends, because no version of the group may be deployed")
+		h.events("denied", Superseded, "1.0.0 is not rolled out, because no version of the group may be deployed")
 	}},
 	{"rule 04: a release that is pinned by name does not come back when its version is denied", func(h tale) {
 		h.live()
@@ -54,6 +54,16 @@ var denials = []scene{
 		h.message("denied", "PinnedVersionMissing", "group 1.x is pinned to version 1.0.0, which is withdrawn (Denied) and is being replaced by 1.1.0; offer it again, or remove the pin")
 		h.run(time.Hour)
 		h.want("replaced", map[string]string{"1.1.0": "active 100"})
+	}},
+	{"rule 04: while the Microservice is paused, a denied and pinned active version is reported as still to be replaced", func(h tale) {
+		h.live()
+		h.pin(Pin{Group: "1.x", Version: "1.0.0"})
+		h.push("1.1.0")
+		h.run(time.Hour)
+		h.edit("pause", func(s *Spec) { s.Paused = true })
+		h.withdraw("1.0.0", Denied)
+		h.run(time.Minute)
+		h.message("paused", "PinnedVersionMissing", "group 1.x is pinned to version 1.0.0, which is withdrawn (Denied) and will be replaced by 1.1.0; offer it again, or remove the pin")
 	}},
 	{"rule 04: a denied active version is reported until its replacement is active", func(h tale) {
 		h.live()

@@ -292,7 +292,7 @@ var outside = map[Reason]string{
 	otherRunning:           "pods of another release of its exclusive group are still running",
 	notProgrammed:          "the previous traffic change is not confirmed",
 	notCreated:             "its VersionedMicroservice cannot be created or changed",
-	noDomains:              "PreRollout hooks are not called, because the canary domains do not route to it yet",
+	noDomains:              "PreRollout hooks are not called, because the canary domains do not route to the release yet",
 	noAnswer:               "a hook does not respond",
 }
 

@@ -199,7 +199,10 @@ func (s *scope) choosePinned(p Pin) (Target, Note) {
 		case held.Release == target:
 			follows = " but keeps serving because no other release can"
 		default:
-			follows = " and is being replaced by " + s.versionOf(held.Release)
+			follows = " and will be replaced by " + s.versionOf(held.Release)
+			if run := s.g.Rollout; run != nil && run.Release == held.Release {
+				follows = " and is being replaced by " + s.versionOf(held.Release)
+			}
 		}
 		return held, s.stateOf(s.g.Row(target), true, PinnedVersionMissing, fmt.Sprintf("group %s is pinned to version %s, which is withdrawn (%s)%s; offer it again, or remove the pin", s.g.Name, s.versionOf(target), why, follows))
 	}

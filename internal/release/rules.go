@@ -152,8 +152,17 @@ func finishFirst(s *scope) {
 		return
 	}
 	_, r, _ := s.rollout()
-	s.state(r, false, FinishFirst, fmt.Sprintf("%s is waiting: the rollout of %s must finish first", s.versionOf(s.g.Target.Release), r.Version))
+	next, first := s.distinct(s.g.Target.Release, r)
+	s.state(r, false, FinishFirst, fmt.Sprintf("%s is waiting: the rollout of %s must finish first", next, first))
 	s.g.Target = Target{Release: r.Release, Reason: FinishFirst}
+}
+
+// distinct returns, for messages, the versions of another release and of r, or their names if both have the same version.
+func (s *scope) distinct(other string, r *Row) (string, string) {
+	if version := s.versionOf(other); version != r.Version {
+		return version, r.Version
+	}
+	return other, r.Release
 }
 
 // supersede ends the rollout in progress if its release is no longer the target (rule 24).
@@ -184,9 +193,10 @@ func supersede(s *scope) {
 		if r.Status == Pending || r.Status == Canary {
 			s.turn(r, Deprecated, Superseded)
 		}
-		message := fmt.Sprintf("%s is superseded by %s", r.Version, s.versionOf(s.g.Target.Release))
+		next, earlier := s.distinct(s.g.Target.Release, r)
+		message := fmt.Sprintf("%s is superseded by %s", earlier, next)
 		if s.g.Target.Release == "" {
-			message = fmt.Sprintf("the rollout of %s ends, because no version of the group may be deployed", r.Version)
+			message = fmt.Sprintf("%s is not rolled out, because no version of the group may be deployed", r.Version)
 		}
 		s.event(r, false, Superseded, message)
 	}

@@ -584,3 +584,13 @@ func TestConfirmations(t *testing.T) {
 		})
 	}
 }
+
+// TestDistinct checks that a message about two releases names their versions, or the releases if both have the same version.
+func TestDistinct(t *testing.T) {
+	s := &scope{g: &Group{Releases: []Row{{Release: "1.0.0-c1", Version: "1.0.0"}, {Release: "1.0.0-c2", Version: "1.0.0"}, {Release: "1.1.0-c2", Version: "1.1.0"}}}}
+	for other, want := range map[string][2]string{"1.1.0-c2": {"1.1.0", "1.0.0"}, "1.0.0-c2": {"1.0.0-c2", "1.0.0-c1"}} {
+		if next, earlier := s.distinct(other, &s.g.Releases[0]); next != want[0] || earlier != want[1] {
+			t.Errorf("%s and 1.0.0-c1: %q and %q, want %q", other, next, earlier, want)
+		}
+	}
+}

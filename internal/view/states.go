@@ -189,7 +189,7 @@ func (s State) waits(now time.Time) string {
 	case WordInconclusive:
 		return "waits for a decision" + s.since(now) + "; its analysis is inconclusive"
 	case WordNoTraffic:
-		return "waits for requests to measure" + s.since(now)
+		return "waits for requests or work to measure" + s.since(now)
 	case WordProgramming:
 		return "waits for " + s.Detail + s.age(", ", now)
 	case WordInterrupted:

@@ -332,11 +332,11 @@ func (s *scope) frozenBy(ctx context.Context, ms *v1alpha1.Microservice) string 
 	if f == nil {
 		return ""
 	}
-	end := "without an end"
+	end := "indefinite"
 	if !f.Until.IsZero() {
 		end = "until " + f.Until.UTC().Format(time.RFC3339)
 	}
-	return fmt.Sprintf("%s, %s (%q)", f.Name, end, f.Reason)
+	return fmt.Sprintf("%s (%q, %s)", f.Name, f.Reason, end)
 }
 
 // where describes where the freeze applies: in the cluster or in a namespace.

@@ -55,7 +55,7 @@ func TestFreezeAndThaw(t *testing.T) {
 	p.want(cli.ExitYes, "Deprecate by ana: applied", "deprecate", "shop")
 	p.await("1.1.0", v1alpha1.ReleaseError)
 	p.offer("1.2.0", "1.1.0", "1.0.0")
-	const waits = `nothing new starts until the freeze ends: Freeze "freeze", until `
+	const waits = `nothing new starts until the freeze ends: Freeze "freeze" ("trade fair", until `
 	p.want(cli.ExitYes, waits, "pin", "shop", "1.2.0")
 	if out := p.want(cli.ExitYes, "newer versions wait", "pin", "shop", "1.0.0"); strings.Contains(out, "freeze") {
 		t.Errorf("a pin to the active release: %s", out)

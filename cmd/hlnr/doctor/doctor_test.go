@@ -337,7 +337,7 @@ func TestActiveReleaseWithoutPods(t *testing.T) {
 			g.Releases = append(g.Releases, row("1.0.0", v1alpha1.ReleaseDeprecated))
 		}
 		ms.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{g}
-		ms.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "ActiveUnavailable", Message: "active release 1.1.0 of group 1.x has fewer available replicas than desired", LastTransitionTime: metav1.NewTime(now.Add(-tc.after))}}
+		ms.Status.Conditions = []metav1.Condition{{Type: "Ready", Status: metav1.ConditionFalse, Reason: "ActiveUnavailable", Message: "the active release 1.1.0 of group 1.x has fewer available replicas than desired", LastTransitionTime: metav1.NewTime(now.Add(-tc.after))}}
 		release := v1alpha1.VersionedMicroservice{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "shop-1.1.0"}}
 		release.Spec.Replicas, release.Status.Available = 3, tc.available
 		found := judgeActive(view.Input{Program: "hlnr", Releases: []v1alpha1.VersionedMicroservice{release}}, ms, now)
