@@ -172,8 +172,8 @@ func TestFactsWithoutTheRightToReadFreezes(t *testing.T) {
 	}
 }
 
-// TestFreezeEnqueues checks that only changes that can start or end a Microservice's wait because of a freeze enqueue the
-// Microservice.
+// TestFreezeEnqueues checks that a Microservice is enqueued only by changes that can start or end its wait for the
+// end of a freeze.
 func TestFreezeEnqueues(t *testing.T) {
 	t.Parallel()
 	s := begin(t)

@@ -274,7 +274,7 @@ func TestCauseOfAMissingSidecar(t *testing.T) {
 		"half of the sidecars are being created, the other pods cannot be scheduled":         {"mm--", v1alpha1.FailureUnschedulable},
 		"half of the sidecars are being created, the other sidecars cannot be pulled":        {"mmpp", v1alpha1.FailureImagePullBackOff},
 		"the sidecar was finally pulled, and the application still has time to start":        {"bb", ""},
-		"the sidecar of one pod was finally pulled":                                          {"pppb", v1alpha1.FailureImagePullBackOff},
+		"the sidecar image of one pod was finally pulled":                                    {"pppb", v1alpha1.FailureImagePullBackOff},
 		"a sidecar that starts again gives the application no more time":                     {"B", v1alpha1.FailureReadinessFailing},
 		"an init container waits for its image, one replica":                                 {"n", v1alpha1.FailureImagePullBackOff},
 		"an init container waits for its image, four replicas":                               {"nnnn", v1alpha1.FailureImagePullBackOff},

@@ -229,7 +229,7 @@ func TestParseConfig(t *testing.T) {
 		},
 		"wrong variable": {
 			environment: map[string]string{"EXIT_AFTER": "soon"},
-			wantError:   `parse environment: EXIT_AFTER="soon": must be true, false or a duration of at least 0 such as 30s, not "soon"`,
+			wantError:   `parse environment: EXIT_AFTER="soon": must be true, false, or a duration that is not negative, such as 30s; not "soon"`,
 		},
 		"wrong port":     {args: []string{"--port=0"}, wantError: "check port: must be 1 to 65535, not 0"},
 		"wrong UDP port": {args: []string{"--udp-port=-1"}, wantError: "check udp-port: must be 0 to 65535, not -1"},

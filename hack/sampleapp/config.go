@@ -83,7 +83,7 @@ func (a *After) Set(text string) error {
 	}
 	delay, err := time.ParseDuration(text)
 	if err != nil || delay < 0 {
-		return fmt.Errorf("must be true, false or a duration of at least 0 such as 30s, not %q", text)
+		return fmt.Errorf("must be true, false, or a duration that is not negative, such as 30s; not %q", text)
 	}
 	*a = After{On: true, Delay: delay}
 	return nil

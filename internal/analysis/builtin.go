@@ -147,7 +147,7 @@ func (s source) latency(t Target, interval time.Duration, enough string, quantil
 		q, all, finite, total, s.perSecond, enough), nil
 }
 
-// rise returns an expression for the increase of a release's counters in the interval. A series that first appeared in the interval counts as having
+// rise returns an expression for the increase in a release's counters over the interval. A series that first appeared in the interval counts as having
 // started at 0. increase() alone would miss its first value, and therefore the first error with each status code.
 func (s source) rise(metric string, t Target, interval time.Duration, more ...string) (string, *Error) {
 	selectors, err := s.selectors(t)

@@ -30,7 +30,7 @@ func TestPodShare(t *testing.T) {
 // PodWeight returns a number of pods as a percentage of n pods.
 func PodWeight(pods, n int) int { return pods * 100 / n }
 
-// workers contains histories of Microservices whose releases split the pods or have no policy.
+// workers contains histories of Microservices whose pods are divided between the releases or have no policy.
 var workers = []scene{
 	{"the numbers of pods follow the weights once the pods of the canary are available", func(h tale) {
 		h.worker(10)

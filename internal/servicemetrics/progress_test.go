@@ -97,7 +97,7 @@ func TestProgress(t *testing.T) {
 			restored: []float64{1, 12},
 			rollouts: map[string]float64{resultRolledBack: 1},
 		},
-		"rollback of a release that was not seen active": {
+		"rollback of a release that was never observed as active": {
 			steps:    []step{{15, shop(nil, one)}, {35, shop(nil, row("1.1.0", deprecated, "Replaced", 32, 2), row("1.0.0", active, "RolledBack", 32, 3))}},
 			rollouts: map[string]float64{resultRolledBack: 1},
 		},

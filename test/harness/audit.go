@@ -75,7 +75,7 @@ func AuditWrites(path string, filter AuditFilter) ([]Writes, error) {
 	return writes, nil
 }
 
-// auditFiles returns the log and the files that were rotated since the given time: audit-TIME.log next to audit.log.
+// auditFiles returns the log and the files that have been rotated since the given time: audit-TIME.log next to audit.log.
 func auditFiles(path string, since time.Time) ([]string, error) {
 	extension := filepath.Ext(path)
 	rotated, err := filepath.Glob(strings.TrimSuffix(path, extension) + "-*" + extension)

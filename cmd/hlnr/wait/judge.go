@@ -67,7 +67,7 @@ func (s snapshot) policyOutdated() bool {
 	return s.policy != nil && s.policy.Status.ObservedGeneration < s.policy.Generation
 }
 
-// unrouted describes why no NetworkPolicy has routed a group yet. The text is empty if a NetworkPolicy has routed the group, or if there
+// unrouted describes why no NetworkPolicy routes to a group yet. The text is empty if a NetworkPolicy routes to the group, or if there
 // is no NetworkPolicy. The first release of an unrouted group becomes active when it is available, even if it gets no
 // traffic yet.
 func (s snapshot) unrouted(g *v1alpha1.ReleaseGroup) (text string) {

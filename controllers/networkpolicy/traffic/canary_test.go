@@ -246,8 +246,8 @@ func TestCanaryDomainOfAGroupThatIsIncomingAgain(t *testing.T) {
 	}
 }
 
-// TestCanaryDomainOfTwoIncomingGroups checks that, of two incoming groups whose releases are
-// being tested by hooks, a domain without a template field routes to the newer group, as the guide
+// TestCanaryDomainOfTwoIncomingGroups checks that, if the releases of two incoming groups
+// are being tested by hooks, a domain without a template field routes to the newer group, as the guide
 // describes. The release of the other group is tested through that group's own domain. If that group has no such
 // domain, the policy reports no canary domains that would block its hooks.
 func TestCanaryDomainOfTwoIncomingGroups(t *testing.T) {

@@ -237,7 +237,7 @@ func TestPolicyWithAnInvalidEditHoldsItsHosts(t *testing.T) {
 	}
 }
 
-// TestConditionOfRoutesThatStay checks that, if a policy switches to a rule that does not exist,
+// TestConditionOfRoutesThatStay checks that, if a policy switches to a rule of a user-managed route, and this rule does not exist,
 // its condition shows why its routes stay, and does not show a time in the past.
 func TestConditionOfRoutesThatStay(t *testing.T) {
 	w := borrowing(t, "none")

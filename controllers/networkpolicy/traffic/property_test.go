@@ -174,7 +174,7 @@ func (h history) release() string {
 	return rapid.SampledFrom(slugs).Draw(h.T, "group")[:1] + rapid.SampledFrom([]string{"a", "b", "c"}).Draw(h.T, "release")
 }
 
-// write creates a rollout state that the planner could write, with higher revisions.
+// write creates a rollout state that the planner could write next, with higher revisions.
 func (h history) write() {
 	var groups []v1alpha1.ReleaseGroup
 	for _, slug := range slugs[rapid.IntRange(0, 1).Draw(h.T, "first group"):] {

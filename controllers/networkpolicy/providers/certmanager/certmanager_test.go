@@ -113,7 +113,7 @@ func TestUnready(t *testing.T) {
 	}
 }
 
-// TestDefinitionTakesTheCertificate installs cert-manager's definition, creates a Certificate, and
+// TestDefinitionTakesTheCertificate installs cert-manager's definition of Certificates, creates a Certificate, and
 // checks that the API server stores it without changes.
 func TestDefinitionTakesTheCertificate(t *testing.T) {
 	env, err := apiserver.Start(apiserver.Options{})
