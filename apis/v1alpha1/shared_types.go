@@ -152,6 +152,12 @@ const (
 	// AnnotationRequestedAt on an ImagePolicy or a GitHubRepository requests an immediate scan or
 	// poll when its value changes.
 	AnnotationRequestedAt = "hlnr.io/requestedAt"
+	// AnnotationDeliveredAt on a GitHubRepository is the time of the latest webhook delivery that another
+	// replica received for the replica that polls the repository. A new value starts a poll.
+	AnnotationDeliveredAt = "hlnr.io/deliveredAt"
+	// AnnotationPackageDeliveredAt on a GitHubRepository is the time of the latest webhook delivery about a
+	// package. After a new value, the ImagePolicies that read the repository scan their registries.
+	AnnotationPackageDeliveredAt = "hlnr.io/packageDeliveredAt"
 	// AnnotationRegistry on a Secret of type kubernetes.io/basic-auth is the registry to which the
 	// password may be sent, as host[:port][/path]. A pull secret of this type without
 	// the annotation is never used.

@@ -18,7 +18,6 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
@@ -368,7 +367,6 @@ func setup(mgr ctrl.Manager, o options) error {
 	if err != nil {
 		return err
 	}
-	packages := make(chan types.NamespacedName, 64)
 	for _, c := range []struct {
 		name  string
 		setup func() error
@@ -376,12 +374,6 @@ func setup(mgr ctrl.Manager, o options) error {
 		{"githubrepository", func() error {
 			return githubrepository.SetupWithManager(mgr, githubrepository.Options{
 				Pool: pool, Workers: o.workers, Shards: shards, WebhookAddress: o.webhookAddress,
-				Packages: func(repository types.NamespacedName, _ string) {
-					select {
-					case packages <- repository:
-					default: // The queue is full: the next scan finds the change.
-					}
-				},
 			})
 		}},
 		{"feedback", func() error {
@@ -389,7 +381,7 @@ func setup(mgr ctrl.Manager, o options) error {
 		}},
 		{"imagepolicy", func() error {
 			return imagepolicy.SetupWithManager(mgr, imagepolicy.Options{
-				Workers: o.workers, Shards: shards, Scanner: scanner, Packages: packages, Identity: identity, IdentityNamespaces: o.identityNamespaces, Namespaces: o.namespaces, Platform: o.platform,
+				Workers: o.workers, Shards: shards, Scanner: scanner, Identity: identity, IdentityNamespaces: o.identityNamespaces, Namespaces: o.namespaces, Platform: o.platform,
 			})
 		}},
 		{"microservice", func() error {

@@ -71,12 +71,6 @@ type Options struct {
 	// WebhookAddress is the address at which every replica accepts webhook deliveries, over plain
 	// HTTP. If it is "" or "0", no deliveries are accepted.
 	WebhookAddress string
-	// Packages is called after deliveries about a package, with the GitHubRepository and the name of the
-	// package, so that ImagePolicies that use an image in this repository can scan it immediately. Packages
-	// is called only on the leader, possibly from several goroutines. For each package of a
-	// GitHubRepository, it is called at most six times in a row, and then at most once every ten seconds.
-	// It must not block. It may be nil.
-	Packages func(repository types.NamespacedName, name string)
 	// Shards define which namespaces this replica reconciles; nil means all.
 	Shards *shard.Shards
 }
@@ -143,6 +137,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("githubrepository").
 		For(&v1alpha1.GitHubRepository{}, requestChanged()).
+		Watches(&v1alpha1.GitHubRepository{}, r.delivered(o.Shards.Holds)).
 		Watches(&v1alpha1.ImagePolicy{}, handler.EnqueueRequestsFromMapFunc(forImagePolicy), sourceChanged()).
 		WatchesRawSource(source.Func(func(ctx context.Context, q workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 			ls.run(ctx, func(key types.NamespacedName) { q.Add(ctrl.Request{NamespacedName: key}) })
@@ -161,7 +156,7 @@ func (r *Reconciler) setupWebhooks(mgr ctrl.Manager, o Options) error {
 	}
 	return mgr.Add(&webhookServer{address: o.WebhookAddress, handler: (&webhookHandler{
 		repositories: mgr.GetClient(), secrets: r.uncached, writer: mgr.GetClient(), clock: o.Clock,
-		elected: mgr.Elected(), holds: o.Shards.Holds, hint: r.polls.hint, packages: o.Packages, count: r.metrics.delivered,
+		elected: mgr.Elected(), holds: o.Shards.Holds, hint: r.polls.hint, count: r.metrics.delivered,
 	}).init()})
 }
 

@@ -4,9 +4,11 @@ import (
 	"context"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -21,6 +23,17 @@ func requestChanged() builder.ForOption {
 			return e.ObjectOld.GetAnnotations()[v1alpha1.AnnotationRequestedAt] != e.ObjectNew.GetAnnotations()[v1alpha1.AnnotationRequestedAt]
 		}},
 	))
+}
+
+// delivered polls a repository again after another replica has received a webhook delivery for it. holds reports
+// whether this replica reconciles a namespace.
+func (r *Reconciler) delivered(holds func(namespace string) bool) handler.EventHandler {
+	return handler.Funcs{UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		before, now := e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()
+		if before[v1alpha1.AnnotationDeliveredAt] != now[v1alpha1.AnnotationDeliveredAt] && holds(e.ObjectNew.GetNamespace()) {
+			r.polls.hint(client.ObjectKeyFromObject(e.ObjectNew), nil)
+		}
+	}}
 }
 
 // sourceChanged admits changes to spec.source and spec.match of ImagePolicies.

@@ -69,9 +69,10 @@ const (
 // webhook at most once every five seconds. Such a delivery does not count against the limits of valid
 // deliveries, and its response does not reveal whether there is a webhook at the path.
 //
-// Every replica accepts deliveries, because a Service can send them to any replica. The leader polls
-// immediately. Other replicas request a poll with the annotation hlnr.io/requestedAt, as
-// users do, and ignore deliveries about packages.
+// Every replica accepts deliveries, because a Service can send them to any replica. The replica that reconciles
+// the GitHubRepository polls immediately. Other replicas request a poll with the annotation hlnr.io/deliveredAt.
+// The ImagePolicies that read a GitHubRepository can be in namespaces of several replicas. Therefore, each
+// replica announces new packages to all of them with the annotation hlnr.io/packageDeliveredAt.
 type webhookHandler struct {
 	// repositories reads from the cache, and secrets reads from the API server.
 	repositories, secrets client.Reader
@@ -82,9 +83,7 @@ type webhookHandler struct {
 	// holds reports whether this replica, if it is elected, reconciles a namespace.
 	holds func(namespace string) bool
 	hint  func(types.NamespacedName, map[int64]notice)
-	// packages is called for a new version of a repository's package; it may be nil.
-	packages func(types.NamespacedName, string)
-	count    func(result string)
+	count func(result string)
 
 	slots       *slotCounter
 	deliveries  *lru.Cache // time of a delivery, by repository and delivery ID
@@ -110,7 +109,7 @@ type deliveryState struct {
 	pending  bool
 	poll     bool
 	numbers  map[int64]notice
-	packages map[string]bool
+	packages bool
 }
 
 // init sets a handler's internal fields.
@@ -305,7 +304,7 @@ func (h *webhookHandler) stateOf(key types.NamespacedName) *deliveryState {
 	in := &deliveryState{
 		deliveries: rate.NewLimiter(deliveriesPerSecond, deliveryBurst),
 		polls:      rate.NewLimiter(rate.Every(pollInterval), pollBurst),
-		numbers:    map[int64]notice{}, packages: map[string]bool{},
+		numbers:    map[int64]notice{},
 	}
 	h.sources.Add(key, in)
 	return in
@@ -342,8 +341,8 @@ func (h *webhookHandler) collect(key types.NamespacedName, in *deliveryState, e 
 		if e.Number > 0 && len(in.numbers) < maxPullRequests {
 			in.numbers[int64(e.Number)] = in.numbers[int64(e.Number)].newest(notice{updated: e.Updated, closed: e.Closed})
 		}
-	case packageEvents[e.Type] && e.Package != "" && len(in.packages) < maxPullRequests:
-		in.packages[e.Package] = true
+	case packageEvents[e.Type] && e.Package != "":
+		in.packages = true
 	default:
 		return false
 	}
@@ -355,25 +354,25 @@ func (h *webhookHandler) collect(key types.NamespacedName, in *deliveryState, e 
 	return true
 }
 
-// flush starts or requests a poll, and reports packages, for the events that were collected since the given time.
+// flush starts or requests a poll, and announces packages, for the events that were collected since the given time.
 func (h *webhookHandler) flush(key types.NamespacedName, in *deliveryState, since time.Time) {
 	in.mu.Lock()
 	poll, numbers, packages := in.poll, in.numbers, in.packages
-	in.pending, in.poll, in.numbers, in.packages = false, false, map[int64]notice{}, map[string]bool{}
+	in.pending, in.poll, in.numbers, in.packages = false, false, map[int64]notice{}, false
 	in.mu.Unlock()
-	if !h.reconciles(key.Namespace) {
-		if poll {
-			h.requestPoll(key, since)
-		}
-		return
+	annotations := map[string]string{}
+	at := since.UTC().Format(time.RFC3339Nano)
+	if packages {
+		annotations[v1alpha1.AnnotationPackageDeliveredAt] = at
 	}
-	if poll {
+	switch {
+	case poll && h.reconciles(key.Namespace):
 		h.hint(key, numbers)
+	case poll:
+		annotations[v1alpha1.AnnotationDeliveredAt] = at
 	}
-	for name := range packages {
-		if h.packages != nil {
-			h.packages(key, name)
-		}
+	if len(annotations) > 0 {
+		h.annotate(key, annotations)
 	}
 }
 
@@ -387,19 +386,17 @@ func (h *webhookHandler) reconciles(namespace string) bool {
 	}
 }
 
-// requestPoll sets the annotation with which users request a poll, so that the leader polls for events since the given time.
-func (h *webhookHandler) requestPoll(key types.NamespacedName, since time.Time) {
+// annotate sets annotations of a GitHubRepository, through which other replicas observe deliveries.
+func (h *webhookHandler) annotate(key types.NamespacedName, annotations map[string]string) {
 	ctx, cancel := context.WithTimeout(context.Background(), coalesceDelay*10)
 	defer cancel()
 	repository := &v1alpha1.GitHubRepository{}
 	repository.Namespace, repository.Name = key.Namespace, key.Name
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]string{
-		v1alpha1.AnnotationRequestedAt: since.UTC().Format(time.RFC3339Nano),
-	}}})
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	if err == nil {
 		err = h.writer.Patch(ctx, repository, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(FieldOwner))
 	}
 	if client.IgnoreNotFound(err) != nil {
-		ctrl.Log.Error(err, "failed to request a poll of GitHub", "githubrepository", key)
+		ctrl.Log.Error(err, "failed to pass a webhook delivery to the other replicas", "githubrepository", key)
 	}
 }

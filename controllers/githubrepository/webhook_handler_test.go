@@ -17,6 +17,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/github/githubtest"
@@ -30,7 +31,7 @@ type door struct {
 	web     *http.Client
 
 	mu      sync.Mutex
-	passed  []string // hints and packages in the form "name [numbers]" and "name package"
+	passed  []string // hints in the form "name [numbers]"
 	results map[string]int
 	elected chan struct{}
 	hooks   *webhookHandler
@@ -49,11 +50,6 @@ func serve(t *testing.T) *door {
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			d.passed = append(d.passed, fmt.Sprint(key.Name, " ", slices.Sorted(maps.Keys(numbers))))
-		},
-		packages: func(key types.NamespacedName, name string) {
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			d.passed = append(d.passed, key.Name+" "+name)
 		},
 		count: func(result string) {
 			d.mu.Lock()
@@ -81,7 +77,7 @@ func (d *door) send(delivery githubtest.Delivery, secret string) int {
 	return code
 }
 
-// after waits for a duration, and returns the hints and packages since the last call.
+// after waits for a duration, and returns the hints since the last call.
 func (d *door) after(wait time.Duration) []string {
 	d.clock.Step(wait)
 	d.mu.Lock()
@@ -213,7 +209,9 @@ func TestHints(t *testing.T) {
 		}
 	}
 	same(t, "passed on immediately", d.after(coalesceDelay/2), []string(nil))
-	same(t, "passed on after a second", d.after(coalesceDelay/2), []string{"shop [1 3]", "shop shop"})
+	same(t, "passed on after a second", d.after(coalesceDelay/2), []string{"shop [1 3]"})
+	d.announced("shop", v1alpha1.AnnotationPackageDeliveredAt, "")
+	same(t, "polls that other replicas should start", d.get("shop").Annotations[v1alpha1.AnnotationDeliveredAt], "")
 	same(t, "response to a repeated delivery", d.send(first, "signs"), 202)
 	same(t, "passed on from a repeated delivery", d.after(coalesceDelay), []string(nil))
 	d.mu.Lock()
@@ -364,8 +362,29 @@ func TestLargePush(t *testing.T) {
 	same(t, "response to a wrong signature", d.send(githubtest.Delivery{ID: "2", Event: "push", Payload: []byte(payload)}, "guessed"), 401)
 }
 
+// announced waits until deliveries have set an annotation of a repository to another value than before, and returns the value.
+func (d *door) announced(name, annotation, before string) (value string) {
+	d.Helper()
+	await.Nil(d, func(context.Context) error {
+		if value = d.get(name).Annotations[annotation]; value == before {
+			return fmt.Errorf("the annotation %s is %q", annotation, value)
+		}
+		return nil
+	})
+	return value
+}
+
+// observe passes the current annotations of a repository to the handler of the watch, as an update.
+func (d *door) observe(name string) {
+	d.Helper()
+	now := d.get(name)
+	before := now.DeepCopy()
+	before.Annotations = nil
+	d.reconciler.delivered(func(string) bool { return !d.elsewhere }).Update(d.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: now}, nil)
+}
+
 // TestReplicasAskTheOther checks that a replica that does not reconcile the namespace requests the poll from
-// the replica that reconciles it.
+// the replica that reconciles it, announces packages to all replicas, and does not repeat what a user requested.
 func TestReplicasAskTheOther(t *testing.T) {
 	for name, other := range map[string]func(*door){
 		"not the leader":           func(d *door) { d.hooks.elected = make(chan struct{}) },
@@ -382,13 +401,17 @@ func TestReplicasAskTheOther(t *testing.T) {
 			same(t, "response", d.send(d.repo.PullRequestEvent(1, "closed"), "signs"), 202)
 			d.send(d.repo.PackageEvent("package", "shop"), "signs")
 			same(t, "passed on here", d.after(coalesceDelay), []string(nil))
-			await.Nil(t, func(context.Context) error {
-				if d.get("shop").Annotations[v1alpha1.AnnotationRequestedAt] == "" {
-					return errors.New("no poll was requested")
-				}
-				return nil
-			})
+			d.announced("shop", v1alpha1.AnnotationDeliveredAt, "")
+			d.announced("shop", v1alpha1.AnnotationPackageDeliveredAt, "")
+			same(t, "requests of a user", d.get("shop").Annotations[v1alpha1.AnnotationRequestedAt], "")
+			d.elsewhere = true
+			d.observe("shop")
+			same(t, "repositories that a replica without the shard tracks", len(d.reconciler.polls.entry(d.key("shop")).hints), 0)
 			r, _ := d.story.pass("shop")
+			same(t, "closed before the delivery is observed", numbers(r, v1alpha1.PullRequestClosed), []int64(nil))
+			d.elsewhere = false
+			d.observe("shop")
+			r, _ = d.story.pass("shop")
 			same(t, "closed", numbers(r, v1alpha1.PullRequestClosed), []int64{1})
 		})
 	}

@@ -102,9 +102,6 @@ type Options struct {
 	Platform string
 	// Metrics is where metrics are registered. Defaults to the manager's registry.
 	Metrics prometheus.Registerer
-	// Packages receives GitHubRepositories for which there is a new version of a package. ImagePolicies that
-	// read these repositories scan immediately. The sender limits the rate. Packages may be nil.
-	Packages <-chan types.NamespacedName
 	// Shards define which namespaces this replica reconciles; nil means all.
 	Shards *shard.Shards
 	// Namespaces are the namespaces that the manager watches; empty means all.
@@ -185,9 +182,9 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		Watches(&v1alpha1.Microservice{}, handler.EnqueueRequestsFromMapFunc(forMicroservice), usageChanged()).
 		Watches(&v1alpha1.NetworkPolicy{}, handler.EnqueueRequestsFromMapFunc(r.forNetworkPolicy), pinsChanged()).
 		Watches(&v1alpha1.GitHubRepository{}, handler.EnqueueRequestsFromMapFunc(r.forRepository), repositoryStatusChanged()).
+		Watches(&v1alpha1.GitHubRepository{}, r.packageDelivered()).
 		WatchesRawSource(source.Func(func(ctx context.Context, q workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 			ls.run(ctx, func(policy types.NamespacedName) { q.Add(ctrl.Request{NamespacedName: policy}) })
-			go r.watchPackages(ctx, o.Packages, q.Add)
 			return nil
 		})).
 		WatchesRawSource(gate).
@@ -258,28 +255,6 @@ func (r *Reconciler) ensureScan(ctx context.Context, o *observed) error {
 	r.scans.markScanned(key)
 	r.startScan(o, newScanRecord(o.query, o.access, immediate(o, known)).continueFrom(known.record), known)
 	return nil
-}
-
-// watchPackages requests scans for new package versions until ctx is done.
-func (r *Reconciler) watchPackages(ctx context.Context, packages <-chan types.NamespacedName, enqueue func(ctrl.Request)) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case repository := <-packages:
-			r.rescan(ctx, repository, enqueue)
-		}
-	}
-}
-
-// rescan enqueues, for an immediate scan, the ImagePolicies that read a GitHubRepository.
-func (r *Reconciler) rescan(ctx context.Context, repository types.NamespacedName, enqueue func(ctrl.Request)) {
-	named := &v1alpha1.GitHubRepository{}
-	named.Namespace, named.Name = repository.Namespace, repository.Name
-	for _, request := range r.forRepository(ctx, named) {
-		r.scans.markStale(request.NamespacedName)
-		enqueue(request)
-	}
 }
 
 // immediate reports whether a user or an event requested a scan.

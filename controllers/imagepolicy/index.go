@@ -6,10 +6,12 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
@@ -143,6 +145,21 @@ func repositoryUpdated(e event.UpdateEvent) bool {
 		(b.OpenPullRequests == nil) != (n.OpenPullRequests == nil) ||
 		!equality.Semantic.DeepEqual(b.Conditions, n.Conditions) || !equality.Semantic.DeepEqual(b.PullRequests, n.PullRequests) ||
 		!equality.Semantic.DeepEqual(b.Releases, n.Releases) || !equality.Semantic.DeepEqual(b.Tags, n.Tags)
+}
+
+// packageDelivered enqueues, for an immediate scan, the ImagePolicies that read a GitHubRepository for which a
+// webhook delivery announced a new version of a package.
+func (r *Reconciler) packageDelivered() handler.EventHandler {
+	return handler.Funcs{UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		before, now := e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()
+		if before[v1alpha1.AnnotationPackageDeliveredAt] == now[v1alpha1.AnnotationPackageDeliveredAt] {
+			return
+		}
+		for _, request := range r.forRepository(ctx, e.ObjectNew) {
+			r.scans.markStale(request.NamespacedName)
+			q.Add(request)
+		}
+	}}
 }
 
 // forRepository enqueues the ImagePolicies in all namespaces that refer to a GitHubRepository.
