@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/release"
 	"github.com/heighliner/heighliner/internal/status"
 )
 
@@ -624,6 +625,15 @@ func alone(t *testing.T, seed uint64, f *observed) {
 	for environment, n := range success {
 		if n > 1 {
 			t.Fatalf("seed %d: %s has %d successful Deployments", seed, environment, n)
+		}
+	}
+}
+
+// TestBlockedMessages checks that a Deployment describes each problem outside a release that can block its rollout.
+func TestBlockedMessages(t *testing.T) {
+	for _, reason := range release.OutsideReasons() {
+		if text := blockedMessage(string(reason)); strings.Contains(text, "a problem outside the release") {
+			t.Errorf("%s is not described: %s", reason, text)
 		}
 	}
 }

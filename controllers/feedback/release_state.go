@@ -166,8 +166,10 @@ func blockedMessage(cause string) string {
 
 // blockedBy contains descriptions of the problems for which status.failure has no value.
 var blockedBy = map[string]string{
-	"TrafficNotProgrammed": "the previous traffic change is not confirmed.",
-	"NotCreated":           "the object of the release cannot be created or changed.",
+	"TrafficNotProgrammed":       "the previous traffic change is not confirmed.",
+	"NotCreated":                 "the object of the release cannot be created or changed.",
+	"CanaryDomainsNotProgrammed": "the canary domains do not route to the release yet, so its PreRollout hooks are not called.",
+	"HookUnanswered":             "a hook does not respond.",
 }
 
 // offersVersion reports whether the ImagePolicy offers a version.

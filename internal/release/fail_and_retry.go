@@ -2,6 +2,7 @@ package release
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
@@ -295,6 +296,10 @@ var outside = map[Reason]string{
 	noDomains:              "PreRollout hooks are not called, because the canary domains do not route to the release yet",
 	noAnswer:               "a hook does not respond",
 }
+
+// OutsideReasons returns the problems outside a release that can block its rollout, in alphabetical order. They are the
+// values of status.releaseGroups[].rollout.waitsFor.
+func OutsideReasons() []Reason { return slices.Sorted(maps.Keys(outside)) }
 
 // obstacle returns the problem outside a release that blocks the rollout of the release, or "". For a
 // problem that may be resolved soon, it returns a wait instead. An unhealthy release with traffic does
