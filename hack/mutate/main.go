@@ -2,7 +2,7 @@
 // on the changed code, and lists the changes that no test detected. It does not change the working tree: all
 // changes to a file are compiled into one binary through a build overlay, each behind its own switch.
 //
-//	go run ./hack/mutate [-file hook_gates.go,rules.go] [-line 7,9] [-run regexp] [-skip regexp] [-jobs 2]
+//	go run ./hack/mutate [-file hook_gates.go,target.go] [-line 7,9] [-run regexp] [-skip regexp] [-jobs 2]
 package main
 
 import (

@@ -23,6 +23,86 @@ type required struct {
 	rows     []Row // the rows of the group, which are not modified
 }
 
+// stopWaiting stops waiting for a policy if the policy has not confirmed the traffic of the group within the
+// deadline and no traffic is moving (rule 10).
+func stopWaiting(s *scope) {
+	if s.g.Phase == Expired && len(s.g.Releases) == 0 {
+		return // The group has no traffic.
+	}
+	run, canary, _ := s.rollout()
+	moves := run != nil && !run.beforeTraffic(canary) || !s.before[s.g.Slug].equal(traffic(s.g))
+	for _, r := range s.reports {
+		switch {
+		case r.Revision >= s.g.TrafficRevision:
+			continue
+		case r.Revision == 0 && !s.serves():
+			continue // The first release of the group has no traffic yet.
+		case r.Revision == 0 && s.now.Before(s.g.TrafficTime.Add(s.showAfter())):
+			s.requeueAt(s.g.TrafficTime.Add(s.showAfter())) // The traffic was moved only a moment ago.
+		case r.Revision == 0 || r.Revision < s.g.SettledRevision:
+			s.state(nil, true, PolicyNotProgrammed, fmt.Sprintf("rollouts do not wait for networkpolicies.hlnr.io %q: %s", r.policy, cmp.Or(r.Message, cmp.Or(r.Reason, "it has not confirmed the traffic of a group"))))
+		case !moves:
+			end := s.policyDeadline(s.g.TrafficTime)
+			if s.now.Before(end) {
+				s.requeueAt(end)
+				continue
+			}
+			s.g.SettledRevision = s.g.TrafficRevision
+		}
+	}
+}
+
+// serves reports whether a release of the group should have traffic.
+func (s *scope) serves() bool {
+	return slices.ContainsFunc(s.g.Releases, func(r Row) bool { return r.Status == Active || r.Weight > 0 })
+}
+
+// raiseRevision raises the traffic revision when the required content of the routes changes, and marks the
+// releases that this change removes from the routes (rules 1 and 11). A revision is the sequence
+// number of the rollout state that introduces it. Therefore it is unique even if a group ends and begins again.
+func raiseRevision(s *scope) {
+	if len(s.g.Releases) == 0 && s.g.TrafficRevision == 0 {
+		return
+	}
+	before := s.before[s.g.Slug]
+	if before.equal(traffic(s.g)) {
+		s.g.TrafficRevision, s.g.TrafficTime = before.revision, before.since
+	} else {
+		s.g.TrafficRevision, s.g.TrafficTime = s.next, s.now
+	}
+	if s.stepped && s.g.Rollout != nil {
+		s.g.Rollout.StepRevision = s.g.TrafficRevision
+	}
+	for i := range s.g.Releases {
+		r := &s.g.Releases[i]
+		serving := r.Weight > 0 || r.Status == Active || r.Status == Canary
+		if r.Zero == nil {
+			r.Zero = before.zero(r.Release)
+		}
+		switch {
+		case serving:
+			r.Zero = nil
+		case before.has(r.Release), r.Zero == nil && s.referenced(r.Release):
+			r.Zero = &Zero{Revision: s.g.TrafficRevision, Time: s.now}
+		}
+		s.markNamed(r)
+	}
+}
+
+// markNamed begins the drain of a release when a policy that never confirmed the group no longer refers to that release. A
+// policy without a status may refer to any release until it has a status. In both cases, no confirmed revision shows when
+// the traffic of the release ended.
+func (s *scope) markNamed(r *Row) {
+	z, named := r.Zero, s.unreported() || s.unanswered(r.Release)
+	switch {
+	case z == nil || z.Named == named:
+	case named:
+		r.Zero = &Zero{Revision: z.Revision, Time: z.Time, Named: true}
+	default:
+		r.Zero = &Zero{Revision: z.Revision, Time: s.now}
+	}
+}
+
 func requiredOf(g *Group) required {
 	return required{load: traffic(g), revision: g.TrafficRevision, since: g.TrafficTime, rows: g.Releases}
 }
@@ -130,13 +210,13 @@ func (s *scope) confirmedTime(notBefore time.Time) time.Time {
 	return stored(at)
 }
 
-// unconfirmed describes the policies that have not confirmed the latest revision, or that have lost their routes since they
+// unconfirmedText describes the policies that have not confirmed the latest revision, or that have lost their routes since they
 // confirmed a revision.
-func (s *scope) unconfirmed() string {
+func (s *scope) unconfirmedText() string {
 	var out []string
 	for _, r := range s.reports {
 		if r.Revision < s.g.TrafficRevision || r.Unrouted {
-			out = append(out, fmt.Sprintf("networkpolicies.hlnr.io %q: %s", r.policy, or(r.Message, or(r.Reason, "it has not confirmed the latest traffic change"))))
+			out = append(out, fmt.Sprintf("networkpolicies.hlnr.io %q: %s", r.policy, cmp.Or(r.Message, cmp.Or(r.Reason, "it has not confirmed the latest traffic change"))))
 		}
 	}
 	return strings.Join(out, "; ")
@@ -171,10 +251,10 @@ func (s *scope) pinnedByDomain(release string) bool {
 	return slices.ContainsFunc(s.reports, func(r Report) bool { return slices.Contains(r.Pinned, release) })
 }
 
-// undrained returns why a release is not drained yet, or nil if it is drained. A release is drained when no route
+// drainWait returns why a release is not drained yet, or nil if it is drained. A release is drained when no route
 // refers to it, policies confirm this, and the drain delay after the confirmation has passed (rules 11 and 12).
 // This wait has no time limit.
-func (s *scope) undrained(r Row) *wait {
+func (s *scope) drainWait(r Row) *wait {
 	if s.referenced(r.Release) {
 		return s.zeroWait(r)
 	}
@@ -224,5 +304,5 @@ func (s *scope) zeroWait(r Row) *wait {
 	if end := r.Zero.Time.Add(s.o.Spec.Deadline); s.now.Before(end) {
 		return &wait{Until: end}
 	}
-	return newWait(&r, true, TrafficUnconfirmed, "%s keeps its pods until it is confirmed that no route points to it: %s", r.Version, or(s.unconfirmed(), "a route points to it"))
+	return newWait(&r, true, TrafficUnconfirmed, "%s keeps its pods until it is confirmed that no route points to it: %s", r.Version, cmp.Or(s.unconfirmedText(), "a route points to it"))
 }

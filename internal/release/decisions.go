@@ -12,6 +12,25 @@ import (
 // rollout could advance.
 const maxOutcome = 256
 
+// decide applies users' decisions, each decision ID only once (rule 21). The object of the release then gets a
+// stamp, which prevents a plan that read an older decision from replacing this decision in the rollout state.
+func decide(s *scope) {
+	for i := range s.g.Releases {
+		r := &s.g.Releases[i]
+		c, _ := s.object(r.Release)
+		d := c.Decision
+		if d == nil || r.Decision != nil && r.Decision.ID == d.ID {
+			continue
+		}
+		if c.Refused && d.Action != Deprecate {
+			// This object cannot get a stamp. Without a stamp, only decisions that remove traffic can be applied.
+			s.state(r, true, Blocked, fmt.Sprintf("decision %s on %s is waiting: the API server rejects updates to its VersionedMicroservice", d.Action, r.Version))
+			continue
+		}
+		s.handle(r, *d, cut(s.applyDecision(r, *d), maxOutcome))
+	}
+}
+
 // cut returns at most limit bytes of text, without splitting a character.
 func cut(text string, limit int) string {
 	if len(text) <= limit {

@@ -234,7 +234,7 @@ func TestExpectationsCanFail(t *testing.T) {
 		rules      []rule
 	}{
 		{"a release that is blocked by a problem outside the release fails at its deadline", "older:", instead("Fail", func(s *scope) {
-			if fail(s); s.g.Rollout != nil && s.g.Rollout.WaitsFor != "" && !s.now.Before(s.ends(s.g.Rollout)) {
+			if fail(s); s.g.Rollout != nil && s.g.Rollout.WaitsFor != "" && !s.now.Before(s.stepDeadline(s.g.Rollout)) {
 				s.failRow(s.g.Row(s.g.Rollout.Release), s.g.Rollout.WaitsFor)
 			}
 		})},

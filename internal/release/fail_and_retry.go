@@ -1,6 +1,7 @@
 package release
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -29,7 +30,7 @@ func (s *scope) health(run *Rollout, r *Row, c Object) (healthy bool, cause Reas
 	}
 	switch {
 	case !s.available(*r, c):
-		return false, or(c.Failure, availabilityLost), noTime
+		return false, cmp.Or(c.Failure, availabilityLost), noTime
 	case r.Routed && len(s.reports) == 0:
 		return false, TrafficLost, noTime
 	case !s.programmed(run.StepRevision):
@@ -61,7 +62,7 @@ func (s *scope) lacking(r *Row, c Object) Reason {
 	if c.Release == "" || c.Slug != s.g.Slug || c.Failure == "" && c.Replicas < size {
 		return notCreated
 	}
-	return or(c.Failure, progressDeadlineExceeded)
+	return cmp.Or(c.Failure, progressDeadlineExceeded)
 }
 
 // stable reports whether all traffic changes are complete. A change that cannot be confirmed because
@@ -99,8 +100,8 @@ func (s *scope) servesLess(active *Row, cause Reason) bool {
 	return c.Available == 0
 }
 
-// ends returns the time at which a step passes its deadline if its clock is not stopped again.
-func (s *scope) ends(run *Rollout) time.Time {
+// stepDeadline returns the time at which a step passes its deadline if its clock is not stopped again.
+func (s *scope) stepDeadline(run *Rollout) time.Time {
 	start := s.stepClock(run)
 	if _, _, c := s.rollout(); run.Step == 0 && c.Created.After(start) {
 		start = stored(c.Created) // The object was created late, because its creation was rejected or this manager was suspended.
@@ -112,16 +113,16 @@ func (s *scope) ends(run *Rollout) time.Time {
 	return end
 }
 
-// due returns the time at which a step passes its deadline if the given cause interrupts its healthy wait now. Until countHealthyTime has
+// deadlineIfInterrupted returns the time at which a step passes its deadline if the given cause interrupts its healthy wait now. Until countHealthyTime has
 // counted this wait, ends returns a time that is too early. If the rollout is already blocked, or if the wait is recorded from the start of the step's
 // clock, the wait is not healthy, and due returns the same time as ends.
-func (s *scope) due(run *Rollout, cause Reason) time.Time {
+func (s *scope) deadlineIfInterrupted(run *Rollout, cause Reason) time.Time {
 	if run.WaitsFor != "" || cause == otherRunning || cause == notCreated && !s.outgrown(run) {
-		return s.ends(run)
+		return s.stepDeadline(run)
 	}
 	interrupted := *run
 	interrupted.interrupt(s.now)
-	return s.ends(&interrupted)
+	return s.stepDeadline(&interrupted)
 }
 
 // startupGrace returns how long a manager waits for reports after it starts. While the manager was not running,
@@ -135,8 +136,8 @@ func (s *scope) justStarted() bool {
 	return !s.o.Began.IsZero() && s.now.Before(s.o.Began.Add(s.startupGrace()))
 }
 
-// deadline returns the time at which a stable group stops waiting for policies that have not confirmed its traffic.
-func (s *scope) deadline(since time.Time) time.Time {
+// policyDeadline returns the time at which a stable group stops waiting for policies that have not confirmed its traffic.
+func (s *scope) policyDeadline(since time.Time) time.Time {
 	end := since.Add(s.o.Spec.Deadline)
 	if first := s.o.Began.Add(s.startupGrace()); !s.o.Began.IsZero() && end.Before(first) {
 		return first
@@ -149,16 +150,16 @@ func (s *scope) deadline(since time.Time) time.Time {
 func (s *scope) condemned(run *Rollout, r *Row, c Object) (reason Reason, message string) {
 	judged := s.judged(r)
 	if f := s.answer(run, c); f.Failed && (s.hasGate(run.Gate, r) || judged && run.Gate == ConfirmTrafficIncrease) {
-		return HookFailed, or(f.Message, fmt.Sprintf("a %s hook failed or rejected the rollout", run.Gate))
+		return HookFailed, cmp.Or(f.Message, fmt.Sprintf("a %s hook failed or rejected the rollout", run.Gate))
 	}
 	if !judged {
 		return "", ""
 	}
 	if v := c.Analysis; v != nil && v.Rollout == run.Sequence && v.Phase == VerdictFailed {
-		return AnalysisFailed, or(v.Message, "the analysis failed")
+		return AnalysisFailed, cmp.Or(v.Message, "the analysis failed")
 	}
 	if b := c.Rollback; b != nil && b.Rollout == run.Sequence {
-		return RollbackRequested, or(b.Message, "a hook requested a rollback")
+		return RollbackRequested, cmp.Or(b.Message, "a hook requested a rollback")
 	}
 	if message := s.brokenTogether(r.Version); message != "" {
 		return togetherFailed, message
@@ -184,7 +185,7 @@ func (s *scope) giveBack(run *Rollout, r *Row, cause Reason, message string) {
 	}
 	adopted := r.Adopted
 	s.endRollout()
-	s.turn(r, Pending, cause)
+	s.setStatus(r, Pending, cause)
 	r.Adopted, r.RetryTime = adopted, noTime
 	if r.Attempt > 0 {
 		r.RetryTime = stored(s.now.Add(min(retryMost, retryFirst<<min(r.Attempt-1, 8))))
@@ -225,10 +226,10 @@ func fail(s *scope) {
 	if healthy || run.WaitsFor != "" || cause == TrafficLost || s.stopped() && run.beforeTraffic(r) && s.available(*r, c) {
 		return
 	}
-	end := s.ends(run)
+	end := s.stepDeadline(run)
 	if !s.now.Before(end) && run.Grace.IsZero() && s.justStarted() {
 		run.Grace = stored(s.now.Add(s.startupGrace()))
-		end = s.ends(run)
+		end = s.stepDeadline(run)
 	}
 	if s.now.Before(end) {
 		s.requeueAt(end)
@@ -248,14 +249,14 @@ func fail(s *scope) {
 	s.event(r, true, ReleaseFailed, message)
 }
 
-// unshown is how long a rollout may be unhealthy, or routes may stay unprogrammed, before the state shows the cause. Usually pods
+// showAfter is how long a rollout may be unhealthy, or routes may stay unprogrammed, before the state shows the cause. Usually pods
 // start and routes are programmed within this time. It is 30 seconds, or half the deadline if that is shorter.
-func (s *scope) unshown() time.Duration { return min(30*time.Second, s.o.Spec.Deadline/2) }
+func (s *scope) showAfter() time.Duration { return min(30*time.Second, s.o.Spec.Deadline/2) }
 
 // showUnhealthy reports why a rollout is not healthy.
 func (s *scope) showUnhealthy(run *Rollout, r *Row, c Object, cause Reason) {
-	end := s.ends(run)
-	if shown := end.Add(-s.o.Spec.Deadline).Add(s.unshown()); s.now.Before(shown) {
+	end := s.stepDeadline(run)
+	if shown := end.Add(-s.o.Spec.Deadline).Add(s.showAfter()); s.now.Before(shown) {
 		s.requeueAt(shown)
 		return
 	}
@@ -270,14 +271,14 @@ func (s *scope) failRow(r *Row, reason Reason) {
 	}
 	r.leave()
 	r.RetryTime = noTime // A release with a retry time would not count as failed.
-	s.turn(r, Error, reason)
+	s.setStatus(r, Error, reason)
 }
 
 // retryRow sets a failed release to pending, so that its rollout starts from the beginning.
 func (s *scope) retryRow(r *Row, reason Reason) {
 	r.Attempt++
 	r.RetryTime = noTime
-	s.turn(r, Pending, reason)
+	s.setStatus(r, Pending, reason)
 	s.touch(r.Release)
 }
 
@@ -316,7 +317,7 @@ func (s *scope) obstacle(run *Rollout, r *Row, c Object) (Reason, *wait) {
 	}
 	// The creation of an object, the confirmation of routes and the responses of hooks take a while. A release whose
 	// traffic was removed because its routes were not programmed does not get this extra time again.
-	if end := s.due(run, cause); s.now.Before(end) && (cause == notCreated || cause == noDomains || cause == noAnswer || cause == otherRunning || cause == notProgrammed && r.Reason != notProgrammed) {
+	if end := s.deadlineIfInterrupted(run, cause); s.now.Before(end) && (cause == notCreated || cause == noDomains || cause == noAnswer || cause == otherRunning || cause == notProgrammed && r.Reason != notProgrammed) {
 		w := &wait{}
 		switch cause {
 		case noDomains:
@@ -371,7 +372,7 @@ func (s *scope) inWords(cause Reason, c Object) string {
 	switch cause {
 	case notProgrammed:
 		from, _ := s.rival()
-		more = or(s.unconfirmed(), from.unconfirmed())
+		more = cmp.Or(s.unconfirmedText(), from.unconfirmedText())
 	case noAnswer:
 		if run := s.g.Rollout; run != nil {
 			more = s.answer(run, c).Message
@@ -385,4 +386,50 @@ func (s *scope) inWords(cause Reason, c Object) string {
 		return string(cause)
 	}
 	return string(cause) + ": " + more
+}
+
+// countHealthyTime adds up the time that a step waits while the release is healthy, and records when the wait is
+// interrupted or continues (rules 13 and 23).
+func countHealthyTime(s *scope) {
+	run, r, c := s.rollout()
+	if run == nil {
+		return
+	}
+	run.From = ""
+	if from := s.older(); from != nil {
+		run.From = from.g.Slug
+	}
+	s.resetCalls(run, r)
+	healthy, cause, _ := s.health(run, r, c)
+	if r.Reason == TrafficLost && len(s.reports) > 0 { // The clock of the step restarts, because the time without a policy does not count.
+		run.Started, run.Waited, run.WaitingSince, run.Interrupted, run.Grace = s.now, 0, noTime, false, noTime
+		s.setStatus(r, r.Status, StepBegan)
+		healthy, cause, _ = s.health(run, r, c)
+	}
+	obstacle, w := s.obstacle(run, r, c)
+	s.record(w)
+	gaveWay := run.WaitsFor == otherRunning // If so, this plan may be the first plan that gives the release replicas.
+	s.block(run, r, obstacle, c)
+	switch {
+	case cause == notCreated && s.outgrown(run):
+		run.interrupt(s.now)
+	case s.uncreated(run, cause) && !gaveWay, cause == otherRunning, slices.Contains([]Reason{noDomains, noAnswer, notProgrammed}, run.WaitsFor):
+		// The wait has lasted long enough to be recorded, and is recorded from its start.
+		s.idle(run, s.stepClock(run))
+		run.Interrupted = false
+	case run.WaitsFor != "":
+		s.idle(run, s.now)
+		run.Interrupted = false
+	case cause == TrafficLost:
+		s.idle(run, s.now)
+		run.Interrupted = true
+		s.setStatus(r, r.Status, TrafficLost)
+		s.state(r, true, TrafficLost, fmt.Sprintf("%s is waiting at %d%%: it had traffic, but no networkpolicies.hlnr.io object routes to this Microservice any longer; create one, or %s", r.Version, r.Weight, howToDecide(r.Release, Deprecate)))
+	case healthy && run.Interrupted:
+		run.Interrupted, run.WaitingSince = false, s.now
+	case !healthy && !run.WaitingSince.IsZero():
+		run.interrupt(s.now)
+	case !healthy && s.onlyPauses(run) && s.confirmed(run.StepRevision):
+		run.Interrupted = true // The pause is not recorded yet.
+	}
 }

@@ -1,6 +1,7 @@
 package release
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -16,12 +17,12 @@ func (s *scope) judged(r *Row) bool {
 	return s.g.Level != preview && active != nil && active.Release != r.Release && r.Promoted == 0
 }
 
-// startWaits returns why the target cannot start yet, or nil. r is nil if the target has no row yet.
-func (s *scope) startWaits(target string, r *Row) *wait {
+// startWait returns why the target cannot start yet, or nil. r is nil if the target has no row yet.
+func (s *scope) startWait(target string, r *Row) *wait {
 	if s.halted(r) {
 		return s.haltWait(r, frozen.Release(s.versionOf(target)))
 	}
-	if w := s.turnWaits(s.versionOf(target)); w != nil {
+	if w := s.previewStartWait(s.versionOf(target)); w != nil {
 		return w
 	}
 	c, there := s.object(target)
@@ -151,7 +152,7 @@ func (s *scope) verdictWait(run *Rollout, r *Row, c Object) *wait {
 		v = *a
 	}
 	// The message of the analysis is cut, so that the instruction fits into the condition. status.analysis contains all of it.
-	why := func(otherwise string) string { return cut(or(v.Message, otherwise), maxCause) }
+	why := func(otherwise string) string { return cut(cmp.Or(v.Message, otherwise), maxCause) }
 	word := fmt.Sprintf("to continue, %s; Deprecate aborts the rollout", howToContinue(r.Release, s.stepName(run.Step)))
 	switch v.Phase {
 	case VerdictPassed:
@@ -164,7 +165,7 @@ func (s *scope) verdictWait(run *Rollout, r *Row, c Object) *wait {
 		}
 		return newWait(r, true, AnalysisNoTraffic, "%s is waiting at %d%% for requests to measure: %s; %s", r.Version, r.Weight, why("no traffic"), word)
 	}
-	return newWait(r, false, AnalysisRunning, "%s is waiting at %d%% for its analysis: %s", r.Version, r.Weight, or(v.Message, "running"))
+	return newWait(r, false, AnalysisRunning, "%s is waiting at %d%% for its analysis: %s", r.Version, r.Weight, cmp.Or(v.Message, "running"))
 }
 
 // windowWait reports that a release must wait for a time window, or returns nil. A step begins in its

@@ -8,6 +8,64 @@ import (
 	"github.com/heighliner/heighliner/internal/frozen"
 )
 
+// closeGroup starts closing a group whose source is closed (rule 14). It also starts closing a group that a user ends, as
+// soon as the group's domains have moved to the newer group. It reopens a closing group that is offered again, unless the
+// group is a preview, which needs a slot first.
+func closeGroup(s *scope) {
+	if end, closed := s.keptUntil(s.g.Slug); closed && s.g.Phase == Live {
+		s.requeueAt(end)
+	}
+	ended := s.ended(s.g.Slug, s.g.Name, s.g.PullRequest)
+	switch {
+	case s.g.Phase == Live && s.closed(s.g.Slug), s.g.Phase == Expired && s.groupWithdrawn(s.g.Slug, Closed):
+		s.close(GroupClosed)
+	case ended && s.g.Phase != Closing:
+		if w := s.endWait(); w != nil {
+			s.record(w)
+			return
+		}
+		s.close(GroupEnded)
+	case ended:
+	case s.g.Level != preview && s.opensAgain():
+		s.g.Phase = Live
+		s.event(nil, false, GroupReopened, fmt.Sprintf("group %s is offered again", s.g.Name))
+		s.resume()
+	}
+}
+
+// opensAgain reports whether a closing group is to be reopened because it is offered again, or because a user
+// canceled the request to end the group.
+func (s *scope) opensAgain() bool {
+	if s.g.Phase != Closing || s.ending() || s.withdrawnGroup(s.g.Slug) || s.ended(s.g.Slug, s.g.Name, s.g.PullRequest) {
+		return false
+	}
+	return len(s.candidates) > 0 || slices.ContainsFunc(s.g.Releases, func(r Row) bool { return r.Reason == GroupEnded })
+}
+
+// resume makes a release of a closing or expired group active again: of the releases that can still serve, the
+// one that was active last. A release can serve if an object that a policy wrote still refers to it, if it has an
+// available pod, or if its pods terminated because the group is exclusive. A newer version then goes through its
+// steps. A preview that was excluded resumes only an offered commit, because the approval of another commit may
+// have been removed.
+func (s *scope) resume() {
+	var next *Row
+	excluded := s.g.Level == preview && slices.ContainsFunc(s.g.Releases, func(r Row) bool { return r.Reason == Reason(Excluded) })
+	for i := range s.g.Releases {
+		r := &s.g.Releases[i]
+		c, there := s.object(r.Release)
+		serves := there && !c.Terminating && (c.Available > 0 || s.referenced(r.Release) || s.o.Spec.Exclusive)
+		offered := !excluded || slices.ContainsFunc(s.candidates, func(c Candidate) bool { return c.Version == r.Version })
+		if serves && offered && r.Promoted > 0 && r.Status == Deprecated && !s.denied(r.Version) && (next == nil || s.precedes(*r, *next)) {
+			next = r
+		}
+	}
+	if next == nil {
+		return
+	}
+	s.promote(next, GroupReopened)
+	s.touch(next.Release)
+}
+
 // open adds groups that the rollout state does not contain: the groups of release objects, and the groups that are offered and
 // not older than the oldest live group (rule 17). Previews are not ordered relative to other
 // groups.
@@ -257,7 +315,7 @@ func (s *scope) takeDown(to Phase, reason Reason) {
 		r := &s.g.Releases[i]
 		r.leave()
 		if r.Status != Deprecated && (r.Status != Error || to != Closing) {
-			s.turn(r, Deprecated, reason)
+			s.setStatus(r, Deprecated, reason)
 		}
 	}
 }

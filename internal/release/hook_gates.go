@@ -1,6 +1,7 @@
 package release
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -78,7 +79,7 @@ func (s *scope) podsWait(run *Rollout, r *Row, c Object) *wait {
 	if w := s.replacementWait(run, r); w != nil {
 		return w
 	}
-	return s.turnWaits(r.Version)
+	return s.previewStartWait(r.Version)
 }
 
 // jobsWait returns why the ConfirmRollout hooks of a release cannot be called yet, or nil. The hook Jobs of the failed and superseded releases of the
@@ -219,7 +220,7 @@ func (s *scope) reaches(rep Report) bool {
 
 // gateWait reports that a release is waiting for hooks that have not approved yet.
 func (s *scope) gateWait(run *Rollout, r *Row, f GateFact) *wait {
-	return newWait(r, false, AwaitingGate, "%s is waiting at %d%% for its %s hooks: %s", r.Version, r.Weight, run.Gate, or(f.Message, "no response yet"))
+	return newWait(r, false, AwaitingGate, "%s is waiting at %d%% for its %s hooks: %s", r.Version, r.Weight, run.Gate, cmp.Or(f.Message, "no response yet"))
 }
 
 // Together is the gate at which a rollout waits for the rollouts of other Microservices. No hook is called

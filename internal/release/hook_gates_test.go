@@ -679,12 +679,12 @@ func TestDomainsOfTheCanaryThatNeverRoute(t *testing.T) {
 	newer := o
 	newer.Candidates = append([]Candidate{{Slug: slug, Name: "1.x", Level: "Release", Version: "1.2.0", Release: "newer"}}, o.Candidates...)
 	newer.State.Groups = []Group{o.State.Groups[0].copied()}
-	newer.State.Groups[0].Superseded = maxSuperseded
+	newer.State.Groups[0].Superseded = MaxSuperseded
 	if p := plan(&newer, t0.Add(49*time.Hour)); p.State.Groups[0].Rollout == nil || p.State.Groups[0].Rollout.Release != "newer" {
 		t.Errorf("the newer version does not start: %+v", p.State.Groups[0].Rollout)
 	}
 	newer.State.Groups = []Group{o.State.Groups[0].copied()}
-	newer.State.Groups[0].Superseded = maxSuperseded
+	newer.State.Groups[0].Superseded = MaxSuperseded
 	waiting := newer.State.Groups[0].Row(newer.State.Groups[0].Rollout.Release)
 	newer.State.Groups[0].Rollout.WaitsFor, waiting.RetryTime = "", t0.Add(50*time.Hour)
 	newer.Policies[0].Groups[0].Canary, newer.Policies[0].Groups[0].Message = "new", ""

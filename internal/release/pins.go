@@ -211,7 +211,7 @@ func (s *scope) choosePinned(p Pin) (Target, Note) {
 		held.ResolvedFrom = from
 		return held, s.stateOf(s.g.Row(target), true, PinnedReleaseFailed, message)
 	}
-	message := fmt.Sprintf("group %s is pinned to %s", s.g.Name, or(s.versionOf(target), or(p.Release, p.Version)))
+	message := fmt.Sprintf("group %s is pinned to %s", s.g.Name, cmp.Or(s.versionOf(target), cmp.Or(p.Release, p.Version)))
 	if !p.Expire.IsZero() {
 		message += " until " + p.Expire.UTC().Format(time.RFC3339)
 	}

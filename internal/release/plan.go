@@ -3,13 +3,13 @@
 //
 // [Plan] is a pure and total function from [Observed] and a time to a [Result]. Plan never returns an error, panics or
 // changes its input, and uses no client, network, clock or log. rules.go lists the rules that decide the status of a
-// release, in the order in which they apply. Each rule changes one group. A function that determines what a release is
-// waiting for returns a wait, which the rule records. If a function also changes the group, or stops the clock of a
+// release, in the order in which they apply. Each rule changes one group, except Fail, which can also extend the deadline of
+// another group's rollout. A function that determines what a release is waiting for returns a wait, which the rule records. If a function also changes the group, or stops the clock of a
 // rollout, its comment describes this. Before the rules are applied, each pass in plan.go assigns slots to previews and
 // lets previews expire. After the rules are applied, it closes excluded groups.
 //
 //	plan.go                   Plan and its Result, and the passes over all groups
-//	rules.go                  the named rules of one group, in the order in which they apply
+//	rules.go                  the list of the named rules of one group, in the order in which they apply, with the file of each rule
 //
 //	observed.go               the input of a plan
 //	state.go                  the rollout state: groups and rows, and how to copy, compare and sort them
@@ -23,10 +23,10 @@
 //	pins.go                   which release a pin selects
 //	freezes_and_step_waits.go what a rollout waits for before it starts and in each step: spec.paused, freezes, pauses, approvals, analyses and windows
 //	hook_gates.go             points at which hooks must approve, and steps that other Microservices must reach first; controllers/microservice/hook_answers.go decides which answers count
-//	steps_and_promotion.go    rules that begin a step and set its weight, and rules that make a release active; the time of a pause begins when the rollout is healthy (fail_and_retry.go), is interrupted by countHealthyTime (rules.go), and ends in passageWaits (freezes_and_step_waits.go)
+//	steps_and_promotion.go    rules that start a rollout, begin a step and set its weight, and rules that make a release active; the time of a pause begins when the rollout is healthy (fail_and_retry.go), is interrupted by countHealthyTime (fail_and_retry.go), and ends in passageWaits (freezes_and_step_waits.go)
 //	fail_and_retry.go         whether a rollout is healthy; when it fails: at its progress deadline, or because of a hook, an analysis or another Microservice; and when it starts again; problems outside its release, which block it instead
 //	newest_domains.go         domains that move from one group to a newer group
-//	confirmed_and_drained.go  the required content of routes, whether it is confirmed, and whether a release is drained
+//	confirmed_and_drained.go  the traffic revision and the required content of routes, whether it is confirmed, and whether a release is drained
 //	exclusive.go              which release of an exclusive group has the pods, when the pods terminate, and when they start again
 //	replicas.go               how many replicas a release has and needs for its next step, and when it is scaled down
 //	retain_and_remove.go      which releases are retained (minimumAvailable), which are removed when they are drained, and how many rows a group has
@@ -251,7 +251,7 @@ func (b *planner) pass(rules []rule) {
 	b.noteMissingPin()
 	b.noteStrayPins()
 	b.assignSlots()
-	for _, g := range b.turns() {
+	for _, g := range b.inStartOrder() {
 		s := b.scope(g)
 		for _, r := range rules {
 			r.apply(s)
@@ -264,9 +264,9 @@ func (b *planner) pass(rules []rule) {
 	sortGroups(b.groups)
 }
 
-// turns returns the groups in the order in which they may start releases. Previews come last, and
+// inStartOrder returns the groups in the order in which they may start releases. Previews come last, and
 // the preview with the newest push is the first of them.
-func (b *planner) turns() []*Group {
+func (b *planner) inStartOrder() []*Group {
 	order := make([]*Group, len(b.groups))
 	for i := range b.groups {
 		order[i] = &b.groups[i]
@@ -326,6 +326,19 @@ func (s *scope) object(release string) (Object, bool) {
 		return Object{}, false
 	}
 	return *c, c.Slug == s.g.Slug
+}
+
+// rollout returns the rollout in progress, with the row and object of its release.
+func (s *scope) rollout() (*Rollout, *Row, Object) {
+	if s.g.Rollout == nil || s.g.Phase != Live {
+		return nil, nil, Object{}
+	}
+	r := s.g.Row(s.g.Rollout.Release)
+	if r == nil {
+		return nil, nil, Object{}
+	}
+	c, _ := s.object(r.Release)
+	return s.g.Rollout, r, c
 }
 
 // offered returns the candidate from which a release is created.

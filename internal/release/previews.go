@@ -26,7 +26,7 @@ func (b *planner) assignSlots() {
 			continue
 		}
 		switch old := b.tooOld(g); {
-		case b.ends(g.Slug), b.ended(g.Slug, g.Name, g.PullRequest): // The group ends in this plan.
+		case b.closesNow(g.Slug), b.ended(g.Slug, g.Name, g.PullRequest): // The group ends in this plan.
 		case g.Phase == Live && len(g.Releases) == 0 && !b.wants(*g):
 			g.Phase, g.Target = Expired, Target{Reason: NoSlot}
 			b.noteIdle(g)
@@ -140,8 +140,8 @@ func (b *planner) keptUntil(slug string) (end time.Time, closed bool) {
 	return last.Add(b.o.Spec.Previews.KeepAfterClose), closed
 }
 
-// ends reports whether a preview closes now.
-func (b *planner) ends(slug string) bool {
+// closesNow reports whether a preview closes now.
+func (b *planner) closesNow(slug string) bool {
 	return b.closed(slug) || b.excluded(slug) && !b.o.Spec.Paused
 }
 
@@ -174,7 +174,7 @@ func (b *planner) noteIdle(g *Group) {
 		g.Target = Target{Reason: NoSlot}
 		return
 	}
-	g.Target = Target{Reason: or(target.Reason, NothingToStart)}
+	g.Target = Target{Reason: cmp.Or(target.Reason, NothingToStart)}
 	for _, n := range notes {
 		b.note(n)
 	}
@@ -240,10 +240,10 @@ func (b *planner) expire(g *Group, reason Reason, message string) {
 	s.event(nil, false, GroupExpired, fmt.Sprintf("preview %s is drained and removed: %s", s.g.label(), message))
 }
 
-// turnWaits returns why a group must not start a release now, or nil. The number of previews that start at the
+// previewStartWait returns why a group must not start a release now, or nil. The number of previews that start at the
 // same time is limited. A preview whose rollout is blocked does not count. A preview that is waiting for
 // ConfirmRollout has no pods yet, and does not count either.
-func (s *scope) turnWaits(version string) *wait {
+func (s *scope) previewStartWait(version string) *wait {
 	if s.g.Level != preview {
 		return nil
 	}
@@ -302,7 +302,7 @@ func endPreview(s *scope) {
 		c, there := s.object(r.Release)
 		switch {
 		case !there || c.Terminating:
-		case s.undrained(*r) != nil:
+		case s.drainWait(*r) != nil:
 			return
 		case last == nil || cmp.Or(cmp.Compare(r.Promoted, last.Promoted), r.Since.Compare(last.Since), cmp.Compare(r.Release, last.Release)) > 0:
 			last = r

@@ -5,6 +5,20 @@ import (
 	"time"
 )
 
+// recordAvailability records which active and canary releases have all their replicas.
+func recordAvailability(s *scope) {
+	for i := range s.g.Releases {
+		r := &s.g.Releases[i]
+		c, _ := s.object(r.Release)
+		switch {
+		case r.Status != Active && r.Status != Canary:
+			r.Available = false
+		case !c.Unsettled:
+			r.Available = s.available(*r, c)
+		}
+	}
+}
+
 // full returns the number of replicas of a release that has all the traffic. This is the number in the
 // specification. During a rollout, it is at least the number that the active release had when the rollout began
 // or, if that is more, when a later step or the promotion was due (rule 6). If work is split by pods, no release
@@ -156,7 +170,7 @@ func (s *scope) mayRetire(c Object) bool { return c.Stamp <= s.o.State.Sequence 
 func (s *scope) want(r Row, c Object) (int, *wait) {
 	running := s.g.Rollout != nil && s.g.Rollout.Release == r.Release
 	switch {
-	case s.g.Phase != Live && (s.callsEndHooks() || s.keptByJobs(&r)) && s.undrained(r) == nil:
+	case s.g.Phase != Live && (s.callsEndHooks() || s.keptByJobs(&r)) && s.drainWait(r) == nil:
 		return 0, nil // The hooks are called when the pods are gone, and Jobs do not need the pods.
 	case s.g.Phase != Live:
 		return c.Replicas, nil // The object is deleted with its row.
@@ -190,7 +204,7 @@ func (s *scope) want(r Row, c Object) (int, *wait) {
 	if s.byPods() && len(s.reports) == 0 && !r.Routed {
 		return 0, nil // No route ever referred to the release. If one had, a route of a deleted policy might still refer to it.
 	}
-	if w := s.undrained(r); w != nil {
+	if w := s.drainWait(r); w != nil {
 		return c.Replicas, w
 	}
 	if r.Status == Error || r.Promoted == 0 || !r.Routed || s.byPods() { // A standby pod of a worker would process work.
@@ -219,7 +233,7 @@ func (s *scope) unused(r Row, c Object) bool {
 	if s.g.Phase != Live || running || r.Status != Deprecated && r.Status != Error || c.Stamp > s.o.State.Sequence {
 		return false
 	}
-	return !s.pinnedByDomain(r.Release) && s.undrained(r) == nil
+	return !s.pinnedByDomain(r.Release) && s.drainWait(r) == nil
 }
 
 // pressed reports whether retained releases are scaled down because a rollout is waiting for capacity in the cluster.

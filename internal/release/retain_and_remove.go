@@ -6,6 +6,68 @@ import (
 	"slices"
 )
 
+// forgetFailures drops failed releases that cannot be chosen again (rule 3). A failed release cannot be chosen again if its
+// version is withdrawn, is below the active version, or is not the head commit of its pull request, or if its
+// template or the image of its tag has changed. A retained release keeps its row even if a rollback to it
+// failed.
+func forgetFailures(s *scope) {
+	if !slices.ContainsFunc(s.g.Releases, func(r Row) bool { return r.Status == Error }) {
+		return
+	}
+	var active Row // This is a copy, because rows move when other rows are dropped.
+	if a := s.g.ActiveRow(); a != nil {
+		active = *a
+	}
+	_, free := s.withdrawn(active.Version) // If the active version is withdrawn, the target may be below it.
+	kept := s.retained()
+	for _, r := range slices.Clone(s.g.Releases) {
+		ok, w := s.forgettable(r, kept)
+		if s.record(w); !ok {
+			continue
+		}
+		_, out := s.withdrawn(r.Version)
+		moved := slices.ContainsFunc(s.candidates, func(c Candidate) bool { return c.Version == r.Version && c.Release != r.Release })
+		below := active.Release != "" && !free && s.g.Level != preview && compare(r.Version, active.Version) < 0
+		pushed := s.g.Level == preview && len(s.candidates) > 0 && s.candidates[0].Release != r.Release
+		if !(out || moved || below || pushed || s.o.Config != "" && r.Config != s.o.Config) {
+			continue
+		}
+		if w, keep := s.endHooksWait(r); keep {
+			s.record(w)
+			if s.g.Phase == Live {
+				s.setStatus(s.g.Row(r.Release), Deprecated, Superseded)
+			}
+			continue
+		}
+		s.dropRow(r.Release)
+	}
+}
+
+// onlyFailures reports whether a closing group contains only failed releases. They are dropped last, so that they are not
+// tried again if the group is reopened before it has ended.
+func (s *scope) onlyFailures() bool {
+	return s.g.Phase == Closing && !slices.ContainsFunc(s.g.Releases, func(r Row) bool { return r.Status != Error })
+}
+
+// stayWithinLimits limits the releases of a group to the group's share of the status. It drops the group's Failed mark when
+// no version that the mark covers can be chosen any longer.
+func stayWithinLimits(s *scope) {
+	for len(s.g.Releases) > s.quota() && s.forget() {
+	}
+	f := s.g.Failed
+	if f.Version == "" {
+		return
+	}
+	if s.g.Phase == Closing {
+		return // The group may be reopened.
+	}
+	if a := s.g.ActiveRow(); s.g.Phase != Live || s.o.Config != "" && f.Config != s.o.Config || a != nil && compare(f.Version, a.Version) <= 0 && !s.isWithdrawn(a) {
+		s.g.Failed = Failed{}
+		return
+	}
+	s.state(nil, true, FailuresForgotten, fmt.Sprintf("versions of group %s up to %s are not started automatically, because more versions failed than status.releaseGroups can list: pin one of them, or push a newer version", s.g.Name, f.Version))
+}
+
 // dropDrained drops the rows of releases that are not retained, when their drain is over (rules 11, 24 and
 // 39). If the target has just failed, no row is dropped, because the next plan may choose one of these releases as
 // the target.
@@ -33,7 +95,7 @@ func dropDrained(s *scope) {
 				continue
 			}
 		}
-		if w := s.undrained(r); w != nil {
+		if w := s.drainWait(r); w != nil {
 			s.record(w)
 			continue
 		}
@@ -212,7 +274,7 @@ func (s *scope) forgettable(r Row, kept []string) (bool, *wait) {
 	if s.keptByJobs(&r) {
 		return false, nil
 	}
-	w := s.undrained(r)
+	w := s.drainWait(r)
 	return w == nil, w
 }
 

@@ -444,13 +444,6 @@ func last(x, y bool) int {
 	return 1
 }
 
-func or[T ~string](a, b T) T {
-	if a != "" {
-		return a
-	}
-	return b
-}
-
 // compare orders two versions in the same way as their ImagePolicy does.
 func compare(a, b string) int { return version.Compare(a, b) }
 
@@ -469,4 +462,15 @@ func streamVersion(name string) string {
 		return text + ".0"
 	}
 	return text
+}
+
+// setStatus sets the status of a row and the reason for that status.
+func (s *scope) setStatus(r *Row, to Status, reason Reason) {
+	if r.Status == to && r.Reason == reason {
+		return
+	}
+	if r.Status != to {
+		r.Since = s.now
+	}
+	r.Status, r.Reason = to, reason
 }

@@ -10,6 +10,83 @@ import (
 	"github.com/heighliner/heighliner/internal/frozen"
 )
 
+// start begins the rollout of the target.
+func start(s *scope) {
+	target := s.g.Target.Release
+	active := s.g.ActiveRow()
+	if s.g.Phase != Live || s.g.Rollout != nil || target == "" || active != nil && active.Release == target {
+		return
+	}
+	r := s.g.Row(target)
+	if s.o.SourceStale && (r == nil || r.Promoted == 0) {
+		return
+	}
+	if w := s.startWait(target, r); w != nil {
+		s.record(w)
+		return
+	}
+	if r == nil {
+		cand, ok := s.offered(target)
+		if !ok {
+			return
+		}
+		if !s.freeRow() {
+			s.crowded(cand.Version)
+			return
+		}
+		s.g.Releases = append(s.g.Releases, Row{Release: target, Name: cand.Name, Version: cand.Version, Config: s.o.Config, Status: Pending, Reason: Started, Since: s.now, Decision: s.handled[target]})
+		r = s.g.Row(target)
+		if s.g.LastSuperseded == target {
+			s.g.LastSuperseded = ""
+		}
+		s.rejectEarlier(r)
+	}
+	switch {
+	case r.Status == Error:
+		s.retryRow(r, RetriedAutomatically)
+		s.event(r, false, Retrying, fmt.Sprintf("retrying %s (attempt %d): a problem outside the release caused the previous failure", r.Version, r.Attempt+1))
+	case r.Promoted == 0:
+		s.setStatus(r, Pending, Started)
+	}
+	s.touch(target)
+	s.g.Rollout = s.newRollout(target)
+	s.g.Rollout.Gate, s.g.Rollout.GateTime = ConfirmRollout, s.now
+	if s.hasGate(ConfirmRollout, r) && s.jobsWait(r) != nil {
+		s.g.Rollout.GateTime = noTime
+	}
+	if from, rival := s.rival(); rival != nil {
+		s.g.Rollout.Floor = from.serving(rival)
+	}
+	what := "rollout of"
+	if a := s.g.ActiveRow(); r.Promoted > 0 && a != nil && compare(r.Version, a.Version) > 0 {
+		what = "return to" // For example, a pin to a lower version was removed.
+	} else if r.Promoted > 0 {
+		what = "rollback to"
+	}
+	s.event(r, false, Started, fmt.Sprintf("%s %s (%s) starts in group %s", what, r.Version, r.Release, s.g.Name))
+}
+
+// openGate allows a release to have pods as soon as nothing prevents this: its hooks have approved the rollout or no longer
+// apply, and it does not wait because of a freeze, spec.paused, the pods of another release, or the limit on previews that
+// start. The clock of the rollout starts when the gate opens.
+func openGate(s *scope) {
+	run, r, c := s.rollout()
+	if run == nil || run.Gate != ConfirmRollout {
+		return
+	}
+	if run.GateTime.IsZero() && !s.halted(r) && (!s.hasGate(ConfirmRollout, r) || s.jobsWait(r) == nil) {
+		run.GateTime = s.now
+	}
+	if w := s.podsWait(run, r, c); w != nil {
+		s.record(w)
+		return
+	}
+	if from, rival := s.rival(); rival != nil {
+		from.raiseFloor(run, rival) // An autoscaler may have scaled up the active release in the meantime.
+	}
+	run.begin(0, s.now)
+}
+
 // newRollout returns the rollout of a release before its first step.
 func (s *scope) newRollout(release string) *Rollout {
 	return &Rollout{Release: release, Sequence: s.next, Started: s.now, StepsHash: stepsHash(s.steps())}
@@ -30,7 +107,7 @@ func (run *Rollout) beforeTraffic(r *Row) bool { return run.Step == 0 && r.Statu
 func (s *scope) enter(run *Rollout, r *Row, step int) {
 	run.begin(step, s.now)
 	s.stepped = true
-	s.turn(r, Canary, StepBegan)
+	s.setStatus(r, Canary, StepBegan)
 	r.RetryTime = noTime
 	st := s.steps()[step-1]
 	r.Weight, r.Match, r.Mirror = st.Weight, st.Match, st.Mirror
@@ -67,10 +144,10 @@ func (run *Rollout) interrupt(now time.Time) {
 // recordAfter is how long a canary pauses before the rollout state records the pause.
 const recordAfter = 20 * time.Second
 
-// unrecorded returns the time until which the pause of a step need not be recorded, or zero if the pause must be recorded.
+// recordPauseAt returns the time until which the pause of a step need not be recorded, or zero if the pause must be recorded.
 // The pause starts when the step is confirmed. A pause that is interrupted before it is recorded starts again, and the
 // time before the interruption, which is at most a tenth of the deadline, counts against the deadline.
-func (s *scope) unrecorded(run *Rollout, ws []*wait, since time.Time) time.Time {
+func (s *scope) recordPauseAt(run *Rollout, ws []*wait, since time.Time) time.Time {
 	if len(ws) != 1 || ws[0].Reason != Waiting || !s.onlyPauses(run) || !run.WaitingSince.IsZero() || run.Interrupted {
 		return noTime
 	}
@@ -175,7 +252,7 @@ func step(s *scope) {
 		return
 	}
 	if ws := s.stepWaits(run, r, c, since); len(ws) > 0 {
-		if end := s.unrecorded(run, ws, since); s.now.Before(end) {
+		if end := s.recordPauseAt(run, ws, since); s.now.Before(end) {
 			s.requeueAt(end)
 			s.requeueAt(ws[0].Until)
 			return
@@ -206,19 +283,6 @@ func step(s *scope) {
 		return
 	}
 	s.promote(r, Promoted)
-}
-
-// rollout returns the rollout in progress, with the row and object of its release.
-func (s *scope) rollout() (*Rollout, *Row, Object) {
-	if s.g.Rollout == nil || s.g.Phase != Live {
-		return nil, nil, Object{}
-	}
-	r := s.g.Row(s.g.Rollout.Release)
-	if r == nil {
-		return nil, nil, Object{}
-	}
-	c, _ := s.object(r.Release)
-	return s.g.Rollout, r, c
 }
 
 // promoteFirst makes the first release of a group active as soon as it is available, even if
@@ -312,7 +376,7 @@ func (s *scope) promote(r *Row, reason Reason) {
 		x.Weight, x.Match, x.Mirror = 0, false, 0
 		if x.Status == Active && x != r {
 			x.Available = false
-			s.turn(x, Deprecated, Replaced)
+			s.setStatus(x, Deprecated, Replaced)
 		}
 	}
 	if r.Promoted == 0 {
@@ -320,7 +384,21 @@ func (s *scope) promote(r *Row, reason Reason) {
 	}
 	r.Routed = r.Routed || len(s.reports) > 0
 	r.Weight, r.Promoted, r.Adopted, r.Attempt, r.RetryTime = 100, last+1, false, 0, noTime
-	s.turn(r, Active, reason)
+	s.setStatus(r, Active, reason)
 	s.g.Rollout, s.g.Superseded, s.g.LastSuperseded = nil, 0, ""
 	s.event(r, false, Promoted, fmt.Sprintf("%s (%s) is active in group %s", r.Version, r.Release, s.g.Name))
+}
+
+// endRollout ends the rollout without a promotion, and removes all traffic from its release.
+func (s *scope) endRollout() {
+	if s.g.Rollout == nil {
+		return
+	}
+	if r := s.g.Row(s.g.Rollout.Release); r != nil && r.Status != Active {
+		r.leave()
+	}
+	if a := s.g.ActiveRow(); a != nil {
+		a.Weight = 100
+	}
+	s.g.Rollout = nil
 }

@@ -3,7 +3,76 @@ package release
 import (
 	"fmt"
 	"slices"
+
+	"github.com/heighliner/heighliner/internal/frozen"
 )
+
+// chooseTarget sets the target of the group.
+func chooseTarget(s *scope) {
+	if s.g.Phase != Live {
+		return
+	}
+	target, notes := s.choose()
+	s.g.Target = target
+	s.notes = append(s.notes, notes...)
+}
+
+// finishFirst lets the rollout in progress finish before a newer version starts, for example if too many releases
+// were superseded, or if the rollout is in its last step (rule 28).
+func finishFirst(s *scope) {
+	if !s.finishes(s.g.Target) {
+		return
+	}
+	_, r, _ := s.rollout()
+	next, first := s.distinct(s.g.Target.Release, r)
+	s.state(r, false, FinishFirst, fmt.Sprintf("%s is waiting: the rollout of %s must finish first", next, first))
+	s.g.Target = Target{Release: r.Release, Reason: FinishFirst}
+}
+
+// distinct returns, for messages, the versions of another release and of r, or their names if both have the same version.
+func (s *scope) distinct(other string, r *Row) (string, string) {
+	if version := s.versionOf(other); version != r.Version {
+		return version, r.Version
+	}
+	return other, r.Release
+}
+
+// supersede ends the rollout in progress if its release is no longer the target (rule 24).
+func supersede(s *scope) {
+	if s.g.Phase != Live {
+		return
+	}
+	for i := range s.g.Releases {
+		r := &s.g.Releases[i]
+		running := s.g.Rollout != nil && s.g.Rollout.Release == r.Release
+		if r.Release == s.g.Target.Release || r.Status != Pending && r.Status != Canary && !running {
+			continue
+		}
+		if next := s.g.Target.Release; s.g.Target.Reason == Latest && !s.isWithdrawn(r) && s.halted(s.g.Row(next)) {
+			if r.Status == Pending {
+				s.record(s.haltWait(s.g.Row(next), frozen.Release(s.versionOf(next))))
+			}
+			continue
+		}
+		if running {
+			s.returnPods()
+			s.endRollout()
+			if s.g.Target.Reason == Latest {
+				s.g.Superseded++
+			}
+		}
+		r.leave()
+		if r.Status == Pending || r.Status == Canary {
+			s.setStatus(r, Deprecated, Superseded)
+		}
+		next, earlier := s.distinct(s.g.Target.Release, r)
+		message := fmt.Sprintf("%s is superseded by %s", earlier, next)
+		if s.g.Target.Release == "" {
+			message = fmt.Sprintf("%s is not rolled out, because no version of the group may be deployed", r.Version)
+		}
+		s.event(r, false, Superseded, message)
+	}
+}
 
 // choose returns the target of the group, and notes about it.
 func (s *scope) choose() (Target, []Note) {
@@ -147,9 +216,9 @@ func (s *scope) comeback(version string) *Row {
 // rollout state that an earlier version of the manager wrote may list such a release with the status error.
 func (s *scope) failed(r *Row) bool { return r.Status == Error && r.RetryTime.IsZero() }
 
-// maxSuperseded is the number of releases that may be superseded before the rollout in progress
+// MaxSuperseded is the number of releases that may be superseded before the rollout in progress
 // must finish first (rule 28).
-const maxSuperseded = 3
+const MaxSuperseded = 3
 
 // finishes reports whether the rollout in progress must finish before a newer target starts.
 func (s *scope) finishes(target Target) bool {
@@ -176,7 +245,7 @@ func (s *scope) finishes(target Target) bool {
 		return false // The traffic of the release was removed, and it gets no traffic before the retry time.
 	}
 	last := run.Step > 0 && run.Step >= len(s.steps())
-	return (last || s.g.Superseded >= maxSuperseded) && run.WaitsFor == ""
+	return (last || s.g.Superseded >= MaxSuperseded) && run.WaitsFor == ""
 }
 
 // standsIn reports whether the release that is being rolled out can respond while no pod of the active release can
@@ -194,7 +263,7 @@ func (s *scope) overdue() bool {
 	if healthy || run.WaitsFor != "" || cause == TrafficLost || run.Grace.IsZero() && s.justStarted() {
 		return false
 	}
-	return !s.now.Before(s.due(run, cause))
+	return !s.now.Before(s.deadlineIfInterrupted(run, cause))
 }
 
 func (s *scope) known(release string) bool {

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/release"
 	"github.com/heighliner/heighliner/internal/status"
 	"github.com/heighliner/heighliner/internal/version"
 )
@@ -445,17 +446,13 @@ func finishesFirst(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, g *v
 		steps = len(c.Steps)
 	}
 	last := run.Step > 0 && int(run.Step) >= steps
-	if !last && (g.Internal == nil || g.Internal.Superseded < maxSuperseded) {
+	if !last && (g.Internal == nil || g.Internal.Superseded < release.MaxSuperseded) {
 		return false
 	}
 	return slices.ContainsFunc(g.Releases, func(r v1alpha1.Release) bool {
 		return r.VersionedMicroservice == run.Release && r.Available && r.RetryTime == nil && !Withdrawn(policy, g, r.SemVer.Version)
 	})
 }
-
-// maxSuperseded is the number of superseded releases after which the planner finishes a rollout before a newer release starts. It is
-// the same as in internal/release.
-const maxSuperseded = 3
 
 // pinnedFailure returns the name of the failed release that a pin selects. The from parameter describes the pin in
 // the format of ResolvedFrom in the status: a release, or a version and the current configuration.
