@@ -20,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -80,7 +79,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 			For(of.object, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 			Watches(&v1alpha1.Microservice{}, handler.EnqueueRequestsFromMapFunc(r.forMicroservice), builder.WithPredicates(labelsChanged())).
 			WatchesRawSource(gate).
-			WithOptions(controller.Options{RateLimiter: status.RateLimiter(), NewQueue: queue.New})
+			WithOptions(queue.Options(1))
 		if of.cluster {
 			b = b.WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.forMicroservice), builder.WithPredicates(labelsChanged()))
 		}

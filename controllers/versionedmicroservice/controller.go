@@ -45,7 +45,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
@@ -170,7 +169,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		WatchesRawSource(pools.source()).
 		WatchesRawSource(&r.requeues).
 		WatchesRawSource(gate).
-		WithOptions(controller.Options{MaxConcurrentReconciles: opts.Workers, RateLimiter: status.RateLimiter(), NewQueue: queue.New}).
+		WithOptions(queue.Options(opts.Workers)).
 		Complete(gate.Reconciler(r))
 	if err != nil {
 		return fmt.Errorf("set up controller %s: %w", name, err)

@@ -1,4 +1,4 @@
-// Package queue sets the priority of requests in the work queues of controllers.
+// Package queue contains the options of controllers: their back-off, and the priority of requests in their work queues.
 package queue
 
 import (
@@ -7,10 +7,13 @@ import (
 
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/heighliner/heighliner/internal/status"
 )
 
 // These are the priorities of requests. All other requests have priority 0. However, when a new process lists the objects, the
@@ -22,6 +25,13 @@ const (
 	// new rollouts, even while more rollouts start than end.
 	Progress = 10
 )
+
+// Options returns the options of a controller with a number of concurrent reconciles: its work queue is New, and an object
+// with errors is retried at least every status.MaxBackoff. With controller-runtime's default, an object would wait for up to
+// 1,000 seconds after an outage of the API server has ended.
+func Options(workers int) controller.Options {
+	return controller.Options{MaxConcurrentReconciles: workers, RateLimiter: status.RateLimiter(), NewQueue: New}
+}
 
 // New returns the work queue of a controller.
 func New(name string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {

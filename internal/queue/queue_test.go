@@ -14,6 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/heighliner/heighliner/internal/status"
 )
 
 func object(name, version string) *corev1.ConfigMap {
@@ -123,4 +125,18 @@ func TestTimers(t *testing.T) {
 
 func request(name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "prod", Name: name}}
+}
+
+// TestOptions checks that an object with errors is retried soon after an outage of the API server, regardless of how long the
+// outage lasted.
+func TestOptions(t *testing.T) {
+	o, request := Options(8), reconcile.Request{}
+	for range 30 {
+		if wait := o.RateLimiter.When(request); wait > status.MaxBackoff {
+			t.Fatalf("a retry is delayed by %s, want at most %s", wait, status.MaxBackoff)
+		}
+	}
+	if o.MaxConcurrentReconciles != 8 || o.NewQueue == nil {
+		t.Errorf("%d concurrent reconciles, or the work queue is not set", o.MaxConcurrentReconciles)
+	}
 }
