@@ -247,7 +247,7 @@ func (h *webhookHandler) secretOf(ctx context.Context, key types.NamespacedName)
 // as the GitHubRepository at the path and, if the event contains a repository, to this repository.
 func (h *webhookHandler) repositoriesOf(ctx context.Context, at *v1alpha1.GitHubRepository, e github.Event) ([]types.NamespacedName, error) {
 	var all v1alpha1.GitHubRepositoryList
-	if err := h.repositories.List(ctx, &all, client.InNamespace(at.Namespace)); err != nil {
+	if err := h.repositories.List(ctx, &all, client.InNamespace(at.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, err
 	}
 	var about []types.NamespacedName

@@ -285,6 +285,32 @@ func (c *countingReader) Get(ctx context.Context, key client.ObjectKey, obj clie
 	return c.Reader.Get(ctx, key, obj, opts...)
 }
 
+// TestDeliveriesShareTheCache checks that a delivery does not copy all GitHubRepositories of its namespace, whose statuses may be
+// large.
+func TestDeliveriesShareTheCache(t *testing.T) {
+	d := serve(t)
+	lists := &listOptions{Reader: d.hooks.repositories}
+	d.hooks.repositories = lists
+	same(t, "response", d.send(d.repo.Ping(), "signs"), 202)
+	same(t, "lists that copy their objects", lists.copied, 0)
+	same(t, "lists", lists.count, 1)
+}
+
+// listOptions counts lists, and those that copy their objects.
+type listOptions struct {
+	client.Reader
+	count, copied int
+}
+
+func (l *listOptions) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	o := (&client.ListOptions{}).ApplyOptions(opts)
+	l.count++
+	if o.UnsafeDisableDeepCopy == nil || !*o.UnsafeDisableDeepCopy {
+		l.copied++
+	}
+	return l.Reader.List(ctx, list, opts...)
+}
+
 // TestSlowDeliveries checks that slow requests, whose signatures have not been checked yet, do not block deliveries
 // for the same or other repositories, and that slow requests from one address do not block other addresses.
 func TestSlowDeliveries(t *testing.T) {
