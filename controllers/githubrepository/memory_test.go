@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,13 +52,24 @@ func TestAnswersAreBounded(t *testing.T) {
 	if requests != 20 {
 		t.Errorf("%d requests, want 20", requests)
 	}
-	s.forget() // the last request might not have removed old responses yet
+	for range 3 { // newer responses to the same requests replace the previous ones
+		clock.Step(2 * time.Minute)
+		read("shop-19")
+	}
 	size := 0
 	for _, a := range s.answers {
 		size += a.size()
 	}
 	if size > maxAnswers || size < maxAnswers/2 {
 		t.Errorf("%d bytes are kept, want at most %d", size, maxAnswers)
+	}
+	if size != s.size {
+		t.Errorf("%d bytes are kept, but %d are counted", size, s.size)
+	}
+	clock.Step(2 * answerLifetime)
+	read("shop-0")
+	if len(s.answers) != 1 || s.size != s.answers[slices.Collect(maps.Keys(s.answers))[0]].size() {
+		t.Errorf("after all responses but one have expired, %d responses with %d bytes are kept", len(s.answers), s.size)
 	}
 }
 

@@ -21,6 +21,8 @@ type requestCache struct {
 
 	mu      sync.Mutex
 	answers map[subject]*answer
+	size    int       // of the complete responses, in bytes
+	expired time.Time // when expired responses were last removed
 }
 
 // subject is what a request asks for: a part of a repository, for one client.
@@ -48,11 +50,12 @@ func (a *answer) finished() bool {
 	}
 }
 
-// answerLifetime is how long responses are kept, and maxAnswers is their maximum total size in bytes.
-// Beyond this size, the oldest responses are removed. If a removed response is needed again, a new request is
-// sent.
+// answerLifetime is how long responses are kept at least, and maxAnswers is their maximum total size in bytes. Beyond this size, the
+// oldest responses are removed until three quarters remain, so that not every request has to sort them. If a removed response is
+// needed again, a new request is sent. Expired responses are removed once every expiryInterval.
 const (
 	answerLifetime = time.Hour
+	expiryInterval = time.Minute
 	maxAnswers     = 32 << 20
 )
 
@@ -88,43 +91,59 @@ func (s *requestCache) findOrRequest(ctx context.Context, what subject, after ti
 		return a, false
 	}
 	now := s.clock.Now()
-	for k, a := range s.answers {
-		if a.finished() && now.Sub(a.started) > answerLifetime {
-			delete(s.answers, k)
-		}
-	}
+	s.expire(now)
+	s.remove(what)
 	a := &answer{started: now, done: make(chan struct{})}
 	s.answers[what] = a
 	go func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxPoll)
 		defer cancel()
 		a.err = contain.Panics(func() (err error) { a.value, err = request(ctx); return err })
-		close(a.done)
-		s.forget()
+		s.finish(a)
 	}()
 	return a, true
 }
 
-// forget removes the oldest complete responses until the total size of the complete responses is at most maxAnswers.
-func (s *requestCache) forget() {
+// finish completes a response, and removes the oldest complete responses if their total size exceeds maxAnswers.
+func (s *requestCache) finish(a *answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	close(a.done)
+	if s.size += a.size(); s.size <= maxAnswers {
+		return
+	}
 	var complete []subject
-	size := 0
 	for what, a := range s.answers {
 		if a.finished() {
-			complete, size = append(complete, what), size+a.size()
+			complete = append(complete, what)
 		}
-	}
-	if size <= maxAnswers {
-		return
 	}
 	slices.SortFunc(complete, func(x, y subject) int { return s.answers[x].started.Compare(s.answers[y].started) })
 	for _, what := range complete {
-		if size <= maxAnswers {
+		if s.size <= maxAnswers/4*3 {
 			return
 		}
-		size -= s.answers[what].size()
+		s.remove(what)
+	}
+}
+
+// expire removes the expired responses, unless it did so less than expiryInterval ago.
+func (s *requestCache) expire(now time.Time) {
+	if now.Sub(s.expired) < expiryInterval {
+		return
+	}
+	s.expired = now
+	for what, a := range s.answers {
+		if now.Sub(a.started) > answerLifetime {
+			s.remove(what)
+		}
+	}
+}
+
+// remove removes a complete response.
+func (s *requestCache) remove(what subject) {
+	if a := s.answers[what]; a != nil && a.finished() {
+		s.size -= a.size()
 		delete(s.answers, what)
 	}
 }
