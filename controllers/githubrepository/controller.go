@@ -173,6 +173,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.polls.stop(req.NamespacedName)
 		return ctrl.Result{}, nil
 	}
+	r.polls.belong(req.NamespacedName, repository.UID)
 	o, err := r.observe(ctx, &repository)
 	if err != nil {
 		return ctrl.Result{}, err

@@ -302,6 +302,23 @@ func TestClosedWhileItWasMadeAgain(t *testing.T) {
 	same(t, "requests by number", s.github.Count(routePull, 200), 1)
 }
 
+// TestUnobservedReplacement checks that a GitHubRepository that replaced another one with the same specification, while no reconcile
+// observed this, is polled again, and that its status is complete.
+func TestUnobservedReplacement(t *testing.T) {
+	s := begin(t)
+	s.many(2)
+	s.repository("shop")
+	s.policy("previews", "shop", ofPulls)
+	s.rest("shop")
+	if err := env.Client.Delete(t.Context(), s.get("shop")); err != nil {
+		t.Fatal(err)
+	}
+	s.repository("shop")
+	r, _ := s.pass("shop")
+	same(t, "open", numbers(r, v1alpha1.PullRequestOpen), []int64{2, 1})
+	same(t, "repository", r.Status.Repository, "acme/shop")
+}
+
 // TestBranchWithoutAName checks that a pull request whose branch name is displayed as a space does not affect
 // other pull requests. Git allows such names.
 func TestBranchWithoutAName(t *testing.T) {

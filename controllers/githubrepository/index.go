@@ -15,12 +15,13 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 )
 
-// requestChanged admits changes to the specification, and to the annotation that requests a poll. It ignores changes to the status.
+// requestChanged admits changes to the specification, and to the annotation that requests a poll. It also admits an object that replaced
+// another object of the same name while the watch was interrupted. It ignores changes to the status.
 func requestChanged() builder.ForOption {
 	return builder.WithPredicates(predicate.Or(
 		predicate.GenerationChangedPredicate{},
 		predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-			return e.ObjectOld.GetAnnotations()[v1alpha1.AnnotationRequestedAt] != e.ObjectNew.GetAnnotations()[v1alpha1.AnnotationRequestedAt]
+			return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() || e.ObjectOld.GetAnnotations()[v1alpha1.AnnotationRequestedAt] != e.ObjectNew.GetAnnotations()[v1alpha1.AnnotationRequestedAt]
 		}},
 	))
 }

@@ -33,6 +33,8 @@ type pollCache struct {
 
 // cacheEntry is the state of one GitHubRepository in the cache.
 type cacheEntry struct {
+	// uid is the UID of the GitHubRepository; empty before its first reconcile.
+	uid types.UID
 	// poll is the last complete poll; nil before the first poll.
 	poll *poll
 	// reported reports whether the status contains the results of the poll.
@@ -80,6 +82,17 @@ func (ls *pollCache) run(ctx context.Context, requeue func(types.NamespacedName)
 	ls.mu.Lock()
 	defer ls.mu.Unlock()
 	ls.ctx, ls.requeue = ctx, requeue
+}
+
+// belong discards the state of a repository with the same name but another UID. If the watch was interrupted while the
+// GitHubRepository was deleted and created again, no reconcile has observed the deletion.
+func (ls *pollCache) belong(key types.NamespacedName, uid types.UID) {
+	if m := ls.entry(key); m.uid != "" && m.uid != uid {
+		ls.forget(key)
+	}
+	ls.mu.Lock()
+	defer ls.mu.Unlock()
+	ls.ensure(key).uid = uid
 }
 
 // entry returns the state of a repository.

@@ -55,12 +55,13 @@ func pins(p *v1alpha1.NetworkPolicy) []string {
 	return versions
 }
 
-// requestChanged admits changes to the specification, and new requests for a scan. It ignores changes to the status.
+// requestChanged admits changes to the specification, and new requests for a scan. It also admits an object that replaced another object
+// of the same name while the watch was interrupted. It ignores changes to the status.
 func requestChanged() builder.ForOption {
 	return builder.WithPredicates(predicate.Or(
 		predicate.GenerationChangedPredicate{},
 		predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-			return e.ObjectOld.GetAnnotations()[v1alpha1.AnnotationRequestedAt] != e.ObjectNew.GetAnnotations()[v1alpha1.AnnotationRequestedAt]
+			return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() || e.ObjectOld.GetAnnotations()[v1alpha1.AnnotationRequestedAt] != e.ObjectNew.GetAnnotations()[v1alpha1.AnnotationRequestedAt]
 		}},
 	))
 }
