@@ -19,13 +19,16 @@ func (l *scanRecord) answers(q query, now time.Time) bool {
 const (
 	retryFirst = 15 * time.Second
 	retryMost  = 5 * time.Minute
+	// spread is the period in which the scans that waited for the same rate limit start, so that they do not reach the limit
+	// again in its first second.
+	spread = 10 * time.Second
 )
 
 // finish sets the time at which the next scan is due. Normally, this is one interval after the list was
 // requested, so that policies that share the list scan at the same time, and no list is older than the
 // interval. The scan is due up to 10% earlier, so that not all scans happen in the same second. It is due later
 // while nothing changes, and earlier if build times are missing or if there are pull requests without an image.
-// After a scan that failed because of a rate limit, the next scan is due when requests are allowed again. After
+// After a scan that failed because of a rate limit, the next scan is due within ten seconds after requests are allowed again. After
 // any other failure, it is due after the interval, or earlier if the failure is transient. Completing the record
 // of an earlier scan never delays the next scan.
 func (l *scanRecord) finish(err error, now time.Time) {
@@ -46,7 +49,7 @@ func (l *scanRecord) finish(err error, now time.Time) {
 			}
 		}
 	case errors.As(err, &e) && e.Kind == registry.RateLimited && e.RetryAt.After(now):
-		due = e.RetryAt
+		due = e.RetryAt.Add(rand.N(spread))
 	case errors.As(err, &e) && !e.Kind.Transient():
 		due = now.Add(interval)
 	default:

@@ -63,7 +63,7 @@ func TestDue(t *testing.T) {
 		"down":                                {time.Hour, 0, down, 5 * time.Minute, 5 * time.Minute},
 		"unreachable, with frequent requests": {5 * time.Second, 0, down, 5 * time.Second, 5 * time.Second},
 		"refused":                             {time.Hour, 0, &registry.Error{Kind: registry.Unauthorized}, time.Hour, time.Hour},
-		"paused":                              {time.Minute, 0, &registry.Error{Kind: registry.RateLimited, RetryAt: now.Add(time.Hour)}, time.Hour, time.Hour},
+		"paused":                              {time.Minute, 0, &registry.Error{Kind: registry.RateLimited, RetryAt: now.Add(time.Hour)}, time.Hour, time.Hour + spread},
 		"due again, and good":                 {time.Hour, time.Minute, nil, time.Minute, time.Minute},
 		"due again, and unreachable":          {time.Hour, 30 * time.Minute, down, 5 * time.Minute, 5 * time.Minute},
 		"due again earlier, and unreachable":  {time.Hour, time.Minute, down, time.Minute, time.Minute},
@@ -81,6 +81,23 @@ func TestDue(t *testing.T) {
 				t.Errorf("due in %s, want %s to %s", due, test.least, test.most)
 			}
 		})
+	}
+}
+
+// TestPausedScansAreSpread checks that the scans that waited for the same rate limit do not all start in the same second.
+func TestPausedScansAreSpread(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	seconds := map[time.Time]int{}
+	for range 100 {
+		l := newScanRecord(query{interval: time.Minute}, access{}, false)
+		l.finish(&registry.Error{Kind: registry.RateLimited, RetryAt: now.Add(time.Second)}, now)
+		seconds[l.due.Truncate(time.Second)]++
+	}
+	for second, scans := range seconds {
+		if scans > 30 {
+			t.Errorf("%d of 100 scans start at %s", scans, second)
+		}
 	}
 }
 

@@ -122,7 +122,7 @@ func setReachable(o *observed, s selection) {
 	limited := s.err != nil && is(s.err, registry.RateLimited)
 	switch {
 	case limited:
-		status.Set(conds, gen, v1alpha1.ConditionRateLimited, metav1.ConditionTrue, "TooManyRequests", fmt.Sprintf("the registry limits requests until %s; offered versions remain offered; increase spec.interval to send fewer requests", retryTime(s.err).UTC().Format(time.RFC3339)))
+		status.Set(conds, gen, v1alpha1.ConditionRateLimited, metav1.ConditionTrue, "TooManyRequests", fmt.Sprintf("the registry limits requests until %s at the latest; offered versions remain offered; increase spec.interval to send fewer requests", shownRetry(s.err).Format(time.RFC3339)))
 	case s.scanned || s.err != nil:
 		status.Set(conds, gen, v1alpha1.ConditionRateLimited, metav1.ConditionFalse, "NotLimited", "requests to the registry are not limited")
 	}
@@ -168,6 +168,12 @@ func reasonOf(err error) (reason, message string) {
 func transient(err error) bool {
 	var e *registry.Error
 	return !errors.As(err, &e) || e.Kind.Transient()
+}
+
+// shownRetry returns the retry time of an error, rounded up to a multiple of five minutes, so that short pauses that follow
+// each other do not change the statuses of all policies each time.
+func shownRetry(err error) time.Time {
+	return retryTime(err).UTC().Add(5*time.Minute - time.Nanosecond).Truncate(5 * time.Minute)
 }
 
 func retryTime(err error) time.Time {
