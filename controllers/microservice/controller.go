@@ -191,7 +191,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		For(&v1alpha1.Microservice{}).
 		Owns(&v1alpha1.VersionedMicroservice{}).
 		Watches(&v1alpha1.Microservice{}, handler.EnqueueRequestsFromMapFunc(r.forPeers), builder.WithPredicates(stateChanged())).
-		Watches(&v1alpha1.Microservice{}, gate.Resume(rollsOut)).
+		Watches(&v1alpha1.Microservice{}, gate.Resume(inProgress)).
 		Watches(&v1alpha1.Microservice{}, queue.Prefer(queue.Edited, queue.Itself)).
 		Watches(&v1alpha1.VersionedMicroservice{}, queue.Prefer(decidedOrFailed, forRelease)).
 		Watches(&v1alpha1.ImagePolicy{}, handler.EnqueueRequestsFromMapFunc(r.forImagePolicy)).

@@ -122,6 +122,13 @@ func forRelease(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: o.(*v1alpha1.VersionedMicroservice).Spec.MicroserviceName}}}
 }
 
+// inProgress reports whether a release of a Microservice is being rolled out, or whether a user edited the Microservice
+// while no manager observed this. The edit may be a pin that rolls back a version.
+func inProgress(o client.Object) bool {
+	ms := o.(*v1alpha1.Microservice)
+	return rollsOut(ms) || ms.Status.ObservedGeneration > 0 && ms.Status.ObservedGeneration < ms.Generation
+}
+
 // rollsOut reports whether a release of a Microservice is being rolled out.
 func rollsOut(o client.Object) bool {
 	return slices.ContainsFunc(o.(*v1alpha1.Microservice).Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool { return g.Rollout != nil })

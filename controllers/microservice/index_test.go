@@ -83,12 +83,19 @@ func TestWithdrawalsAreUrgent(t *testing.T) {
 	}
 }
 
-// TestRolloutsAreResumed checks that, after a restart, the Microservices with a rollout come first.
+// TestRolloutsAreResumed checks that, after a restart, the Microservices with a rollout come first, and those that a user edited
+// while no manager observed this, for example to roll back a version. New Microservices do not come first.
 func TestRolloutsAreResumed(t *testing.T) {
 	ms := &v1alpha1.Microservice{Status: v1alpha1.MicroserviceStatus{ReleaseGroups: []v1alpha1.ReleaseGroup{{}, {}}}}
-	stable := rollsOut(ms)
+	ms.Generation = 1
+	isNew := inProgress(ms)
+	ms.Status.ObservedGeneration = 1
+	stable := inProgress(ms)
+	ms.Generation = 2
+	edited := inProgress(ms)
+	ms.Status.ObservedGeneration = 2
 	ms.Status.ReleaseGroups[1].Rollout = &v1alpha1.Rollout{}
-	if stable || !rollsOut(ms) {
-		t.Error("a Microservice with a rollout does not differ from others")
+	if rolling := inProgress(ms); isNew || stable || !edited || !rolling {
+		t.Errorf("in progress: new %t, stable %t, edited %t, with a rollout %t; want only the last two", isNew, stable, edited, rolling)
 	}
 }
