@@ -14,13 +14,18 @@ import (
 	"github.com/heighliner/heighliner/internal/apply"
 )
 
-// retryInterval is the minimum time between two requested retries of a ReplicaSet.
-const retryInterval = 15 * time.Second
+// A retry is requested when the time since the previous retry is as long as the time from the start of the failure to the
+// previous retry, but at least retryInterval and at most maxRetryInterval. The interval therefore doubles, so that a failure that
+// lasts, for example because the API server is overloaded, does not cause many writes for many releases.
+const (
+	retryInterval    = 15 * time.Second
+	maxRetryInterval = 2 * time.Minute
+)
 
 // A ReplicaSet whose pods are rejected retries with a back-off of up to 16 minutes, even if the cause no
 // longer exists. A write to the ReplicaSet makes it retry immediately, and the Deployment controller copies a
 // Deployment's annotations to its ReplicaSet. Therefore, this controller changes an annotation on the
-// Deployment: after a change to the ResourceQuotas, or after each retryInterval while admission is
+// Deployment: after a change to the ResourceQuotas, or at these intervals while admission is
 // unavailable, because no watch reports when admission is available again. It does so only while pods are
 // rejected because of one of these causes.
 
@@ -56,17 +61,21 @@ func planRetry(o *observed, now time.Time) (due *retry, requeueAt time.Time) {
 	if cause == v1alpha1.FailureQuotaExceeded && !last.at.IsZero() && last.quota == o.quota {
 		return nil, time.Time{} // the watch for quotas reports changes
 	}
-	since := last.at
+	since, wait := last.at, retryInterval
 	for _, c := range d.Status.Conditions {
 		// At first, the ReplicaSet itself retries often enough.
-		if c.Type == appsv1.DeploymentReplicaFailure && c.LastTransitionTime.After(since) {
-			since = c.LastTransitionTime.Time
+		switch began := c.LastTransitionTime.Time; {
+		case c.Type != appsv1.DeploymentReplicaFailure:
+		case began.After(since):
+			since = began
+		case cause == v1alpha1.FailureAdmissionUnavailable:
+			wait = min(maxRetryInterval, max(retryInterval, since.Sub(began)))
 		}
 	}
 	if since.After(now) {
 		since = now // a clock was set back
 	}
-	if next := since.Add(retryInterval); now.Before(next) {
+	if next := since.Add(wait); now.Before(next) {
 		return nil, next
 	}
 	return &retry{at: now, quota: o.quota}, time.Time{}
