@@ -45,6 +45,8 @@ const (
 	maxRemembered = 4096
 	// maxSources is the maximum number of repositories whose delivery rates are tracked.
 	maxSources = 1024
+	// maxWrites is how often a write that passes deliveries to the other replicas is tried.
+	maxWrites = 6
 	// coalesceDelay is how long deliveries are collected before they start a poll. A single
 	// user action, such as a push, causes several deliveries within a few hundred milliseconds.
 	// A longer delay would be noticeable.
@@ -372,7 +374,7 @@ func (h *webhookHandler) flush(key types.NamespacedName, in *deliveryState, sinc
 		annotations[v1alpha1.AnnotationDeliveredAt] = at
 	}
 	if len(annotations) > 0 {
-		h.annotate(key, annotations)
+		go h.passOn(key, annotations)
 	}
 }
 
@@ -386,8 +388,22 @@ func (h *webhookHandler) reconciles(namespace string) bool {
 	}
 }
 
-// annotate sets annotations of a GitHubRepository, through which other replicas observe deliveries.
-func (h *webhookHandler) annotate(key types.NamespacedName, annotations map[string]string) {
+// passOn sets annotations of a GitHubRepository, through which other replicas observe deliveries. If all writes fail, the next regular
+// poll or scan finds the changes.
+func (h *webhookHandler) passOn(key types.NamespacedName, annotations map[string]string) {
+	err := h.annotate(key, annotations)
+	for n := 1; err != nil && n < maxWrites; n++ {
+		<-h.clock.After(pollInterval)
+		err = h.annotate(key, annotations)
+	}
+	if err != nil {
+		ctrl.Log.Error(err, "failed to pass a webhook delivery to the other replicas", "githubrepository", key)
+	}
+}
+
+// annotate sets annotations of a GitHubRepository, through which other replicas observe deliveries. It does nothing if the
+// GitHubRepository no longer exists.
+func (h *webhookHandler) annotate(key types.NamespacedName, annotations map[string]string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), coalesceDelay*10)
 	defer cancel()
 	repository := &v1alpha1.GitHubRepository{}
@@ -396,7 +412,5 @@ func (h *webhookHandler) annotate(key types.NamespacedName, annotations map[stri
 	if err == nil {
 		err = h.writer.Patch(ctx, repository, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(FieldOwner))
 	}
-	if client.IgnoreNotFound(err) != nil {
-		ctrl.Log.Error(err, "failed to pass a webhook delivery to the other replicas", "githubrepository", key)
-	}
+	return client.IgnoreNotFound(err)
 }

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -311,6 +312,47 @@ func (l *listOptions) List(ctx context.Context, list client.ObjectList, opts ...
 	return l.Reader.List(ctx, list, opts...)
 }
 
+// TestDeliveriesAreRetried checks that a delivery is passed to the other replicas although the first writes fail, and that the
+// number of writes is limited.
+func TestDeliveriesAreRetried(t *testing.T) {
+	for name, test := range map[string]struct{ failures, want int }{"twice": {2, 3}, "always": {1000, maxWrites}} {
+		t.Run(name, func(t *testing.T) {
+			d := serve(t)
+			d.elsewhere = true
+			writer := &failingWriter{Writer: d.hooks.writer, failures: test.failures}
+			d.hooks.writer = writer
+			d.repo.Open(githubtest.PullRequest{HeadRef: "feature"})
+			d.send(d.repo.PullRequestEvent(1, "opened"), "signs")
+			d.send(d.repo.PackageEvent("package", "shop"), "signs")
+			for n := range test.want {
+				d.clock.Step(pollInterval)
+				await.Until(t, fmt.Sprint("write ", n+1), func() bool { return int(writer.writes.Load()) == n+1 && (n+1 == test.want || d.clock.HasWaiters()) })
+			}
+			d.clock.Step(time.Hour)
+			time.Sleep(50 * time.Millisecond) // Another write would follow.
+			same(t, "writes", int(writer.writes.Load()), test.want)
+			if test.failures < maxWrites {
+				d.announced("shop", v1alpha1.AnnotationDeliveredAt, "")
+				d.announced("shop", v1alpha1.AnnotationPackageDeliveredAt, "")
+			}
+		})
+	}
+}
+
+// failingWriter fails the first patches.
+type failingWriter struct {
+	client.Writer
+	failures int
+	writes   atomic.Int32
+}
+
+func (w *failingWriter) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	if int(w.writes.Add(1)) <= w.failures {
+		return errors.New("the API server is overloaded")
+	}
+	return w.Writer.Patch(ctx, obj, patch, opts...)
+}
+
 // TestSlowDeliveries checks that slow requests, whose signatures have not been checked yet, do not block deliveries
 // for the same or other repositories, and that slow requests from one address do not block other addresses.
 func TestSlowDeliveries(t *testing.T) {
@@ -436,6 +478,11 @@ func TestReplicasAskTheOther(t *testing.T) {
 			r, _ := d.story.pass("shop")
 			same(t, "closed before the delivery is observed", numbers(r, v1alpha1.PullRequestClosed), []int64(nil))
 			d.elsewhere = false
+			present := d.get("shop")
+			removed := present.DeepCopy()
+			removed.Annotations = nil
+			d.reconciler.delivered(func(string) bool { return true }).Update(d.Context(), event.UpdateEvent{ObjectOld: present, ObjectNew: removed}, nil)
+			same(t, "hints after the annotation was removed", len(d.reconciler.polls.entry(d.key("shop")).hints), 0)
 			d.observe("shop")
 			r, _ = d.story.pass("shop")
 			same(t, "closed", numbers(r, v1alpha1.PullRequestClosed), []int64{1})
