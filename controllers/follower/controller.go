@@ -103,7 +103,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 // edited admits all events except updates that change neither the specification, the labels nor the annotations.
 // Otherwise, each start of a Job would cause a reconcile, because it changes the status.
 func edited() predicate.Predicate {
-	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
+	return predicate.Or(queue.SpecChanged(), predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
 }
 
 // activeChanged admits creations and deletions of Microservices, and updates that add or remove a group, or change

@@ -76,7 +76,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 		gate := o.Shards.Gate(mgr.GetCache(), of.list)
 		b := ctrl.NewControllerManagedBy(mgr).
 			Named(name).
-			For(of.object, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+			For(of.object, builder.WithPredicates(queue.SpecChanged())).
 			Watches(&v1alpha1.Microservice{}, handler.EnqueueRequestsFromMapFunc(r.forMicroservice), builder.WithPredicates(labelsChanged())).
 			WatchesRawSource(gate).
 			WithOptions(queue.Options(1))

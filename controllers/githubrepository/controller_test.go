@@ -314,8 +314,10 @@ func TestUnobservedReplacement(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.repository("shop")
+	s.many(1)
+	s.reconciler.polls.hint(s.key("shop"), nil) // a delivery before the first reconcile of the new GitHubRepository
 	r, _ := s.pass("shop")
-	same(t, "open", numbers(r, v1alpha1.PullRequestOpen), []int64{2, 1})
+	same(t, "open", numbers(r, v1alpha1.PullRequestOpen), []int64{3, 2, 1})
 	same(t, "repository", r.Status.Repository, "acme/shop")
 }
 

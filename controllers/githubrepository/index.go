@@ -13,15 +13,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/internal/queue"
 )
 
 // requestChanged admits changes to the specification, and to the annotation that requests a poll. It also admits an object that replaced
 // another object of the same name while the watch was interrupted. It ignores changes to the status.
 func requestChanged() builder.ForOption {
 	return builder.WithPredicates(predicate.Or(
-		predicate.GenerationChangedPredicate{},
+		queue.SpecChanged(),
 		predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-			return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() || e.ObjectOld.GetAnnotations()[v1alpha1.AnnotationRequestedAt] != e.ObjectNew.GetAnnotations()[v1alpha1.AnnotationRequestedAt]
+			return e.ObjectOld.GetAnnotations()[v1alpha1.AnnotationRequestedAt] != e.ObjectNew.GetAnnotations()[v1alpha1.AnnotationRequestedAt]
 		}},
 	))
 }
@@ -30,8 +31,8 @@ func requestChanged() builder.ForOption {
 // whether this replica reconciles a namespace.
 func (r *Reconciler) delivered(holds func(namespace string) bool) handler.EventHandler {
 	return handler.Funcs{UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		before, now := e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()
-		if before[v1alpha1.AnnotationDeliveredAt] != now[v1alpha1.AnnotationDeliveredAt] && holds(e.ObjectNew.GetNamespace()) {
+		before, now := e.ObjectOld.GetAnnotations()[v1alpha1.AnnotationDeliveredAt], e.ObjectNew.GetAnnotations()[v1alpha1.AnnotationDeliveredAt]
+		if now != "" && now != before && holds(e.ObjectNew.GetNamespace()) { // A user may remove the annotation.
 			r.polls.hint(client.ObjectKeyFromObject(e.ObjectNew), nil)
 		}
 	}}

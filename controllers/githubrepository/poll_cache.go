@@ -84,11 +84,15 @@ func (ls *pollCache) run(ctx context.Context, requeue func(types.NamespacedName)
 	ls.ctx, ls.requeue = ctx, requeue
 }
 
-// belong discards the state of a repository with the same name but another UID. If the watch was interrupted while the
-// GitHubRepository was deleted and created again, no reconcile has observed the deletion.
+// belong discards the state of a repository with the same name but another UID, except for the hints, which may concern the new
+// GitHubRepository. If the watch was interrupted while the GitHubRepository was deleted and created again, no reconcile has observed
+// the deletion.
 func (ls *pollCache) belong(key types.NamespacedName, uid types.UID) {
 	if m := ls.entry(key); m.uid != "" && m.uid != uid {
-		ls.forget(key)
+		ls.stop(key) // keeps the notices of the poll as hints
+		ls.mu.Lock()
+		ls.repositories[key] = &cacheEntry{hints: ls.ensure(key).hints}
+		ls.mu.Unlock()
 	}
 	ls.mu.Lock()
 	defer ls.mu.Unlock()

@@ -17,6 +17,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/index"
+	"github.com/heighliner/heighliner/internal/queue"
 	"github.com/heighliner/heighliner/internal/version"
 )
 
@@ -59,9 +60,9 @@ func pins(p *v1alpha1.NetworkPolicy) []string {
 // of the same name while the watch was interrupted. It ignores changes to the status.
 func requestChanged() builder.ForOption {
 	return builder.WithPredicates(predicate.Or(
-		predicate.GenerationChangedPredicate{},
+		queue.SpecChanged(),
 		predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-			return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() || e.ObjectOld.GetAnnotations()[v1alpha1.AnnotationRequestedAt] != e.ObjectNew.GetAnnotations()[v1alpha1.AnnotationRequestedAt]
+			return e.ObjectOld.GetAnnotations()[v1alpha1.AnnotationRequestedAt] != e.ObjectNew.GetAnnotations()[v1alpha1.AnnotationRequestedAt]
 		}},
 	))
 }
@@ -152,8 +153,8 @@ func repositoryUpdated(e event.UpdateEvent) bool {
 // webhook delivery announced a new version of a package.
 func (r *Reconciler) packageDelivered() handler.EventHandler {
 	return handler.Funcs{UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		before, now := e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()
-		if before[v1alpha1.AnnotationPackageDeliveredAt] == now[v1alpha1.AnnotationPackageDeliveredAt] {
+		before, now := e.ObjectOld.GetAnnotations()[v1alpha1.AnnotationPackageDeliveredAt], e.ObjectNew.GetAnnotations()[v1alpha1.AnnotationPackageDeliveredAt]
+		if now == "" || now == before { // A user may remove the annotation.
 			return
 		}
 		for _, request := range r.forRepository(ctx, e.ObjectNew) {

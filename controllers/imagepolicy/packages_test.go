@@ -45,6 +45,8 @@ func TestPackages(t *testing.T) {
 	now.Annotations[v1alpha1.AnnotationPackageDeliveredAt] = "10:00"
 	s.reconciler.packageDelivered().Update(t.Context(), event.UpdateEvent{ObjectOld: before, ObjectNew: now}, requeued)
 	same(t, "requeued", requeued.names, []types.NamespacedName{s.key("shop")})
+	s.reconciler.packageDelivered().Update(t.Context(), event.UpdateEvent{ObjectOld: now, ObjectNew: before}, requeued)
+	same(t, "requeued after the annotation was removed", requeued.names, []types.NamespacedName{s.key("shop")})
 	p, _ = s.pass("shop")
 	same(t, "after a hint", previews(p), []string{"one-1 1111 sha-1111111"})
 	same(t, "remaining hints", s.reconciler.scans.entry(s.key("shop")).stale, false)

@@ -123,7 +123,7 @@ func SetupWithManager(mgr ctrl.Manager, o Options) error {
 	gate := o.Shards.Gate(mgr.GetCache(), &v1alpha1.NotificationPolicyList{})
 	return ctrl.NewControllerManagedBy(mgr).
 		Named("notification").
-		For(&v1alpha1.NotificationPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		For(&v1alpha1.NotificationPolicy{}, builder.WithPredicates(queue.SpecChanged())).
 		Watches(&v1alpha1.Microservice{}, r.soon(), builder.WithPredicates(predicate.ResourceVersionChangedPredicate{})).
 		WatchesMetadata(&corev1.Namespace{}, r.soon(), builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		WatchesRawSource(source.Func(func(ctx context.Context, q workqueue.TypedRateLimitingInterface[ctrl.Request]) error {

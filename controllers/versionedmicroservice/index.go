@@ -20,6 +20,7 @@ import (
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/analysistemplate"
 	"github.com/heighliner/heighliner/internal/index"
+	"github.com/heighliner/heighliner/internal/queue"
 )
 
 // indexRelease indexes pods and Jobs by their release. Without this index, a list would read all objects of the
@@ -82,7 +83,7 @@ func revived(before, now client.Object) bool {
 
 // budgetChanged admits edits. It ignores the status, which changes with the number of healthy pods.
 func budgetChanged() predicate.Predicate {
-	return predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
+	return predicate.Or(queue.SpecChanged(), predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
 }
 
 // autoscalerChanged admits edits. It ignores the status, which changes each time the metrics are read. It

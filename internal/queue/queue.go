@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/heighliner/heighliner/internal/status"
@@ -94,6 +95,14 @@ func Add(q workqueue.TypedRateLimitingInterface[reconcile.Request], priority int
 // Edited reports whether a user edited the specification of an object, for example to set a pin or to deny a version.
 func Edited(before, now client.Object) bool {
 	return before.GetGeneration() != now.GetGeneration()
+}
+
+// SpecChanged admits changes to the specification of an object, and an object that replaced another object of the same name while the
+// watch was interrupted. It ignores changes to the metadata and the status.
+func SpecChanged() predicate.Predicate {
+	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() || e.ObjectOld.GetUID() != e.ObjectNew.GetUID()
+	}}
 }
 
 // Itself returns a request for the object.

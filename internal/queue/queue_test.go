@@ -140,3 +140,25 @@ func TestOptions(t *testing.T) {
 		t.Errorf("%d concurrent reconciles, or the work queue is not set", o.MaxConcurrentReconciles)
 	}
 }
+
+// TestSpecChanged checks that a changed specification, and an object that replaced another object of the same name, are reconciled,
+// and that a changed status is not.
+func TestSpecChanged(t *testing.T) {
+	before := object("shop", "1")
+	before.UID, before.Generation = "a", 1
+	for name, test := range map[string]struct {
+		change func(*corev1.ConfigMap)
+		want   bool
+	}{
+		"status":        {func(o *corev1.ConfigMap) { o.ResourceVersion = "2" }, false},
+		"annotation":    {func(o *corev1.ConfigMap) { o.Annotations = map[string]string{"a": "b"} }, false},
+		"specification": {func(o *corev1.ConfigMap) { o.Generation = 2 }, true},
+		"replaced":      {func(o *corev1.ConfigMap) { o.UID = "b" }, true},
+	} {
+		now := before.DeepCopy()
+		test.change(now)
+		if got := SpecChanged().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: now}); got != test.want {
+			t.Errorf("%s: %t, want %t", name, got, test.want)
+		}
+	}
+}
