@@ -127,7 +127,7 @@ func TestDecide(t *testing.T) {
 
 func TestConditions(t *testing.T) {
 	t.Parallel()
-	until := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	until := time.Date(2026, 1, 2, 3, 4, 55, 0, time.UTC) // The scan may start after 03:05:00.
 	type conditions struct{ Ready, Reconciling, Stalled, SourceReachable, RateLimited, Truncated string }
 	const quiet, complete, answers = "False NotLimited: requests to the registry are not limited", "False Complete: no tags or groups are omitted", "True Answered: the registry is reachable"
 	for name, test := range map[string]struct {
@@ -143,7 +143,7 @@ func TestConditions(t *testing.T) {
 		}, conditions{"True Suspended: spec.suspend is true: the registry is not scanned, and offered versions remain offered", "", "", "", "", ""}},
 		"limited": {func(_ *observed, s *selection, _ *plan) {
 			*s = selection{registryErrors: registryErrors{err: &registry.Error{Kind: registry.RateLimited, Op: "list tags of", Object: "r", RetryAt: until}}}
-		}, conditions{"True Succeeded: offers 1 version in 1 group", "", "", `False RateLimited: list tags of "r": :`, "True TooManyRequests: the registry limits requests until 2026-01-02T03:05:00Z at the latest; offered versions remain offered; increase spec.interval to send fewer requests", ""}},
+		}, conditions{"True Succeeded: offers 1 version in 1 group", "", "", `False RateLimited: list tags of "r": :`, "True TooManyRequests: the registry limits requests until 2026-01-02T03:10:00Z at the latest; offered versions remain offered; increase spec.interval to send fewer requests", ""}},
 		"denied with offers": {func(_ *observed, s *selection, _ *plan) {
 			*s = selection{registryErrors: registryErrors{err: &registry.Error{Kind: registry.Unauthorized, Op: "list tags of", Object: "r"}}}
 		}, conditions{`False Unauthorized: list tags of "r": : ; offered versions remain offered`, "", `True Unauthorized: list tags of "r": : ; offered versions remain offered`, `False Unauthorized: list tags of "r": :`, quiet, ""}},

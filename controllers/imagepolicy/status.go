@@ -170,10 +170,10 @@ func transient(err error) bool {
 	return !errors.As(err, &e) || e.Kind.Transient()
 }
 
-// shownRetry returns the retry time of an error, rounded up to a multiple of five minutes, so that short pauses that follow
-// each other do not change the statuses of all policies each time.
+// shownRetry returns the latest time of the next scan after a rate limit, rounded up to a multiple of five minutes, so that short
+// pauses that follow each other do not change the statuses of all policies each time.
 func shownRetry(err error) time.Time {
-	return retryTime(err).UTC().Add(5*time.Minute - time.Nanosecond).Truncate(5 * time.Minute)
+	return retryTime(err).UTC().Add(spread + 5*time.Minute - time.Nanosecond).Truncate(5 * time.Minute)
 }
 
 func retryTime(err error) time.Time {
