@@ -14,9 +14,9 @@ import (
 	"github.com/heighliner/heighliner/internal/apply"
 )
 
-// A retry is requested when the time since the previous retry is as long as the time from the start of the failure to the
-// previous retry, but at least retryInterval and at most maxRetryInterval. The interval therefore doubles, so that a failure that
-// lasts, for example because the API server is overloaded, does not cause many writes for many releases.
+// The time between two requested retries is an eighth of the time from the start of the failure to the first of the two, but at least
+// retryInterval and at most maxRetryInterval. Therefore, a failure that lasts, for example because the API server is overloaded, does not
+// cause many writes for many releases.
 const (
 	retryInterval    = 15 * time.Second
 	maxRetryInterval = 2 * time.Minute
@@ -61,6 +61,9 @@ func planRetry(o *observed, now time.Time) (due *retry, requeueAt time.Time) {
 	if cause == v1alpha1.FailureQuotaExceeded && !last.at.IsZero() && last.quota == o.quota {
 		return nil, time.Time{} // the watch for quotas reports changes
 	}
+	if last.at.After(now) {
+		last.at = time.Time{} // The clock of the replica that wrote the annotation was ahead.
+	}
 	since, wait := last.at, retryInterval
 	for _, c := range d.Status.Conditions {
 		// At first, the ReplicaSet itself retries often enough.
@@ -69,7 +72,7 @@ func planRetry(o *observed, now time.Time) (due *retry, requeueAt time.Time) {
 		case began.After(since):
 			since = began
 		case cause == v1alpha1.FailureAdmissionUnavailable:
-			wait = min(maxRetryInterval, max(retryInterval, since.Sub(began)))
+			wait = min(maxRetryInterval, max(retryInterval, since.Sub(began)/8))
 		}
 	}
 	if since.After(now) {
