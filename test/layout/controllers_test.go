@@ -11,7 +11,7 @@ import (
 // controller-runtime, an object with errors would wait for up to 1,000 seconds after an outage of the API server has ended.
 func TestControllersUseOneBackOff(t *testing.T) {
 	t.Parallel()
-	controllers := 0
+	var controllers, withOptions int
 	for _, folder := range []string{"cmd", "controllers", "internal"} {
 		parsed(t, folder, func(files *token.FileSet, file *ast.File) {
 			ast.Inspect(file, func(n ast.Node) bool {
@@ -19,10 +19,14 @@ func TestControllersUseOneBackOff(t *testing.T) {
 				if !ok || len(call.Args) != 1 {
 					return true
 				}
-				if s, ok := call.Fun.(*ast.SelectorExpr); !ok || s.Sel.Name != "WithOptions" {
+				s, ok := call.Fun.(*ast.SelectorExpr)
+				if ok && s.Sel.Name == "NewControllerManagedBy" {
+					controllers++
+				}
+				if !ok || s.Sel.Name != "WithOptions" {
 					return true
 				}
-				controllers++
+				withOptions++
 				options, ok := call.Args[0].(*ast.CallExpr)
 				if !ok || types.ExprString(options.Fun) != "queue.Options" {
 					t.Errorf("%s: use queue.Options", files.Position(call.Pos()))
@@ -31,7 +35,7 @@ func TestControllersUseOneBackOff(t *testing.T) {
 			})
 		})
 	}
-	if controllers < 9 {
-		t.Errorf("only %d controllers were found, want at least 9", controllers)
+	if controllers < 9 || withOptions != controllers {
+		t.Errorf("%d controllers were found, want at least 9, and %d calls of WithOptions, want one for each controller", controllers, withOptions)
 	}
 }
