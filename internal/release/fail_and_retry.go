@@ -114,8 +114,8 @@ func (s *scope) stepDeadline(run *Rollout) time.Time {
 }
 
 // deadlineIfInterrupted returns the time at which a step passes its deadline if the given cause interrupts its healthy wait now. Until countHealthyTime has
-// counted this wait, ends returns a time that is too early. If the rollout is already blocked, or if the wait is recorded from the start of the step's
-// clock, the wait is not healthy, and due returns the same time as ends.
+// counted this wait, stepDeadline returns a time that is too early. If the rollout is already blocked, or if the wait is recorded from the start of the step's
+// clock, the wait is not healthy, and deadlineIfInterrupted returns the same time as stepDeadline.
 func (s *scope) deadlineIfInterrupted(run *Rollout, cause Reason) time.Time {
 	if run.WaitsFor != "" || cause == otherRunning || cause == notCreated && !s.outgrown(run) {
 		return s.stepDeadline(run)

@@ -452,11 +452,11 @@ func compareNames(a, b string) int {
 	if a == b {
 		return 0
 	}
-	return compare(streamVersion(a), streamVersion(b))
+	return compare(groupVersion(a), groupVersion(b))
 }
 
-// streamVersion parses the name of a group: "1.x" as 1.0, and "1.2.x" as 1.2.
-func streamVersion(name string) string {
+// groupVersion parses the name of a group: "1.x" as 1.0, and "1.2.x" as 1.2.
+func groupVersion(name string) string {
 	text := strings.TrimSuffix(name, ".x")
 	if text != name && !strings.Contains(text, ".") {
 		return text + ".0"
