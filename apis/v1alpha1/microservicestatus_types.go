@@ -580,6 +580,30 @@ func (ms *Microservice) EndsGroup(name, slug string, pullRequest int64) bool {
 	return ms.EndedGroup(name, slug, pullRequest) != ""
 }
 
+// ActiveRelease returns the active release of the group, or nil if there is none.
+func (g *ReleaseGroup) ActiveRelease() *Release {
+	i := slices.IndexFunc(g.Releases, func(r Release) bool { return r.Status == ReleaseActive })
+	if i < 0 {
+		return nil
+	}
+	return &g.Releases[i]
+}
+
+// Release returns the release with the given name, or nil if the group has no such release.
+func (g *ReleaseGroup) Release(name string) *Release {
+	i := slices.IndexFunc(g.Releases, func(r Release) bool { return r.VersionedMicroservice == name })
+	if i < 0 {
+		return nil
+	}
+	return &g.Releases[i]
+}
+
+// HasName reports whether users can refer to the group by the given name, in a pin or in spec.endedGroups: its name, its slug or
+// the number of its pull request.
+func (g *ReleaseGroup) HasName(name string) bool {
+	return name == g.Name || name == g.Slug || g.PullRequest > 0 && name == strconv.FormatInt(g.PullRequest, 10)
+}
+
 // EndedGroup returns the first entry of spec.endedGroups that is the name, the slug or the pull
 // request number of the given group. If there is no such entry, it returns "".
 func (ms *Microservice) EndedGroup(name, slug string, pullRequest int64) string {

@@ -14,7 +14,7 @@ import (
 const reasonInvalidSelector = "InvalidSelector"
 
 // setStatus sets the status, which reports whether a freeze currently applies, and to how many Microservices.
-// next is the time of the next change; zero if there is none. setStatus is pure.
+// next is the time of the next change; zero if there is none. setStatus performs no I/O.
 func setStatus(o *observed, now time.Time) (next time.Time) {
 	s, state := o.status, o.freeze.State(now)
 	s.ObservedGeneration = o.object.GetGeneration()

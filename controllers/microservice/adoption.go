@@ -140,10 +140,10 @@ func replicas(d *appsv1.Deployment) int32 {
 // servesSomewhere reports whether any group has an active release that is available. Previews do
 // not count, because they do not replace the adopted Deployment.
 func servesSomewhere(ms *v1alpha1.Microservice) bool {
-	groups := streams(ms)
+	groups := groupsWithoutPreviews(ms)
 	for i := range groups {
 		g := &groups[i]
-		if row := activeRow(g); g.Phase == v1alpha1.GroupLive && row != nil && row.Available {
+		if row := g.ActiveRelease(); g.Phase == v1alpha1.GroupLive && row != nil && row.Available {
 			return true
 		}
 	}

@@ -28,7 +28,7 @@ const (
 	reasonWeightsNotSupported = "WeightsNotSupported"
 )
 
-// setConditions sets the conditions from the plan and the rollout state. It is pure.
+// setConditions sets the conditions from the plan and the rollout state. It performs no I/O.
 func setConditions(w *pass, problem *status.Error) {
 	ms := w.ms
 	ms.Status.Conditions = slices.DeleteFunc(ms.Status.Conditions, func(c metav1.Condition) bool { return !slices.Contains(conditions, c.Type) })
@@ -125,7 +125,7 @@ func withoutReplicas(w *pass, row *v1alpha1.Release) bool {
 // serves reports whether each live group serves traffic. A group whose domains still route to an older group may have
 // no active release yet. Previews have a separate condition.
 func serves(w *pass) (ok bool, reason, message string) {
-	groups := streams(w.ms)
+	groups := groupsWithoutPreviews(w.ms)
 	if len(groups) == 0 && ofPullRequests(w.policy) {
 		return true, "", "all release groups are previews of pull requests"
 	}
@@ -151,7 +151,7 @@ func serves(w *pass) (ok bool, reason, message string) {
 		if g.Phase != v1alpha1.GroupLive {
 			continue
 		}
-		row := activeRow(&g)
+		row := g.ActiveRelease()
 		if row == nil && arrives(w, &g) {
 			continue
 		}
@@ -250,7 +250,7 @@ func weightsNotSupported(w *pass) state {
 		return state{}
 	}
 	var whole []string
-	for _, g := range streams(w.ms) {
+	for _, g := range groupsWithoutPreviews(w.ms) {
 		reported, split := false, false
 		for i := range w.policies {
 			for _, r := range w.policies[i].Status.Groups {
@@ -278,7 +278,7 @@ func weightsNotSupported(w *pass) state {
 // failed returns the state for versions that failed.
 func failed(w *pass) state {
 	var lines []string
-	for _, g := range streams(w.ms) {
+	for _, g := range groupsWithoutPreviews(w.ms) {
 		for _, r := range g.Releases {
 			if r.Status == v1alpha1.ReleaseError {
 				lines = append(lines, fmt.Sprintf("%s (%s)", status.Short(r.SemVer.Version), failureOf(w, &r)))
@@ -394,12 +394,12 @@ func arrives(w *pass, g *v1alpha1.ReleaseGroup) bool {
 	if c == nil || len(c.Steps) == 0 {
 		return false
 	}
-	groups := streams(w.ms)
+	groups := groupsWithoutPreviews(w.ms)
 	at := slices.IndexFunc(groups, func(x v1alpha1.ReleaseGroup) bool { return x.Slug == g.Slug })
 	for _, older := range groups[at+1:] {
 		for _, p := range w.facts.Policies {
 			follows := p.Unreported || slices.ContainsFunc(p.Groups, func(r release.Report) bool { return r.Slug == older.Slug && r.Newest })
-			if follows && older.Phase == v1alpha1.GroupLive && activeRow(&older) != nil {
+			if follows && older.Phase == v1alpha1.GroupLive && older.ActiveRelease() != nil {
 				return true
 			}
 		}

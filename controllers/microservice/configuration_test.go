@@ -85,7 +85,7 @@ func (s *story) runsWith(release *v1alpha1.VersionedMicroservice) *corev1.Config
 func (s *story) active() *v1alpha1.VersionedMicroservice {
 	s.Helper()
 	for _, g := range s.ms().Status.ReleaseGroups {
-		if row := activeRow(&g); row != nil {
+		if row := g.ActiveRelease(); row != nil {
 			return s.objects()[row.VersionedMicroservice]
 		}
 	}

@@ -320,7 +320,7 @@ func (s *story) gateway() bool {
 	found := !s.newest
 	for _, g := range s.ms().Status.ReleaseGroups {
 		report := v1alpha1.GroupTraffic{Slug: g.Slug, Revision: g.TrafficRevision, Split: v1alpha1.SplitWeighted}
-		if !found && activeRow(&g) != nil {
+		if !found && g.ActiveRelease() != nil {
 			report.Newest, found = true, true
 		}
 		for _, r := range g.Releases {

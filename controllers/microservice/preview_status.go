@@ -17,8 +17,8 @@ const (
 	reasonPreviewsReady    = "PreviewsAvailable"
 )
 
-// streams returns the groups that are not previews.
-func streams(ms *v1alpha1.Microservice) []v1alpha1.ReleaseGroup {
+// groupsWithoutPreviews returns the groups that are not previews.
+func groupsWithoutPreviews(ms *v1alpha1.Microservice) []v1alpha1.ReleaseGroup {
 	i := slices.IndexFunc(ms.Status.ReleaseGroups, func(g v1alpha1.ReleaseGroup) bool { return g.Level == v1alpha1.LevelPreview })
 	if i < 0 {
 		return ms.Status.ReleaseGroups
@@ -83,7 +83,7 @@ func countPreviews(w *pass) (p previewCount) {
 
 // count counts a preview with a slot.
 func (p *previewCount) count(w *pass, g *v1alpha1.ReleaseGroup) {
-	if row := activeRow(g); row != nil && row.Available && programmed(w.facts.Policies, g.Slug) {
+	if row := g.ActiveRelease(); row != nil && row.Available && programmed(w.facts.Policies, g.Slug) {
 		p.available++
 	}
 	if g.Rollout != nil {

@@ -153,11 +153,11 @@ func summarize(w *pass) {
 	var sum v1alpha1.MicroserviceSummary
 	serving, more := 0, -1
 	var failed []string
-	groups := streams(ms)
+	groups := groupsWithoutPreviews(ms)
 	for i := range groups {
 		g := &groups[i]
 		failed = append(failed, failures(*g)...)
-		if row := activeRow(g); row != nil {
+		if row := g.ActiveRelease(); row != nil {
 			more++
 			if sum.Active == "" {
 				sum.Active = status.Short(row.SemVer.Version)
@@ -187,7 +187,7 @@ func summarize(w *pass) {
 // selector returns a selector for the pods of the newest release group with an active release.
 func selector(ms *v1alpha1.Microservice, groups []v1alpha1.ReleaseGroup) string {
 	for i := range groups {
-		if activeRow(&groups[i]) != nil {
+		if groups[i].ActiveRelease() != nil {
 			return labels.Set{v1alpha1.LabelMicroservice: ms.Name, v1alpha1.LabelGroup: groups[i].Slug}.String()
 		}
 	}
@@ -217,15 +217,6 @@ func canary(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, notes []release
 		return text
 	}
 	return ""
-}
-
-func activeRow(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
-	for i := range g.Releases {
-		if g.Releases[i].Status == v1alpha1.ReleaseActive {
-			return &g.Releases[i]
-		}
-	}
-	return nil
 }
 
 func version(g *v1alpha1.ReleaseGroup, name string) string {

@@ -88,7 +88,7 @@ func (w *writing) adopt(ctx context.Context, next *corev1.Service) {
 	if equality.Semantic.DeepEqual(w.observed.Adopted, next) {
 		return
 	}
-	key := traffic.ServiceKey(next.Name)
+	key := traffic.AppliedServiceKey(next.Name)
 	if err := w.patchAdopted(ctx, w.observed.Adopted, next); err != nil {
 		w.refuse(key, status.Classify(err), err)
 		return
@@ -107,7 +107,7 @@ func (w *writing) services(ctx context.Context) {
 			w.adopt(ctx, s.Adopt(f.Adopted))
 			continue
 		}
-		w.put(ctx, traffic.ServiceKey(s.Name), s.Build(f.Policy, f.Policy.MicroserviceName()))
+		w.put(ctx, traffic.AppliedServiceKey(s.Name), s.Build(f.Policy, f.Policy.MicroserviceName()))
 	}
 	for _, s := range out.Shared {
 		w.put(ctx, traffic.SharedKey(s), s.Object)
@@ -122,7 +122,7 @@ func (w *writing) routes(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		key, live := traffic.RouteName(route.Name), f.Live[route.Name]
+		key, live := traffic.AppliedRouteKey(route.Name), f.Live[route.Name]
 		cause, missing := f.RestsOnFailed(route, out, w.applied)
 		switch {
 		case missing:
@@ -153,7 +153,7 @@ func (w *writing) routes(ctx context.Context) error {
 
 // route writes the objects of a route. It returns the error for the first object that is rejected, or nil if none is rejected.
 func (w *writing) route(ctx context.Context, name string, objects []resources.Object) *status.Error {
-	key := traffic.RouteName(name)
+	key := traffic.AppliedRouteKey(name)
 	for _, want := range objects {
 		obj := want.DeepCopyObject().(client.Object)
 		if old := traffic.LiveObject(w.observed.Live[name], want); old != nil {
@@ -172,7 +172,7 @@ func (w *writing) route(ctx context.Context, name string, objects []resources.Ob
 
 // userRoute writes the rules of a user-managed route, or restores them if next is nil.
 func (w *writing) userRoute(ctx context.Context, name string, next client.Object) {
-	f, key := w.observed, traffic.RouteName(name)
+	f, key := w.observed, traffic.AppliedRouteKey(name)
 	wrote, err := w.putUser(ctx, f, name, next)
 	if class := status.Classify(err); class != nil {
 		w.refuse(key, class, err)
@@ -187,7 +187,7 @@ func (w *writing) userRoute(ctx context.Context, name string, next client.Object
 // leftovers deletes the objects that are no longer part of the written routes.
 func (w *writing) leftovers(ctx context.Context) error {
 	for _, route := range slices.Backward(slices.Concat(w.decision.Routes, w.decision.Previous)) {
-		if w.applied.Refused[traffic.RouteName(route.Name)] != nil {
+		if w.applied.Refused[traffic.AppliedRouteKey(route.Name)] != nil {
 			continue
 		}
 		for _, o := range slices.Backward(traffic.Leftovers(w.observed, route)) {

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
@@ -144,12 +145,12 @@ func (r *Reconciler) settle(ctx context.Context, f *traffic.Observed) (time.Dura
 
 // orphan removes the policy's owner reference from all its objects, which remain and keep serving.
 func (r *Reconciler) orphan(ctx context.Context, f *traffic.Observed) error {
-	for _, name := range traffic.SortedKeys(f.Services) {
+	for _, name := range providers.Sorted(f.Services) {
 		if err := r.disown(ctx, f, f.Services[name]); err != nil {
 			return err
 		}
 	}
-	for _, name := range traffic.SortedKeys(f.Live) {
+	for _, name := range providers.Sorted(f.Live) {
 		if f.Live[name].User {
 			continue // The policy does not own user-managed routes.
 		}
@@ -276,7 +277,7 @@ func restoresService(f *traffic.Observed) bool {
 func (r *Reconciler) restoreUserRoutes(ctx context.Context, f *traffic.Observed, forced bool) (time.Duration, error) {
 	var wait time.Duration
 	key := client.ObjectKeyFromObject(f.Policy)
-	for _, name := range traffic.SortedKeys(f.Live) {
+	for _, name := range providers.Sorted(f.Live) {
 		live := f.Live[name]
 		if !live.User || live.Deleting {
 			continue

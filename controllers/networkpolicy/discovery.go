@@ -258,7 +258,7 @@ func (k *kinds) known() []seenKind {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	out := make([]seenKind, 0, len(k.seen))
-	for _, name := range traffic.SortedKeys(k.seen) {
+	for _, name := range providers.Sorted(k.seen) {
 		out = append(out, k.seen[name])
 	}
 	return out

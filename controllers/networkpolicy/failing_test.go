@@ -156,7 +156,7 @@ func TestRouteWaitsOnlyForItsService(t *testing.T) {
 	want(t, "the reconcile is repeated", err != nil, true)
 	for _, route := range out.Routes {
 		want(t, "route "+route.Name+" is written", h.wrote[route.Name] != nil, false)
-		want(t, "the route reports the cause", done.Refused[traffic.RouteName(route.Name)] != nil, true)
+		want(t, "the route reports the cause", done.Refused[traffic.AppliedRouteKey(route.Name)] != nil, true)
 	}
 	want(t, "the Service of the group is written", h.wrote["shop-1-x"] != nil, true)
 }
@@ -208,7 +208,7 @@ func TestRefusedRouteHasNoCanary(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want(t, "reason for the rejection", done.Refused[traffic.RouteName(out.Routes[0].Name)].Reason, "Invalid")
+	want(t, "reason for the rejection", done.Refused[traffic.AppliedRouteKey(out.Routes[0].Name)].Reason, "Invalid")
 	want(t, "the route write was attempted", slices.Contains(writer.applied, out.Routes[0].Name), true)
 	want(t, "the canary write was attempted", slices.Contains(writer.applied, out.Routes[0].Name+"-canary"), false)
 }

@@ -10,15 +10,15 @@ import (
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
-// writeTimes records when this process last wrote each route. It discards times that are older than
-// providers.Grace. After a restart, the times are unknown, so a route whose status the gateway has
-// not reported yet is reported as faulty immediately.
-type writeTimes struct {
+// recentTimes records when this process last did something with an object, for example when it wrote a route. It discards times
+// that are older than providers.Grace. After a restart, the times are unknown, so a route whose status the gateway has not
+// reported yet is reported as faulty immediately.
+type recentTimes struct {
 	mu sync.Mutex
 	at map[client.ObjectKey]time.Time
 }
 
-func (w *writeTimes) note(key client.ObjectKey, now time.Time) {
+func (w *recentTimes) note(key client.ObjectKey, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.at == nil {
@@ -32,13 +32,13 @@ func (w *writeTimes) note(key client.ObjectKey, now time.Time) {
 	w.at[key] = now
 }
 
-func (w *writeTimes) forget(key client.ObjectKey) {
+func (w *recentTimes) forget(key client.ObjectKey) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.at, key)
 }
 
-func (w *writeTimes) last(key client.ObjectKey) time.Time {
+func (w *recentTimes) last(key client.ObjectKey) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.at[key]

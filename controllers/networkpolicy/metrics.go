@@ -76,7 +76,7 @@ func (m *metrics) observe(f *traffic.Observed, out *traffic.Decision, w traffic.
 	for _, route := range out.Routes {
 		at, open := m.written[key][route.Name]
 		switch {
-		case w.Changed[traffic.RouteName(route.Name)]:
+		case w.Changed[traffic.AppliedRouteKey(route.Name)]:
 			left[route.Name] = f.Now
 		case !open:
 		case f.View.Verdict(route.Route, route.Objects).Accepted:

@@ -48,10 +48,10 @@ type Reconciler struct {
 	users   *userRoutes
 	kinds   *kinds
 	journal status.Journal
-	written writeTimes
+	written recentTimes
 	// restored contains the times at which Services and user-managed routes were restored, keyed by
 	// policy.
-	restored writeTimes
+	restored recentTimes
 	// ready contains the times at which Services became ready, keyed by policy.
 	ready readyTimes
 	// conflicts contains the times at which writes began to fail with conflicts, keyed by policy.

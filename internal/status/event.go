@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Event is an event about an object. The events.go file of a controller contains a constructor for each of its events.
-// The exceptions are events about releases: the notes of package release contain the text of these events.
+// Event is an event about an object. For events with their own text, the events.go file of a controller contains constructors.
+// Events whose text comes from a note of package release or from a condition are recorded with Normal and Warning.
 type Event struct {
 	// Type is Normal or Warning.
 	Type string

@@ -19,7 +19,7 @@ import (
 // it is the state of the rollout in progress or, if there is none, of the failed release. If there is no failed release either, it is the state of
 // the active release.
 func (s *service) groupState(g *v1alpha1.ReleaseGroup, r *rollout) State {
-	active := activeOf(g)
+	active := g.ActiveRelease()
 	switch {
 	case g.Phase == v1alpha1.GroupClosing, g.Phase == v1alpha1.GroupExpired && s.endHooks(g) != "":
 		return s.endState(g)
@@ -69,16 +69,6 @@ func (s *service) identify(x *State, row *v1alpha1.Release) {
 	if name := s.nameOf(row); name != x.Version {
 		x.Release = name
 	}
-}
-
-// activeOf returns the active release of a group, or nil.
-func activeOf(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
-	for i := range g.Releases {
-		if r := &g.Releases[i]; r.Status == v1alpha1.ReleaseActive {
-			return r
-		}
-	}
-	return nil
 }
 
 // downState returns the state of a group whose active release has no ready pod. The state also describes a rollout in progress.
@@ -193,7 +183,7 @@ func (s *service) activeState(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) S
 // successor returns the release that is to replace the active release of an exclusive group, if the pods of the active release were stopped for this
 // purpose. It returns nil if the active release has pods or should have pods.
 func (s *service) successor(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
-	active := activeOf(g)
+	active := g.ActiveRelease()
 	if active == nil || active.Available {
 		return nil
 	}
@@ -222,7 +212,7 @@ func (s *service) outage(g *v1alpha1.ReleaseGroup) bool {
 		return true
 	}
 	since := availableOf(o)
-	if active := s.release(activeOf(g).VersionedMicroservice); active != nil {
+	if active := s.release(g.ActiveRelease().VersionedMicroservice); active != nil {
 		if c := availableOf(active); c != nil && (since == nil || c.LastTransitionTime.After(since.LastTransitionTime.Time)) {
 			since = c
 		}
@@ -249,7 +239,7 @@ func (s *service) replacements(g *v1alpha1.ReleaseGroup) (out []Action) {
 	if row := s.newestReturn(g); row != nil && s.startsNothing() {
 		out = append(out, s.act("rollback", "--to", s.nameOf(row)))
 	}
-	if active := activeOf(g); active != nil && pinnedTo(g, active) && !s.startsNothing() {
+	if active := g.ActiveRelease(); active != nil && pinnedTo(g, active) && !s.startsNothing() {
 		out = append(out, s.unpin(g))
 	}
 	if g.Phase != v1alpha1.GroupLive || isPreview(g) {
@@ -407,7 +397,7 @@ func Retryable(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, g *v1alp
 // passedOver reports whether a retry of a failed release would not make it the target of its group, because another release takes precedence, or
 // because its version is below the active version or, in an exclusive group, below another failed version. The group must not be pinned.
 func passedOver(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) bool {
-	active := activeOf(g)
+	active := g.ActiveRelease()
 	if finishesFirst(ms, policy, g) {
 		return true
 	}

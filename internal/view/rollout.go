@@ -60,7 +60,7 @@ func Adopted(row *v1alpha1.Release) bool { return row.Internal != nil && row.Int
 // takesSteps reports whether the planner gives traffic to the release in steps. The exceptions are previously active releases, adopted releases and the
 // first release of a group, unless domains move to that group from an older group.
 func (r *rollout) takesSteps() bool {
-	return (activeOf(r.group) != nil || r.from != "") && r.row.Promoted == 0 && !r.adopted()
+	return (r.group.ActiveRelease() != nil || r.from != "") && r.row.Promoted == 0 && !r.adopted()
 }
 
 // state returns the state of the rollout, which is the first of its waits in the order in which the planner checks them.
@@ -137,7 +137,7 @@ func unfinished(row *v1alpha1.Release) bool {
 // abort returns the action that ends the rollout. This is the Deprecate decision or, for the return to a retained
 // release, a pin to the active release or the removal of the pin. It returns nil if no action ends the rollout.
 func (r *rollout) abort() []Action {
-	switch active := activeOf(r.group); {
+	switch active := r.group.ActiveRelease(); {
 	case unfinished(r.row):
 		return []Action{r.actOn("deprecate", r.row)}
 	case active != nil && !isPreview(r.group) && !r.activeDenied() && (!pinnedTo(r.group, r.row) || r.startsNothing()):
@@ -496,7 +496,7 @@ func (r *rollout) window() *State {
 // awaitsReplacement reports whether the release may have pods as soon as the replacement of pods in its exclusive group begins, because the ConfirmRollout
 // hooks, if any, have approved.
 func (r *rollout) awaitsReplacement() bool {
-	if !r.ms.Spec.Availability.Exclusive || activeOf(r.group) == nil {
+	if !r.ms.Spec.Availability.Exclusive || r.group.ActiveRelease() == nil {
 		return false
 	}
 	return !slices.ContainsFunc(r.ms.Spec.UpdateStrategy.Canary.Hooks, func(h v1alpha1.Hook) bool {
@@ -656,7 +656,7 @@ func failureAt(ms *v1alpha1.Microservice, wanted string) (reason string) {
 func reached(ms *v1alpha1.Microservice, slug, wanted string, step int32) bool {
 	for i := range ms.Status.ReleaseGroups {
 		g := &ms.Status.ReleaseGroups[i]
-		if a := activeOf(g); a != nil && g.Slug == slug && !isPreview(g) && version.Compare(a.SemVer.Version, wanted) > 0 {
+		if a := g.ActiveRelease(); a != nil && g.Slug == slug && !isPreview(g) && version.Compare(a.SemVer.Version, wanted) > 0 {
 			return true
 		}
 		x := runOf(g)

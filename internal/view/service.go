@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -186,12 +185,9 @@ func PinOf(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, now time.Time) *
 	if m == nil {
 		return nil
 	}
-	named := func(name string) bool {
-		return name == g.Name || name == g.Slug || g.PullRequest > 0 && name == strconv.FormatInt(g.PullRequest, 10)
-	}
 	current := func(end *metav1.Time) bool { return end == nil || now.Before(end.Time) }
 	for _, p := range m.Groups {
-		if named(p.Name) && current(p.ExpireTime) {
+		if g.HasName(p.Name) && current(p.ExpireTime) {
 			return &Pin{Group: p.Name, Version: p.Version, Release: p.Release, Until: metas(p.ExpireTime), Reason: p.Reason, By: p.Author.Of(p.Version + p.Release)}
 		}
 	}
@@ -200,7 +196,7 @@ func PinOf(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, now time.Time) *
 		case !current(m.ExpireTime):
 		case m.Release != "" && m.Release == r.VersionedMicroservice:
 			return &Pin{Release: m.Release, Until: metas(m.ExpireTime), Reason: m.Reason, By: m.Author.Of(m.Release)}
-		case m.SemVer != nil && (m.SemVer.Name == "" || named(m.SemVer.Name)) && version.Names(m.SemVer.Version, r.SemVer.Version):
+		case m.SemVer != nil && (m.SemVer.Name == "" || g.HasName(m.SemVer.Name)) && version.Names(m.SemVer.Version, r.SemVer.Version):
 			return &Pin{Group: m.SemVer.Name, Version: m.SemVer.Version, Until: metas(m.ExpireTime), Reason: m.Reason, By: m.Author.Of(m.SemVer.Version)}
 		}
 	}
@@ -227,7 +223,7 @@ func (s *service) unpin(g *v1alpha1.ReleaseGroup) Action {
 func (s *service) unpins() (out []Action) {
 	for i := range s.ms.Status.ReleaseGroups {
 		g := &s.ms.Status.ReleaseGroups[i]
-		active := activeOf(g)
+		active := g.ActiveRelease()
 		if PinOf(s.ms, g, s.now) != nil && (active == nil || !pinnedTo(g, active)) {
 			out = append(out, s.unpin(g))
 		}

@@ -146,7 +146,7 @@ func OldestAbove(ms *v1alpha1.Microservice, p *v1alpha1.ImagePolicy, o *v1alpha1
 			continue
 		}
 		v := newestOffered(p, g.Slug)
-		if a := activeOf(g); a != nil {
+		if a := g.ActiveRelease(); a != nil {
 			v = a.SemVer.Version
 		} else {
 			for _, r := range g.Releases {

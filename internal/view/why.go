@@ -520,7 +520,7 @@ func (s *service) whyVersion(wanted string) Answer {
 		a.add("decision", s.object("VersionedMicroservice", r.Name), "%s by %s at %s: %s", d.Action, cmp.Or(d.By, "an unnamed user"), Clock(d.Time.Time, s.now), cmp.Or(d.Reason, d.Outcome))
 	}
 	if row.Status != v1alpha1.ReleaseActive && g.Active != "" {
-		active, serving := activeOf(g), status.Short(g.Active)
+		active, serving := g.ActiveRelease(), status.Short(g.Active)
 		if active != nil && active.SemVer.Version == row.SemVer.Version {
 			serving = active.VersionedMicroservice
 		}
@@ -548,7 +548,7 @@ func (s *service) whyVersion(wanted string) Answer {
 // subject returns the version of a release or, if the active release of its group has the same version, the name of the release. A change to the pod
 // template or to the configuration creates another release of the same version.
 func subject(g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) string {
-	if active := activeOf(g); active != nil && active != row && active.SemVer.Version == row.SemVer.Version {
+	if active := g.ActiveRelease(); active != nil && active != row && active.SemVer.Version == row.SemVer.Version {
 		return row.VersionedMicroservice
 	}
 	return status.Short(row.SemVer.Version)

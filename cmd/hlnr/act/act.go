@@ -7,7 +7,7 @@
 //	target.go     finds the release of a decision
 //	pin.go        pin and unpin
 //	rollback.go   rollback, and which release it returns to
-//	pins.go       changes to the pins of a Microservice, without access to the cluster
+//	pin_edits.go  changes to the pins of a Microservice, without access to the cluster
 //	switches.go   pause, resume and end-group
 //	change.go     writes a change to the specification of a Microservice, shows it, or prints it for Git
 //	git.go        finds the fields that a GitOps tool owns

@@ -158,21 +158,12 @@ func groupOf(ms *v1alpha1.Microservice, name string) (*v1alpha1.ReleaseGroup, er
 	var all []string
 	for i := range ms.Status.ReleaseGroups {
 		g := &ms.Status.ReleaseGroups[i]
-		if names(name, g) {
+		if g.HasName(name) {
 			return g, nil
 		}
 		all = append(all, g.Name)
 	}
 	return nil, cli.Unknown("release group of "+ms.Name, name, all)
-}
-
-// activeOf returns the active release of a group, or nil.
-func activeOf(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
-	i := slices.IndexFunc(g.Releases, func(r v1alpha1.Release) bool { return r.Status == v1alpha1.ReleaseActive })
-	if i < 0 {
-		return nil
-	}
-	return &g.Releases[i]
 }
 
 // wanted is the group and the release that a pin selects.
@@ -301,7 +292,7 @@ func (o *pinOptions) pinned(ctx context.Context, s *scope, ms *v1alpha1.Microser
 		if unknown = name == ""; unknown {
 			w.name, w.row = "", nil
 		} else {
-			w.name, w.row = name, rowOf(w.group, name)
+			w.name, w.row = name, w.group.Release(name)
 		}
 	}
 	text := fmt.Sprintf("%s %s: pinned to %s", ms.Name, w.group.Name, w.version)
@@ -380,16 +371,6 @@ func (o *pinOptions) candidates(ctx context.Context, s *scope, ms *v1alpha1.Micr
 	return names, nil
 }
 
-// rowOf returns the release with the given name in a group, or nil.
-func rowOf(g *v1alpha1.ReleaseGroup, name string) *v1alpha1.Release {
-	for i := range g.Releases {
-		if g.Releases[i].VersionedMicroservice == name {
-			return &g.Releases[i]
-		}
-	}
-	return nil
-}
-
 // awaited returns the argument of "hlnr wait" for a release: its version, or its name if there are other releases of the same version with
 // other configurations.
 func awaited(ms *v1alpha1.Microservice, version, name string) string {
@@ -411,7 +392,7 @@ func (o *pinOptions) sensible(s *scope, ms *v1alpha1.Microservice, policy *v1alp
 	}
 	if m := ms.Spec.UpdateStrategy.Manual; m != nil {
 		for _, p := range m.Groups {
-			if names(p.Name, w.group) && p.Version == w.pin.Version && p.Release == w.pin.Release && p.Reason == w.pin.Reason &&
+			if w.group.HasName(p.Name) && p.Version == w.pin.Version && p.Release == w.pin.Release && p.Reason == w.pin.Reason &&
 				cmp.Or(p.Configuration, v1alpha1.PinRetained) == cmp.Or(w.pin.Configuration, v1alpha1.PinRetained) && p.ExpireTime.Equal(w.pin.ExpireTime) {
 				return cli.No(fmt.Errorf("%s %s is already pinned to %s", ms.Name, w.group.Name, w.version))
 			}
@@ -453,7 +434,7 @@ func (o *pinOptions) unpinned(ctx context.Context, s *scope, ms *v1alpha1.Micros
 	e.done.text += s.failedInstead(ctx, ms, policy, g, candidates)
 	v, name := follows(ms, policy, g, candidates)
 	if v != "" {
-		row := rowOf(g, name)
+		row := g.Release(name)
 		e.moves = name == "" && v != g.Active || name != "" && (row == nil || row.Status != v1alpha1.ReleaseActive)
 		e.starts = e.moves // Without a pin, a retained release does not return during a freeze.
 		e.awaits = awaited(ms, v, name)
@@ -466,7 +447,7 @@ func (o *pinOptions) unpinned(ctx context.Context, s *scope, ms *v1alpha1.Micros
 // version was withdrawn. If there is no such version, the group keeps its active release. If there is no active release either, the version
 // is empty.
 func follows(ms *v1alpha1.Microservice, policy *v1alpha1.ImagePolicy, g *v1alpha1.ReleaseGroup, candidates map[string]string) (v, release string) {
-	active := activeOf(g)
+	active := g.ActiveRelease()
 	protected := active != nil && !view.Withdrawn(policy, g, active.SemVer.Version)
 	for _, offered := range policy.Status.Releases { // The releases are sorted with the newest version first.
 		v := offered.SemVer.Version
@@ -527,7 +508,7 @@ func (o *pinOptions) removal(s *scope, ms *v1alpha1.Microservice) (edit, error) 
 	var list []string
 	for i := range ms.Status.ReleaseGroups {
 		g := &ms.Status.ReleaseGroups[i]
-		if p := view.PinOf(ms, g, s.Now()); p != nil && (o.group == "" || names(o.group, g)) {
+		if p := view.PinOf(ms, g, s.Now()); p != nil && (o.group == "" || g.HasName(o.group)) {
 			found, list = append(found, g), append(list, g.Name+" (to "+p.Version+p.Release+")")
 		}
 	}
@@ -556,7 +537,7 @@ func (o *pinOptions) removal(s *scope, ms *v1alpha1.Microservice) (edit, error) 
 // describe describes a pin of a group: the version, the author and the reason.
 func describe(g *v1alpha1.ReleaseGroup, p *view.Pin) string {
 	to := p.Version + p.Release
-	if r := rowOf(g, p.Release); r != nil {
+	if r := g.Release(p.Release); r != nil {
 		to = r.SemVer.Version
 	}
 	text := "pin to " + to

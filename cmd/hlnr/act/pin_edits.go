@@ -2,17 +2,10 @@ package act
 
 import (
 	"slices"
-	"strconv"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/internal/version"
 )
-
-// names reports whether the name in a pin or in spec.endedGroups matches a group. The name can be the name or the slug of the group, or the
-// number of its pull request.
-func names(name string, g *v1alpha1.ReleaseGroup) bool {
-	return name == g.Name || name == g.Slug || g.PullRequest > 0 && name == strconv.FormatInt(g.PullRequest, 10)
-}
 
 // global returns the version or release of a group that spec.updateStrategy.manual pins directly, not in its list of groups. It returns
 // an empty string if no release of the group is pinned in this way.
@@ -21,7 +14,7 @@ func global(m *v1alpha1.ManualUpdateStrategy, g *v1alpha1.ReleaseGroup) string {
 		switch {
 		case m.Release != "" && m.Release == r.VersionedMicroservice:
 			return m.Release
-		case m.SemVer != nil && (m.SemVer.Name == "" || names(m.SemVer.Name, g)) && version.Names(m.SemVer.Version, r.SemVer.Version):
+		case m.SemVer != nil && (m.SemVer.Name == "" || g.HasName(m.SemVer.Name)) && version.Names(m.SemVer.Version, r.SemVer.Version):
 			return m.SemVer.Version
 		}
 	}
@@ -36,8 +29,8 @@ func setPin(spec *v1alpha1.MicroserviceSpec, g *v1alpha1.ReleaseGroup, pin v1alp
 		spec.UpdateStrategy.Manual = m
 	}
 	pin.Name = g.Name
-	at := slices.IndexFunc(m.Groups, func(p v1alpha1.GroupPin) bool { return names(p.Name, g) })
-	m.Groups = slices.DeleteFunc(m.Groups, func(p v1alpha1.GroupPin) bool { return names(p.Name, g) })
+	at := slices.IndexFunc(m.Groups, func(p v1alpha1.GroupPin) bool { return g.HasName(p.Name) })
+	m.Groups = slices.DeleteFunc(m.Groups, func(p v1alpha1.GroupPin) bool { return g.HasName(p.Name) })
 	if at < 0 || at > len(m.Groups) {
 		at = len(m.Groups)
 	}
@@ -51,7 +44,7 @@ func removePin(spec *v1alpha1.MicroserviceSpec, g *v1alpha1.ReleaseGroup) {
 	if m == nil {
 		return
 	}
-	m.Groups = slices.DeleteFunc(m.Groups, func(p v1alpha1.GroupPin) bool { return names(p.Name, g) })
+	m.Groups = slices.DeleteFunc(m.Groups, func(p v1alpha1.GroupPin) bool { return g.HasName(p.Name) })
 	if len(m.Groups) == 0 {
 		m.Groups = nil
 	}

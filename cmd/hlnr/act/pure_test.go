@@ -283,7 +283,7 @@ func TestFollows(t *testing.T) {
 	} {
 		ms, policy, g := &v1alpha1.Microservice{}, &v1alpha1.ImagePolicy{}, &v1alpha1.ReleaseGroup{Name: "1.x", Slug: "1-x", Releases: c.releases}
 		ms.Spec.Availability.Exclusive = c.exclusive
-		if a := activeOf(g); a != nil {
+		if a := g.ActiveRelease(); a != nil {
 			g.Active = a.SemVer.Version
 		}
 		for _, v := range strings.Fields(c.offered) {

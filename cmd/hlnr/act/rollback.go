@@ -61,7 +61,7 @@ func (o *pinOptions) before(ctx context.Context, s *scope, ms *v1alpha1.Microser
 	var unfinished error
 	for i := range ms.Status.ReleaseGroups {
 		g := &ms.Status.ReleaseGroups[i]
-		if o.group != "" && !names(o.group, g) || o.group == "" && (g.Phase != v1alpha1.GroupLive || g.Level == v1alpha1.LevelPreview) {
+		if o.group != "" && !g.HasName(o.group) || o.group == "" && (g.Phase != v1alpha1.GroupLive || g.Level == v1alpha1.LevelPreview) {
 			continue
 		}
 		if r := rollingOut(g); r != nil {
@@ -86,7 +86,7 @@ func (o *pinOptions) before(ctx context.Context, s *scope, ms *v1alpha1.Microser
 		where, all := ms.Name, releases(ms)
 		if o.group != "" {
 			where = "group " + o.group + " of " + ms.Name
-			all = slices.DeleteFunc(all, func(t target) bool { return !names(o.group, t.group) })
+			all = slices.DeleteFunc(all, func(t target) bool { return !t.group.HasName(o.group) })
 		}
 		return "", cli.No(fmt.Errorf("%s has no earlier release to return to (%s): name a version with --to", where, states(all)))
 	}
@@ -114,7 +114,7 @@ func (s *scope) abortInstead(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup
 	what, active := rolled.SemVer.Version, g.Active
 	if what == active { // Only the configurations differ.
 		what = rolled.VersionedMicroservice
-		active = activeOf(g).VersionedMicroservice
+		active = g.ActiveRelease().VersionedMicroservice
 	}
 	return cli.No(fmt.Errorf("%s is being rolled out, and %s is still active: to keep %s, run %q; to return to an earlier release, name it with --to",
 		what, active, active, s.Command(ms.Namespace, "deprecate", ms.Name, what)))
@@ -124,11 +124,11 @@ func (s *scope) abortInstead(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup
 // release was previously active. Except in previews, whose versions are commits without an order, it is also nil if the release has a lower
 // version than the active release. A user stops the rollout of the returned release with deprecate instead of rollback.
 func rollingOut(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
-	active := activeOf(g)
+	active := g.ActiveRelease()
 	if active == nil || g.Rollout == nil {
 		return nil
 	}
-	r := rowOf(g, g.Rollout.Release)
+	r := g.Release(g.Rollout.Release)
 	if r == nil || r.Promoted > 0 || g.Level != v1alpha1.LevelPreview && version.Compare(r.SemVer.Version, active.SemVer.Version) < 0 {
 		return nil
 	}

@@ -109,7 +109,7 @@ func endGroup(ms *v1alpha1.Microservice, name string, undo bool) (edit, error) {
 	same := func(n string) bool { return n == name }
 	g, err := groupOf(ms, name)
 	if err == nil {
-		same = func(n string) bool { return names(n, g) }
+		same = func(n string) bool { return g.HasName(n) }
 		name = g.Name
 	}
 	ended := slices.ContainsFunc(ms.Spec.EndedGroups, same)

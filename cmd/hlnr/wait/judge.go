@@ -196,7 +196,11 @@ func (q question) judge(s snapshot) ([]line, *answer) {
 		return lines, &answer{cli.ExitNo, text}
 	}
 	if run != nil && run.Step > 0 {
-		lines = append(lines, line{"step " + strconv.Itoa(int(run.Step)), q.step(s.ms, g, row), run.StartedTime.Time})
+		progress, wait := q.step(s.ms, g, row)
+		if wait != "" {
+			progress += ", " + wait
+		}
+		lines = append(lines, line{"step " + strconv.Itoa(int(run.Step)), progress, run.StartedTime.Time})
 	}
 	if s.outdated() {
 		return lines, nil // The latest change might supersede this rollout.
@@ -356,15 +360,15 @@ func (s snapshot) offered(wanted string) bool { return s.offer(wanted) != nil }
 func (q question) row(s snapshot) (group *v1alpha1.ReleaseGroup, row *v1alpha1.Release) {
 	for i := range s.ms.Status.ReleaseGroups {
 		g := &s.ms.Status.ReleaseGroups[i]
-		r := rowOf(g, q.followed)
+		r := g.Release(q.followed)
 		if r == nil {
 			continue
 		}
 		var next *v1alpha1.Release
 		if g.Rollout != nil {
-			next = rowOf(g, g.Rollout.Release)
+			next = g.Release(g.Rollout.Release)
 		} else if r.Status == v1alpha1.ReleaseDeprecated {
-			next = rowOf(g, g.Target.Release)
+			next = g.Release(g.Target.Release)
 		}
 		if next != nil && version.Matches(q.version, next.SemVer.Version) {
 			return g, next
@@ -380,16 +384,6 @@ func (q question) follows(s snapshot) string {
 		return row.VersionedMicroservice
 	}
 	return q.followed
-}
-
-// rowOf returns the release with the given name, or nil if the group has no such release.
-func rowOf(g *v1alpha1.ReleaseGroup, name string) *v1alpha1.Release {
-	for i := range g.Releases {
-		if r := &g.Releases[i]; r.VersionedMicroservice == name {
-			return r
-		}
-	}
-	return nil
 }
 
 // row returns the release with the given version or name, and the group of the version. If the version has several releases, row returns
@@ -597,38 +591,39 @@ func (s snapshot) available(row *v1alpha1.Release) (line, bool) {
 	return l, true
 }
 
-// step describes the current step of a release.
-func (q question) step(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) string {
+// step describes the current step of a release, and separately what the release waits for, for example "waits for approval". If the release
+// does not wait, or waits for the end of a pause, wait is empty.
+func (q question) step(ms *v1alpha1.Microservice, g *v1alpha1.ReleaseGroup, row *v1alpha1.Release) (progress, wait string) {
 	run := g.Rollout
-	text := fmt.Sprintf("%d%%", row.Weight)
+	progress = fmt.Sprintf("%d%%", row.Weight)
 	c := ms.Spec.UpdateStrategy.Canary
 	if c == nil || int(run.Step) > len(c.Steps) {
-		return text
+		return progress, ""
 	}
 	st := c.Steps[run.Step-1]
 	if st.Name != "" {
-		text = st.Name + ", " + text
+		progress = st.Name + ", " + progress
 	}
-	text += fmt.Sprintf(" (%d of %d)", run.Step, len(c.Steps))
+	progress += fmt.Sprintf(" (%d of %d)", run.Step, len(c.Steps))
 	switch {
 	case run.WaitsFor != "":
-		text += ", waits for " + view.ProblemInWords(run.WaitsFor)
+		wait = "waits for " + view.ProblemInWords(run.WaitsFor)
 	case waitsFrozen(ms, func(w frozen.Wait) bool { return w.Of(row.SemVer.Version) && w.HasRollout() }):
-		text += ", waits for the end of a freeze"
+		wait = "waits for the end of a freeze"
 	case view.Adopted(row):
-		text += ", adopted"
+		progress += ", adopted"
 	case heldTogether(ms, row, run) != "":
-		text += ", waits for a decision because the version failed in another Microservice"
+		wait = "waits for a decision because the version failed in another Microservice"
 	case run.Gate == v1alpha1.GateTogether:
-		text += ", waits for the Microservices that roll out together"
+		wait = "waits for the Microservices that roll out together"
 	case run.Gate != "":
-		text += ", waits for the " + string(run.Gate) + " hooks"
+		wait = "waits for the " + string(run.Gate) + " hooks"
 	case waitsForApproval(ms, row, run):
-		text += ", waits for approval"
+		wait = "waits for approval"
 	case st.Pause != nil && run.Continued < run.Step:
-		text += ", pause " + string(st.Pause.Duration)
+		progress += ", pause " + string(st.Pause.Duration)
 	}
-	return text
+	return progress, wait
 }
 
 // failed describes why a release failed, and which release now has the traffic of the group.
@@ -697,13 +692,18 @@ func (q question) late(s snapshot, timeout time.Duration) string {
 		if why := cmp.Or(s.unrouted(g), s.withoutPods(row)); row.Status == v1alpha1.ReleaseActive && why != "" {
 			text += ", and the release " + why
 		}
-		if g.Rollout != nil && g.Rollout.Release == row.VersionedMicroservice && g.Rollout.Step > 0 {
-			text += ", step " + q.step(s.ms, g, row)
+		why := ""
+		if row.Status != v1alpha1.ReleaseActive {
+			why = s.cause(row)
 		}
-		if why := s.cause(row); row.Status != v1alpha1.ReleaseActive && why != "" {
-			if i := strings.LastIndex(text, ", waits for "); i >= 0 && strings.HasPrefix(why, text[i+len(", "):]) {
-				text = text[:i] // why begins with the same words.
+		if g.Rollout != nil && g.Rollout.Release == row.VersionedMicroservice && g.Rollout.Step > 0 {
+			progress, wait := q.step(s.ms, g, row)
+			text += ", step " + progress
+			if !strings.HasPrefix(why, wait) { // Otherwise, why begins with the same words.
+				text += ", " + wait
 			}
+		}
+		if why != "" {
 			text += "; " + why
 		}
 	case s.offered(q.version):

@@ -84,7 +84,7 @@ func TestStepInAFreeze(t *testing.T) {
 	for clause, want := range map[string]bool{frozen.AtWeight("1.1.0", 10): true, frozen.WithoutPods("1.1.0"): true, frozen.Release("1.1.0"): false, frozen.AtWeight("1.2.0", 10): false} {
 		w := frozen.Wait{Clause: clause, Freeze: frozen.Freeze(time.Time{}, `Freeze "fair"`, "trade fair")}
 		meta.FindStatusCondition(ms.Status.Conditions, v1alpha1.ConditionFrozen).Message = w.String()
-		if text := (question{version: "1.1.0"}).step(ms, g, row); strings.Contains(text, "freeze") != want {
+		if _, text := (question{version: "1.1.0"}).step(ms, g, row); strings.Contains(text, "freeze") != want {
 			t.Errorf("%s: %q", clause, text)
 		}
 	}

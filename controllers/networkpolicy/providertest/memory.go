@@ -10,7 +10,6 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
-	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 )
 
 // memory is a Stage without an API server.
@@ -65,7 +64,7 @@ func (s *memory) Drain() {
 }
 
 func (s *memory) objects() []string {
-	out := slices.Concat(traffic.SortedKeys(s.w.Services), traffic.SortedKeys(s.w.Routes), traffic.SortedKeys(s.w.Others))
+	out := slices.Concat(providers.Sorted(s.w.Services), providers.Sorted(s.w.Routes), providers.Sorted(s.w.Others))
 	for name, u := range s.w.Users {
 		if Changed(u) {
 			out = append(out, name)

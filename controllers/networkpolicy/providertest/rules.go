@@ -128,17 +128,17 @@ func namedServicesStay(t *testing.T, _ Case, w *World) {
 }
 
 func stepsChangeInPlace(t *testing.T, _ Case, w *World) {
-	before := traffic.SortedKeys(w.Observed().Live)
+	before := providers.Sorted(w.Observed().Live)
 	for revision, weight := range []int{20, 50, 99} {
 		w.Rollout(Group("1-x", int64(revision+2), fmt.Sprintf("b 1.1.0 canary %d", weight), fmt.Sprintf("a 1.0.0 active %d", 100-weight)))
 		out, _ := w.Pass()
 		want(t, "routes that a step deletes", len(out.DeleteRoutes), 0)
-		want(t, "routes", strings.Join(traffic.SortedKeys(w.Observed().Live), " "), strings.Join(before, " "))
+		want(t, "routes", strings.Join(providers.Sorted(w.Observed().Live), " "), strings.Join(before, " "))
 		w.Settle()
 	}
 	w.Rollout(Group("1-x", 5, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 	w.Settle()
-	want(t, "routes after the promotion", strings.Join(traffic.SortedKeys(w.Observed().Live), " "), strings.Join(before, " "))
+	want(t, "routes after the promotion", strings.Join(providers.Sorted(w.Observed().Live), " "), strings.Join(before, " "))
 }
 
 func equalObjects(t *testing.T, _ Case, w *World) {

@@ -109,10 +109,10 @@ func (w *World) input(policy *v1alpha1.NetworkPolicy) providers.Input {
 	for _, kind := range traffic.AllKinds() {
 		s.Served[kind.Kind] = providers.Served{Version: kind.Versions[0]}
 	}
-	for _, name := range traffic.SortedKeys(w.Others) {
+	for _, name := range providers.Sorted(w.Others) {
 		s.Objects = append(s.Objects, w.Others[name])
 	}
-	for _, name := range traffic.SortedKeys(w.Routes) {
+	for _, name := range providers.Sorted(w.Routes) {
 		s.Objects = append(s.Objects, w.Routes[name])
 	}
 	for _, name := range traffic.UserNames(policy) {

@@ -37,7 +37,7 @@ func (w *World) carryOut(f *traffic.Observed, out *traffic.Decision) traffic.App
 			continue // A route in out.Previous that has no objects does not change.
 		}
 		if cause, missing := f.RestsOnFailed(route, out, done); missing {
-			done.Refused[traffic.RouteName(route.Name)] = cause
+			done.Refused[traffic.AppliedRouteKey(route.Name)] = cause
 			continue
 		}
 		switch o := route.Objects[0].(type) {
@@ -67,7 +67,7 @@ func (w *World) carryServices(f *traffic.Observed, out *traffic.Decision, done t
 	for _, s := range out.Services {
 		built := s.Build(f.Policy, "shop")
 		if old, ok := w.Services[s.Name]; !ok || mustJSON(old) != mustJSON(built) {
-			done.Changed[traffic.ServiceKey(s.Name)] = true
+			done.Changed[traffic.AppliedServiceKey(s.Name)] = true
 			w.Writes++
 		}
 		w.Services[s.Name] = built
@@ -83,7 +83,7 @@ func (w *World) carryUser(name string, next *unstructured.Unstructured, done tra
 		next.SetGeneration(next.GetGeneration() + 1)
 	}
 	w.Written[name] = w.Now
-	done.Changed[traffic.RouteName(name)] = true
+	done.Changed[traffic.AppliedRouteKey(name)] = true
 	w.Writes++
 	w.Users[name] = next
 }
@@ -102,7 +102,7 @@ func (w *World) carryHTTP(name string, next *gatewayv1.HTTPRoute, done traffic.A
 		}
 	}
 	w.Written[name] = w.Now
-	done.Changed[traffic.RouteName(name)] = true
+	done.Changed[traffic.AppliedRouteKey(name)] = true
 	w.Writes++
 	w.Routes[name] = next
 }
@@ -151,7 +151,7 @@ func (w *World) carryOther(route *traffic.RouteDecision, done traffic.Applied) {
 			next.SetGeneration(old.GetGeneration() + 1)
 		}
 		w.Written[route.Name] = w.Now
-		done.Changed[traffic.RouteName(route.Name)] = true
+		done.Changed[traffic.AppliedRouteKey(route.Name)] = true
 		w.Writes++
 		w.Others[next.GetName()] = next
 	}

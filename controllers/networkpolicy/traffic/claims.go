@@ -11,7 +11,7 @@ import (
 )
 
 // literal reports whether a row has no host, or has a host that does not depend on the group.
-func (d *planner) literal(r *Row) bool {
+func (d *planner) literal(r *DomainRow) bool {
 	return r.host == "" || !templated(d.Policy.Spec.Domains[r.entry].Domain)
 }
 
@@ -25,9 +25,9 @@ func (d *planner) literal(r *Row) bool {
 // because a host that is already served is not taken away. If one entry renders the same host for two
 // groups, the newer group gets the host when its active release has a ready endpoint, or earlier if the
 // other group cannot serve the host.
-func (d *planner) settleClaims(rows []*Row) {
-	own, named := map[string]*Row{}, map[string]*Row{}
-	var literal, rest []*Row
+func (d *planner) settleClaims(rows []*DomainRow) {
+	own, named := map[string]*DomainRow{}, map[string]*DomainRow{}
+	var literal, rest []*DomainRow
 	for _, r := range rows {
 		if !d.literal(r) {
 			rest = append(rest, r)
@@ -89,15 +89,15 @@ func (d *planner) settleClaims(rows []*Row) {
 // host only while the newer group has no active release with a ready endpoint. In addition, one of
 // two conditions must be true: a route already routes the host to the row's group, or no route has
 // the host and the active release of the row's group has a ready endpoint.
-func (d *planner) keepsHost(r *Row, newer *v1alpha1.ReleaseGroup) bool {
-	if a := activeOf(newer); a != nil && d.ready(a.VersionedMicroservice) {
+func (d *planner) keepsHost(r *DomainRow, newer *v1alpha1.ReleaseGroup) bool {
+	if a := newer.ActiveRelease(); a != nil && d.ready(a.VersionedMicroservice) {
 		return false
 	}
 	switch d.hostGroup(r.host, r.path) {
 	case r.group.Slug:
 		return true
 	case "":
-		a := activeOf(r.group)
+		a := r.group.ActiveRelease()
 		return a != nil && d.ready(a.VersionedMicroservice)
 	}
 	return false
@@ -163,7 +163,7 @@ func ClaimsOf(f *Observed, others []v1alpha1.NetworkPolicy) []Claim {
 // checkHosts rejects the hosts that the list of domains does not allow for the namespace. If the
 // list cannot be read, checkHosts admits no new host and removes no host that a route of the policy
 // has.
-func (d *planner) checkHosts(rows []*Row) {
+func (d *planner) checkHosts(rows []*DomainRow) {
 	for _, r := range rows {
 		if r.host == "" {
 			continue
@@ -180,7 +180,7 @@ func (d *planner) checkHosts(rows []*Row) {
 }
 
 // refusedHosts returns the hosts that groups must not have, as "slug/host".
-func refusedHosts(rows []*Row) map[string]bool {
+func refusedHosts(rows []*DomainRow) map[string]bool {
 	out := map[string]bool{}
 	for _, r := range rows {
 		if r.reason == ReasonDomainNotAllowed && r.group != nil {
@@ -192,7 +192,7 @@ func refusedHosts(rows []*Row) map[string]bool {
 
 // keepsLive reports whether a row that cannot be routed keeps the live route of its host with the given
 // path: invalid input does not remove a route, unless another policy or row uses the host and path.
-func (d *planner) keepsLive(r *Row, rows []*Row, path string) bool {
+func (d *planner) keepsLive(r *DomainRow, rows []*DomainRow, path string) bool {
 	switch r.reason {
 	case ReasonGatewayAPIMissing, providers.ReasonProviderAPIMissing, ReasonNotSupported:
 		return samePath(r.path, path) || !d.taken(rows, r.host, path)
@@ -203,8 +203,8 @@ func (d *planner) keepsLive(r *Row, rows []*Row, path string) bool {
 }
 
 // taken reports whether another policy or a row already uses a host and path.
-func (d *planner) taken(rows []*Row, host, path string) bool {
-	return d.claimed(host, path) || slices.ContainsFunc(rows, func(r *Row) bool { return r.host == host && samePath(r.path, path) })
+func (d *planner) taken(rows []*DomainRow, host, path string) bool {
+	return d.claimed(host, path) || slices.ContainsFunc(rows, func(r *DomainRow) bool { return r.host == host && samePath(r.path, path) })
 }
 
 // claimed reports whether an older policy uses a host and path.

@@ -113,7 +113,7 @@ func (r *reporter) specProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
 	if p := providers.Referent(r.View); p != nil && MissingKind(p.Reason) {
 		return &problem{p.Reason, p.Message}
 	}
-	for _, key := range SortedKeys(r.writes.Refused) {
+	for _, key := range providers.Sorted(r.writes.Refused) {
 		if err := r.writes.Refused[key]; err.Reason == status.ReasonInvalid || err.Reason == status.ReasonForbidden || MissingKind(err.Reason) {
 			return &problem{err.Reason, err.Error()}
 		}
@@ -184,7 +184,7 @@ func (r *reporter) trafficProblem(now *v1alpha1.NetworkPolicyStatus) *problem {
 	active := false
 	for _, g := range r.out.groups {
 		report := Find(now.Groups, g.slug)
-		if live(g.group) && activeOf(g.group) != nil {
+		if live(g.group) && g.group.ActiveRelease() != nil {
 			active = true
 			if !g.routed && report.Reason != "" {
 				return &problem{report.Reason, report.Message}
@@ -223,7 +223,7 @@ func Find(groups []v1alpha1.GroupTraffic, slug string) v1alpha1.GroupTraffic {
 // nameConflict reports which object names are already used by objects of another owner.
 func (r *reporter) nameConflict(now *v1alpha1.NetworkPolicyStatus) {
 	var texts []string
-	for _, key := range SortedKeys(r.writes.Refused) {
+	for _, key := range providers.Sorted(r.writes.Refused) {
 		if err := r.writes.Refused[key]; err.Reason == status.ReasonNameConflict {
 			texts = append(texts, err.Error())
 		}
@@ -381,7 +381,7 @@ func (r *reporter) providerSwitching(now *v1alpha1.NetworkPolicyStatus) {
 			strings.Join(s.From, " and "), s.ReplacedTime.Add(r.drain()).UTC().Format(time.RFC3339))
 	}
 	for _, route := range r.out.Previous {
-		if err := r.writes.Refused[RouteName(route.Name)]; err != nil {
+		if err := r.writes.Refused[AppliedRouteKey(route.Name)]; err != nil {
 			message += "; " + err.Error()
 			break
 		}

@@ -216,11 +216,11 @@ func TestNewestDomainMovesBetweenGroups(t *testing.T) {
 	want(t, "stays until the new group serves", w.split(fixed), "1.0.0=100")
 	want(t, "own Service", w.facts().Selected("shop"), "a")
 
-	name := SortedKeys(w.routes)[0]
+	name := providers.Sorted(w.routes)[0]
 	w.ready["b"] = 1
 	w.pass()
 	want(t, "the domain has moved", w.split(fixed), "2.0.0=100")
-	want(t, "the same route", cmp.Diff([]string{name}, SortedKeys(w.routes)), "")
+	want(t, "the same route", cmp.Diff([]string{name}, providers.Sorted(w.routes)), "")
 	want(t, "the old group's references", slices.Contains(w.groupTraffic("1-x").References, "a"), true)
 	w.pass()
 	want(t, "the new group is not confirmed", w.groupTraffic("2-x").Revision, 0)
@@ -307,7 +307,7 @@ func TestInvalidDomainKeepsLiveRoutes(t *testing.T) {
 // paths returns the paths of all routes, with the weights of their releases.
 func (w *world) paths() (out []string) {
 	d := newPlanner(w.facts())
-	for _, name := range SortedKeys(d.Live) {
+	for _, name := range providers.Sorted(d.Live) {
 		out = append(out, fmt.Sprint(d.Live[name].Path, " ", d.backendsOf(d.Live[name])))
 	}
 	slices.Sort(out)

@@ -38,7 +38,7 @@ type adoption struct {
 // A Service of another owner does not count as existing.
 func (f *Observed) RestsOnFailed(route *RouteDecision, out *Decision, w Applied) (cause *status.Error, missing bool) {
 	for _, name := range route.services() {
-		err, there := w.Refused[ServiceKey(name)], f.service(name) != nil
+		err, there := w.Refused[AppliedServiceKey(name)], f.service(name) != nil
 		if err != nil && (!there || err.Class == status.Transient) {
 			cause, missing = err, missing || !there
 		}
@@ -84,9 +84,9 @@ type Decision struct {
 	DeleteServices []string
 	// held contains the rows that would replace live routes, or hosts of live routes, but cannot be
 	// routed. The key is the name of the live route that stays.
-	held   map[string]*Row
+	held   map[string]*DomainRow
 	groups []*groupDecision
-	rows   []*Row
+	rows   []*DomainRow
 	// Adoption is nil if the policy adopts no Service.
 	Adoption *adoption
 	// moves are the splits between a group and the newer group to which its domains are moving.
@@ -103,7 +103,7 @@ type RouteDecision struct {
 	// Objects are the objects of the route in the form in which they are applied, and in the order in
 	// which they are written.
 	Objects []resources.Object
-	rows    []*Row
+	rows    []*DomainRow
 }
 
 // groupDecision is the desired content of the routes and Services of a group.
@@ -201,7 +201,7 @@ const maxRows = 512
 const pathOfTLS = "TLS"
 
 // preview reports whether a row routes to a preview of a pull request.
-func preview(r *Row) bool { return r.group != nil && r.group.Level == v1alpha1.LevelPreview }
+func preview(r *DomainRow) bool { return r.group != nil && r.group.Level == v1alpha1.LevelPreview }
 
 // samePath reports whether two paths are the same or one of them is empty: routes of some protocols
 // have no path.
@@ -219,11 +219,11 @@ type Applied struct {
 
 func (w Applied) touched(name string) bool { return w.Changed[name] || w.Refused[name] != nil }
 
-// ServiceKey returns the key of a Service in Applied.
-func ServiceKey(name string) string { return "Service/" + name }
+// AppliedServiceKey returns the key of a Service in Applied.
+func AppliedServiceKey(name string) string { return "Service/" + name }
 
-// RouteName returns the key of a route in Applied.
-func RouteName(name string) string { return "Route/" + name }
+// AppliedRouteKey returns the key of a route in Applied.
+func AppliedRouteKey(name string) string { return "Route/" + name }
 
 // services returns all Services to which a route refers.
 func (r *RouteDecision) services() []string {
@@ -239,8 +239,8 @@ func (r *RouteDecision) services() []string {
 	return out
 }
 
-// Row is one rendered host, listener or user-managed route, with its target.
-type Row struct {
+// DomainRow is one rendered host, listener or user-managed route, with its target.
+type DomainRow struct {
 	// entry is the index in spec.domains or spec.listeners, and field is the path of that entry.
 	entry int
 	field string
@@ -296,13 +296,13 @@ type Row struct {
 }
 
 // routable reports whether the row belongs in a route.
-func (r *Row) routable() bool {
+func (r *DomainRow) routable() bool {
 	return (r.host != "" || r.listener != "" || r.user != "") && (r.reason == "" || r.kept) && (r.group != nil || r.pinned != "")
 }
 
 // holds returns the host and path that no other policy may use; for a listener, it returns the
 // claim of the listener instead of a host.
-func (r *Row) holds() (host, path string) {
+func (r *DomainRow) holds() (host, path string) {
 	if r.listener != "" {
 		return r.claim, ""
 	}
@@ -313,14 +313,14 @@ func (r *Row) holds() (host, path string) {
 }
 
 // source returns the path of the field that defines the host, listener or route of the row.
-func (r *Row) source() string {
+func (r *DomainRow) source() string {
 	if r.listener != "" || r.user != "" {
 		return r.field
 	}
 	return r.field + ".domain"
 }
 
-func (r *Row) fail(reason, message string) {
+func (r *DomainRow) fail(reason, message string) {
 	if r.reason == "" {
 		r.reason, r.message = reason, message
 	}

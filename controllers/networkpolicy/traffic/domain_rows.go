@@ -17,14 +17,14 @@ import (
 // rows returns the rows of the specification. These are either the rows of the domains, in order,
 // followed by the rows of the listeners, or only the row of the user-managed route. The rows of
 // each domain begin with the newest group.
-func (d *planner) rows() []*Row {
+func (d *planner) rows() []*DomainRow {
 	if ref := gatewayapi.UserRef(d.Policy); ref != nil {
-		return []*Row{d.userRow(ref)}
+		return []*DomainRow{d.userRow(ref)}
 	}
 	if !routed(d.Policy) {
 		return nil
 	}
-	var rows []*Row
+	var rows []*DomainRow
 	for i, entry := range d.Policy.Spec.Domains {
 		rows = append(rows, d.entryRows(i, entry)...)
 	}
@@ -47,7 +47,7 @@ func (d *planner) rows() []*Row {
 // Therefore, a new host does not replace a served host, unless the served host belongs to a preview
 // and the new host does not. Of the remaining rows, the row that would be dropped next loses
 // its target, and reports the dropped rows instead.
-func (d *planner) fit(rows []*Row) []*Row {
+func (d *planner) fit(rows []*DomainRow) []*DomainRow {
 	if len(rows) <= maxRows {
 		return rows
 	}
@@ -57,7 +57,7 @@ func (d *planner) fit(rows []*Row) []*Row {
 			routed[host] = true
 		}
 	}
-	rank := func(r *Row) int {
+	rank := func(r *DomainRow) int {
 		switch {
 		case preview(r) && !routed[r.host]:
 			return 3
@@ -69,10 +69,10 @@ func (d *planner) fit(rows []*Row) []*Row {
 		return 0
 	}
 	order := slices.Clone(rows)
-	slices.SortStableFunc(order, func(a, b *Row) int { return cmp.Compare(rank(a), rank(b)) })
+	slices.SortStableFunc(order, func(a, b *DomainRow) int { return cmp.Compare(rank(a), rank(b)) })
 	cut := order[maxRows-1:]
 	var some []string
-	gone := map[*Row]bool{}
+	gone := map[*DomainRow]bool{}
 	for i, r := range cut {
 		gone[r] = i > 0
 		if i < 3 {
@@ -86,14 +86,14 @@ func (d *planner) fit(rows []*Row) []*Row {
 	note.group, note.pinned, note.kept = nil, "", false
 	note.reason = reasonTooManyDomains
 	note.message = fmt.Sprintf("spec.domains expands to %d hosts, but the status can contain at most %d entries, one of which reports the other hosts: %s have no route: remove domains, or list fewer groups in groups.names", len(rows), maxRows, strings.Join(some, ", "))
-	return slices.DeleteFunc(rows, func(r *Row) bool { return gone[r] })
+	return slices.DeleteFunc(rows, func(r *DomainRow) bool { return gone[r] })
 }
 
 // userRow returns the row for the rules in a user-managed route. The controller does not write to a
 // route before the status lists the route: otherwise, after a change to the specification, there
 // would be no record of the route.
-func (d *planner) userRow(ref *v1alpha1.RouteReference) *Row {
-	r := Row{field: "spec.provider.routeRef", user: providers.UserRoute(ref.Kind, ref.Name), port: d.Policy.Spec.Ports[0]}
+func (d *planner) userRow(ref *v1alpha1.RouteReference) *DomainRow {
+	r := DomainRow{field: "spec.provider.routeRef", user: providers.UserRoute(ref.Kind, ref.Name), port: d.Policy.Spec.Ports[0]}
 	if ref.Port != "" {
 		r.port = d.portOf(ref.Port)
 	}
@@ -120,8 +120,8 @@ func (d *planner) userRow(ref *v1alpha1.RouteReference) *Row {
 }
 
 // listenerRow returns the row of a listener. A listener is like a domain without a host.
-func (d *planner) listenerRow(i int, entry v1alpha1.Listener) *Row {
-	r := Row{
+func (d *planner) listenerRow(i int, entry v1alpha1.Listener) *DomainRow {
+	r := DomainRow{
 		entry: i, field: fmt.Sprintf("spec.listeners[%d]", i), listener: entry.Name, claim: ListenerHost(d.Policy, entry),
 		port: d.portOf(entry.Port), parents: []providers.Parent{providers.ListenerParent(d.Policy, i)},
 	}
@@ -137,8 +137,8 @@ func (d *planner) listenerRow(i int, entry v1alpha1.Listener) *Row {
 	return out
 }
 
-func (d *planner) entryRows(i int, entry v1alpha1.Domain) []*Row {
-	base := Row{
+func (d *planner) entryRows(i int, entry v1alpha1.Domain) []*DomainRow {
+	base := DomainRow{
 		entry: i, field: fmt.Sprintf("spec.domains[%d]", i), path: entry.Path, port: d.portOf(entry.Port),
 		matches: entry.CanaryMatches, parents: providers.DomainParents(d.Policy, i), recordTTL: entry.RecordTTLSeconds,
 	}
@@ -170,12 +170,12 @@ func (d *planner) portOf(name string) v1alpha1.NetworkPort {
 
 // releaseRows returns the rows of a domain: one row if the domain names a version, otherwise the
 // rows of groups or of their canaries.
-func (d *planner) releaseRows(base Row, entry v1alpha1.Domain) []*Row {
+func (d *planner) releaseRows(base DomainRow, entry v1alpha1.Domain) []*DomainRow {
 	if entry.Release == nil {
 		return d.groupRows(base, entry)
 	}
 	if entry.Release.Status == "" {
-		return []*Row{d.pinRow(base, entry)}
+		return []*DomainRow{d.pinRow(base, entry)}
 	}
 	rows := d.groupRows(base, entry)
 	for _, r := range rows {
@@ -188,7 +188,7 @@ func (d *planner) releaseRows(base Row, entry v1alpha1.Domain) []*Row {
 // routeToCanary changes the row of a group into a row for its canary. The canary gets all of the
 // row's traffic, regardless of the canary's weight, while the canary has a ready endpoint. The same
 // applies to a release that PreRollout hooks test before it becomes the canary.
-func (d *planner) routeToCanary(r *Row, absent v1alpha1.WhenAbsent) {
+func (d *planner) routeToCanary(r *DomainRow, absent v1alpha1.WhenAbsent) {
 	absent = cmp.Or(absent, v1alpha1.AbsentActive)
 	r.canary, r.target = true, fmt.Sprintf("canary/%s/%s", absent, r.target)
 	if r.group == nil {
@@ -212,7 +212,7 @@ func (d *planner) routeToCanary(r *Row, absent v1alpha1.WhenAbsent) {
 }
 
 // groupRows returns the rows of a domain that routes to groups.
-func (d *planner) groupRows(base Row, entry v1alpha1.Domain) []*Row {
+func (d *planner) groupRows(base DomainRow, entry v1alpha1.Domain) []*DomainRow {
 	policy := groupsPolicy(entry)
 	candidates := d.liveGroups()
 	var names []string
@@ -221,7 +221,7 @@ func (d *planner) groupRows(base Row, entry v1alpha1.Domain) []*Row {
 		candidates = named(candidates, names)
 	}
 	if policy == v1alpha1.GroupsEach || policy == v1alpha1.GroupsNamed && templated(entry.Domain) {
-		rows := make([]*Row, 0, len(candidates))
+		rows := make([]*DomainRow, 0, len(candidates))
 		for _, g := range candidates {
 			r := base
 			r.target, r.group = "group/"+g.Slug, g
@@ -252,12 +252,12 @@ func (d *planner) groupRows(base Row, entry v1alpha1.Domain) []*Row {
 			r.message = fmt.Sprintf("%s.groups.names: none of %q is a release group of Microservice %q", base.field, names, d.Policy.MicroserviceName())
 		}
 	}
-	return []*Row{&r}
+	return []*DomainRow{&r}
 }
 
 // renderRow sets the host of a row.
-func (d *planner) renderRow(r Row, entry v1alpha1.Domain) Row {
-	if r.group != nil && activeOf(r.group) == nil && strings.Contains(entry.Domain, ".Version") {
+func (d *planner) renderRow(r DomainRow, entry v1alpha1.Domain) DomainRow {
+	if r.group != nil && r.group.ActiveRelease() == nil && strings.Contains(entry.Domain, ".Version") {
 		return r // The version is not known yet.
 	}
 	if r.listener != "" || r.user != "" {
@@ -273,7 +273,7 @@ func (d *planner) renderRow(r Row, entry v1alpha1.Domain) Row {
 		return r
 	}
 	r.host, r.tls = host, d.askedTLS(entry.TLS, r.group)
-	if r.group != nil && activeOf(r.group) == nil {
+	if r.group != nil && r.group.ActiveRelease() == nil {
 		// A missing active release is not a failure of the row: the live route of the group stays.
 		r.message = fmt.Sprintf("release group %q has no active release yet", r.group.Name)
 	}
@@ -281,8 +281,8 @@ func (d *planner) renderRow(r Row, entry v1alpha1.Domain) Row {
 }
 
 // missingGroups returns a row with an error for each name that no group has.
-func (d *planner) missingGroups(base Row, _ v1alpha1.Domain, names []string) []*Row {
-	var rows []*Row
+func (d *planner) missingGroups(base DomainRow, _ v1alpha1.Domain, names []string) []*DomainRow {
+	var rows []*DomainRow
 	for _, name := range names {
 		if len(named(d.liveGroups(), []string{name})) > 0 {
 			continue
@@ -297,7 +297,7 @@ func (d *planner) missingGroups(base Row, _ v1alpha1.Domain, names []string) []*
 // unnamed returns rows for groups to which a templated domain still routes although the domain does
 // not name them. These rows stay while one of the names matches no group, because that name may be
 // meant for one of these groups.
-func (d *planner) unnamed(base Row, entry v1alpha1.Domain, candidates []*v1alpha1.ReleaseGroup, missing []*Row) (rows []*Row) {
+func (d *planner) unnamed(base DomainRow, entry v1alpha1.Domain, candidates []*v1alpha1.ReleaseGroup, missing []*DomainRow) (rows []*DomainRow) {
 	if len(missing) == 0 {
 		return nil
 	}
@@ -315,7 +315,7 @@ func (d *planner) unnamed(base Row, entry v1alpha1.Domain, candidates []*v1alpha
 
 // keepUnresolved keeps the live target of a domain or listener while its new target (a group, or
 // the release of a version) does not exist, or while a freeze prevents the use of the new target.
-func (d *planner) keepUnresolved(rows []*Row) {
+func (d *planner) keepUnresolved(rows []*DomainRow) {
 	for _, r := range rows {
 		if r.host == "" && r.listener == "" || r.group != nil || r.reason != reasonGroupNotFound && r.reason != reasonPinnedUnavailable && r.reason != reasonFrozen {
 			continue
@@ -329,15 +329,17 @@ func (d *planner) keepUnresolved(rows []*Row) {
 // keepTarget gives a row the target of the live route that serves the row. If there is none, for example
 // because the row's path was edited too, the row gets the target of a live route that has the host, unless
 // another row requests the host with the path of that route.
-func (d *planner) keepTarget(r *Row, rows []*Row) {
-	for _, name := range SortedKeys(d.Live) {
+func (d *planner) keepTarget(r *DomainRow, rows []*DomainRow) {
+	for _, name := range providers.Sorted(d.Live) {
 		if d.serves(d.Live[name], r) && d.keepTargetOf(d.Live[name], r) {
 			return
 		}
 	}
-	for _, name := range SortedKeys(d.Live) {
+	for _, name := range providers.Sorted(d.Live) {
 		live := d.Live[name]
-		elsewhere := slices.ContainsFunc(rows, func(other *Row) bool { return other != r && other.host == r.host && samePath(other.path, live.Path) })
+		elsewhere := slices.ContainsFunc(rows, func(other *DomainRow) bool {
+			return other != r && other.host == r.host && samePath(other.path, live.Path)
+		})
 		if r.host != "" && slices.Contains(live.Hostnames, r.host) && !elsewhere && d.keepTargetOf(live, r) {
 			return
 		}
@@ -346,7 +348,7 @@ func (d *planner) keepTarget(r *Row, rows []*Row) {
 
 // keepTargetOf gives a row the target of a live route, and reports whether it did. A target that is a
 // single release stays only if a domain with a version can route to that release.
-func (d *planner) keepTargetOf(route *providers.Live, r *Row) bool {
+func (d *planner) keepTargetOf(route *providers.Live, r *DomainRow) bool {
 	g := d.rollout.bySlug[route.Group()]
 	if route.Deleting || g == nil || !live(g) {
 		return false
@@ -367,7 +369,7 @@ func (d *planner) keepTargetOf(route *providers.Live, r *Row) bool {
 
 // pinRow returns the row of a domain with a version (rule 33). The row routes to an active, canary
 // or retained release, and never causes a deployment.
-func (d *planner) pinRow(base Row, entry v1alpha1.Domain) *Row {
+func (d *planner) pinRow(base DomainRow, entry v1alpha1.Domain) *DomainRow {
 	r := base
 	r.pin, r.target = true, "version/"+entry.Release.Version
 	r.group, r.pinned = d.pinned(entry.Release.Version)
@@ -389,7 +391,7 @@ func (d *planner) pinRow(base Row, entry v1alpha1.Domain) *Row {
 // freeze removes the target of a row with a version, or of a canary row, if a freeze is active and
 // the release has never been active. The target stays if a live route already routes the host only
 // to this release.
-func (d *planner) freeze(r *Row) {
+func (d *planner) freeze(r *DomainRow) {
 	release := d.rollout.rows[r.pinned]
 	if release == nil || release.Promoted > 0 || release.Status == v1alpha1.ReleaseActive || d.Microservice == nil {
 		return
@@ -414,7 +416,7 @@ func (d *planner) freeze(r *Row) {
 
 // keepInvalid keeps the live host of a domain that does not render to a valid host name, if the
 // live host is allowed: invalid input does not remove a host.
-func (d *planner) keepInvalid(rows []*Row) {
+func (d *planner) keepInvalid(rows []*DomainRow) {
 	wanted := map[string]bool{}
 	for _, r := range rows {
 		wanted[r.host+r.path] = true
@@ -423,7 +425,7 @@ func (d *planner) keepInvalid(rows []*Row) {
 		if r.reason != reasonInvalidDomain || r.group == nil {
 			continue
 		}
-		for _, name := range SortedKeys(d.Live) {
+		for _, name := range providers.Sorted(d.Live) {
 			route := d.Live[name]
 			if route.Deleting || route.Path != r.path || route.Group() != r.group.Slug {
 				continue

@@ -361,7 +361,7 @@ func TestEditOfOneOfTwoHostsRemovesNoHost(t *testing.T) {
 			w.ready["a"], w.ready["b"] = 1, 1
 			w.policy.Spec.Provider, w.policy.Spec.Domains = tc.provider, []v1alpha1.Domain{{Domain: first}, {Domain: second}}
 			w.settle()
-			live := SortedKeys(w.facts().Live)
+			live := providers.Sorted(w.facts().Live)
 			want(t, "routes", len(live), 1)
 			has := func(host string) bool { return slices.Contains(w.facts().Live[live[0]].Hostnames, host) }
 			w.change(func(s *v1alpha1.NetworkPolicySpec) { tc.edit(w, &s.Domains[1]) })
@@ -417,7 +417,7 @@ func TestListenersOfAHostThatRemains(t *testing.T) {
 			w.ready["a"] = 1
 			w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: first, TLS: issued("ca")}, {Domain: second, TLS: issued("ca")}}
 			w.settle()
-			live := SortedKeys(w.routes)[0]
+			live := providers.Sorted(w.routes)[0]
 			parents, certificates, others := mustJSON(w.routes[live].Spec.ParentRefs), mustJSON(w.certificates()), maps.Clone(w.others)
 			w.change(func(s *v1alpha1.NetworkPolicySpec) { edit(&s.Domains[1]) })
 			w.pass()
@@ -468,7 +468,7 @@ func TestHostWithNewListenerRemains(t *testing.T) {
 	w.ready["a"] = 1
 	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: first}, {Domain: second}}
 	w.settle()
-	live := SortedKeys(w.routes)[0]
+	live := providers.Sorted(w.routes)[0]
 	w.uncertain = map[string]string{"b-tls": "Pending"}
 	w.change(func(s *v1alpha1.NetworkPolicySpec) {
 		s.Domains[1].TLS, s.Domains[1].RecordTTLSeconds = ownListener("b-tls"), 60
@@ -487,7 +487,7 @@ func TestHostLeavesTheHTTPRouteForAGRPCRoute(t *testing.T) {
 	w := manyPorts(t)
 	w.policy.Spec.Domains = []v1alpha1.Domain{{Domain: first, Port: "http"}, {Domain: second, Port: "http"}}
 	w.settle()
-	live := SortedKeys(w.routes)[0]
+	live := providers.Sorted(w.routes)[0]
 	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains[1].Port = "grpc" })
 	w.pass()
 	w.pass() // No gateway has accepted the GRPCRoute.

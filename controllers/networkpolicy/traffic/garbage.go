@@ -30,7 +30,7 @@ func (d *planner) obsoleteRoutes(out *Decision) {
 	for _, r := range out.Previous {
 		stays[r.Name] = !d.drained(out)
 	}
-	for _, name := range SortedKeys(d.Live) {
+	for _, name := range providers.Sorted(d.Live) {
 		route := d.Live[name]
 		if wanted[name] != nil || route.Deleting || route.User && route.Managed == nil {
 			continue
@@ -93,7 +93,7 @@ func (d *planner) obsoleteServices(out *Decision) {
 		}
 	}
 	vanished, referenced := d.vanished(), d.referenced()
-	for _, name := range SortedKeys(d.Services) {
+	for _, name := range providers.Sorted(d.Services) {
 		s := d.Services[name]
 		switch {
 		case keep[name] || s.DeletionTimestamp != nil:
@@ -110,7 +110,7 @@ func (d *planner) obsoleteServices(out *Decision) {
 // because the provider does not support it. As long as there is such a row, the live route stays,
 // because invalid input must not remove a route. stuck returns nil if there is no such row, or if
 // the group of the live route should not be reachable.
-func (d *planner) stuck(out *Decision, route *providers.Live) *Row {
+func (d *planner) stuck(out *Decision, route *providers.Live) *DomainRow {
 	if g := d.rollout.bySlug[route.Group()]; g == nil || !live(g) {
 		return nil
 	}
@@ -166,7 +166,7 @@ func (d *planner) follows(route *providers.Live, out *Decision) *RouteDecision {
 // false for routes that do not belong to such a domain.
 func (d *planner) followCanary(route *providers.Live, out *Decision) (r *RouteDecision, ok bool) {
 	rows := d.wantedBy(route, out.rows)
-	if len(rows) == 0 || slices.ContainsFunc(rows, func(r *Row) bool { return !r.canary || r.pinned == "" || r.pinned != rows[0].pinned }) {
+	if len(rows) == 0 || slices.ContainsFunc(rows, func(r *DomainRow) bool { return !r.canary || r.pinned == "" || r.pinned != rows[0].pinned }) {
 		return nil, false
 	}
 	if slices.Equal(d.releasesOf(route.Services), []string{rows[0].pinned}) {
@@ -194,7 +194,7 @@ func (d *planner) movingFrom(route *providers.Live, out *Decision) *groupDecisio
 			continue
 		}
 		for _, by := range out.Routes {
-			if samePath(by.Path, route.Path) && slices.ContainsFunc(by.rows, func(r *Row) bool {
+			if samePath(by.Path, route.Path) && slices.ContainsFunc(by.rows, func(r *DomainRow) bool {
 				return slices.Contains(route.Hostnames, r.host) && (r.newer == nil || r.newer.Slug != way.to)
 			}) {
 				return nil
@@ -208,7 +208,7 @@ func (d *planner) movingFrom(route *providers.Live, out *Decision) *groupDecisio
 // forbiddenRoutes returns the routes with hosts that are not allowed. These routes are deleted even
 // if the Microservice does not exist.
 func (d *planner) forbiddenRoutes() []string {
-	return slices.DeleteFunc(SortedKeys(d.Live), func(name string) bool { return d.Live[name].Deleting || !d.forbidden(d.Live[name]) })
+	return slices.DeleteFunc(providers.Sorted(d.Live), func(name string) bool { return d.Live[name].Deleting || !d.forbidden(d.Live[name]) })
 }
 
 // vanished returns the groups that are in the labels of live objects but not in the rollout state.
@@ -221,7 +221,7 @@ func (d *planner) vanished() map[string]bool {
 		return nil
 	}
 	for _, g := range groups {
-		if a := activeOf(g); a != nil && d.ready(a.VersionedMicroservice) {
+		if a := g.ActiveRelease(); a != nil && d.ready(a.VersionedMicroservice) {
 			return nil
 		}
 	}

@@ -34,7 +34,7 @@ func named(groups []*v1alpha1.ReleaseGroup, names []string) []*v1alpha1.ReleaseG
 func (d *planner) choose(candidates []*v1alpha1.ReleaseGroup, current string) *v1alpha1.ReleaseGroup {
 	var withActive *v1alpha1.ReleaseGroup
 	for _, g := range candidates {
-		active := activeOf(g)
+		active := g.ActiveRelease()
 		if active == nil {
 			continue
 		}
@@ -63,14 +63,14 @@ func (d *planner) choose(candidates []*v1alpha1.ReleaseGroup, current string) *v
 // canary, and to which domains that follow the newest group are moving. It returns nil if there is
 // no such group, or if the routes are being orphaned (rule 20).
 func (d *planner) incoming(base *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
-	if base == nil || Orphans(d.Policy) || activeOf(base) == nil || base.Level == v1alpha1.LevelPreview {
+	if base == nil || Orphans(d.Policy) || base.ActiveRelease() == nil || base.Level == v1alpha1.LevelPreview {
 		return nil
 	}
 	for _, g := range d.liveGroups() {
 		if g == base {
 			return nil
 		}
-		if g.Level != v1alpha1.LevelPreview && activeOf(g) == nil && mainOf(g) != nil {
+		if g.Level != v1alpha1.LevelPreview && g.ActiveRelease() == nil && mainOf(g) != nil {
 			return g
 		}
 	}
@@ -109,20 +109,10 @@ func (l rollout) versionOf(release string) string {
 	return release
 }
 
-// activeOf returns the active release of a group, or nil.
-func activeOf(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
-	for i := range g.Releases {
-		if g.Releases[i].Status == v1alpha1.ReleaseActive {
-			return &g.Releases[i]
-		}
-	}
-	return nil
-}
-
 // mainOf returns the active release of a group. If there is no active release, it returns the
 // canary that is the group's first release. If there is no such canary either, it returns nil.
 func mainOf(g *v1alpha1.ReleaseGroup) *v1alpha1.Release {
-	if a := activeOf(g); a != nil {
+	if a := g.ActiveRelease(); a != nil {
 		return a
 	}
 	for i := range g.Releases {
@@ -206,7 +196,7 @@ func (f *Observed) settled(m *v1alpha1.Microservice) *v1alpha1.Microservice {
 	out.Status.ReleaseGroups = slices.Clone(m.Status.ReleaseGroups)
 	for i := range out.Status.ReleaseGroups {
 		g := &out.Status.ReleaseGroups[i]
-		if a := activeOf(g); live(g) && a != nil && f.ready(a.VersionedMicroservice) {
+		if a := g.ActiveRelease(); live(g) && a != nil && f.ready(a.VersionedMicroservice) {
 			*g = *aborted(g)
 		}
 	}
@@ -265,7 +255,7 @@ func Behind(m *v1alpha1.Microservice, f *Observed) bool {
 // PreRollout hooks test the release before domains that follow the newest group start to move to
 // the returned group.
 func (d *planner) incomingUntested(base *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
-	if Orphans(d.Policy) || activeOf(base) == nil || base.Level == v1alpha1.LevelPreview {
+	if Orphans(d.Policy) || base.ActiveRelease() == nil || base.Level == v1alpha1.LevelPreview {
 		return nil
 	}
 	for _, g := range d.liveGroups() {
@@ -281,7 +271,7 @@ func (d *planner) incomingUntested(base *v1alpha1.ReleaseGroup) *v1alpha1.Releas
 
 // activeAnswers reports whether a group has an active release with a ready endpoint.
 func (d *planner) activeAnswers(g *v1alpha1.ReleaseGroup) bool {
-	active := activeOf(g)
+	active := g.ActiveRelease()
 	return active != nil && d.ready(active.VersionedMicroservice)
 }
 
@@ -330,7 +320,7 @@ func moved(g *v1alpha1.ReleaseGroup) *v1alpha1.ReleaseGroup {
 	for i := range out.Releases {
 		r := &out.Releases[i]
 		r.Weight, r.Match, r.MirrorPercent = 0, false, 0
-		if r.Status == v1alpha1.ReleaseActive || r.Status == v1alpha1.ReleaseCanary && activeOf(g) == nil {
+		if r.Status == v1alpha1.ReleaseActive || r.Status == v1alpha1.ReleaseCanary && g.ActiveRelease() == nil {
 			r.Weight = 100
 		}
 	}

@@ -49,7 +49,7 @@ func Hosts(f *Observed) []string {
 			out[host] = true
 		}
 	}
-	return SortedKeys(out)
+	return providers.Sorted(out)
 }
 
 // templated reports whether a domain contains a template field whose value depends on the group.
@@ -84,7 +84,7 @@ func fill(template string, p *v1alpha1.NetworkPolicy, g *v1alpha1.ReleaseGroup) 
 		if g.PullRequest > 0 {
 			values["Number"] = strconv.FormatInt(g.PullRequest, 10)
 		}
-		if a := activeOf(g); a != nil {
+		if a := g.ActiveRelease(); a != nil {
 			values["Version"] = a.SemVer.Version
 		}
 	}
@@ -124,7 +124,7 @@ func checkHost(host string) error {
 }
 
 func (d *planner) hostGroup(host, path string) string {
-	for _, name := range SortedKeys(d.Live) {
+	for _, name := range providers.Sorted(d.Live) {
 		route := d.Live[name]
 		if !route.Deleting && route.Path == path && slices.Contains(route.Hostnames, host) {
 			return route.Group()

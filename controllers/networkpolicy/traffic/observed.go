@@ -3,7 +3,6 @@ package traffic
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -187,9 +186,6 @@ func AdoptedName(p *v1alpha1.NetworkPolicy) string {
 	return p.Spec.AdoptFrom.ServiceName
 }
 
-// SortedKeys returns the sorted keys of a map.
-func SortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
-
 // previous reports whether a live route belongs to a provider that the policy no longer uses.
 func (f *Observed) previous(route *providers.Live) bool {
 	return route.Provider != ProviderOf(f.Policy).Name()
@@ -214,7 +210,7 @@ func (f *Observed) viewOf(name string) providers.View {
 
 // previousRoutes returns the sorted names of the live routes of previous providers.
 func (f *Observed) previousRoutes() []string {
-	return slices.DeleteFunc(SortedKeys(f.Live), func(name string) bool { return !f.previous(f.Live[name]) })
+	return slices.DeleteFunc(providers.Sorted(f.Live), func(name string) bool { return !f.previous(f.Live[name]) })
 }
 
 // hasPreviousRoutes reports whether a group has routes of a previous provider.

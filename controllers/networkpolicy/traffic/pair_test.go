@@ -14,6 +14,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	"github.com/heighliner/heighliner/internal/release"
 	"github.com/heighliner/heighliner/internal/version"
 	"github.com/heighliner/heighliner/test/simulate"
@@ -35,7 +36,7 @@ func choose[V any](m map[string]V, i int) (name string, v V, ok bool) {
 	if len(m) == 0 {
 		return "", v, false
 	}
-	keys := SortedKeys(m)
+	keys := providers.Sorted(m)
 	name = keys[i%len(keys)]
 	return name, m[name], true
 }
@@ -406,7 +407,7 @@ var pairHappenings = []pairHappening{
 				if b%3 == 0 && len(g.Releases) > 0 {
 					p.push(g.Releases[a%len(g.Releases)].Version)
 				}
-				p.say("reopen %s, offers %v", g.Slug, SortedKeys(p.offers))
+				p.say("reopen %s, offers %v", g.Slug, providers.Sorted(p.offers))
 			}
 		}
 	}},
@@ -476,7 +477,7 @@ var pairHappenings = []pairHappening{
 		p.say("end %s", g.Slug)
 		for range b % 3 {
 			p.plan(0)
-			for _, name := range SortedKeys(p.nets) {
+			for _, name := range providers.Sorted(p.nets) {
 				p.pass(name, 0)
 				p.accept(name)
 			}
@@ -498,24 +499,24 @@ var pairHappenings = []pairHappening{
 		if b%3 > 0 {
 			return
 		}
-		for _, name := range SortedKeys(p.nets) {
+		for _, name := range providers.Sorted(p.nets) {
 			if n := p.nets[name]; n.stuck || n.gateways[pairGateway] == nil {
 				return
 			}
 		}
-		for _, name := range SortedKeys(p.nets) {
+		for _, name := range providers.Sorted(p.nets) {
 			p.accept(name)
 		}
 		p.say("all statuses are wiped")
 		p.wipe(b%2 == 0)
 	}},
 	{"all policies lose their status", 1, func(p *pair, a, b int) {
-		for _, name := range SortedKeys(p.nets) {
+		for _, name := range providers.Sorted(p.nets) {
 			if n := p.nets[name]; n.stuck || n.gateways[pairGateway] == nil {
 				return
 			}
 		}
-		for _, name := range SortedKeys(p.nets) {
+		for _, name := range providers.Sorted(p.nets) {
 			p.accept(name) // The loss of a status while a gateway has not accepted routes is an open finding.
 			p.nets[name].report(v1alpha1.NetworkPolicyStatus{})
 		}
@@ -753,7 +754,7 @@ func (p *pair) note() string {
 	for _, l := range p.trace {
 		fmt.Fprintln(&b, l)
 	}
-	for _, name := range SortedKeys(p.objects) {
+	for _, name := range providers.Sorted(p.objects) {
 		o := p.objects[name]
 		fmt.Fprintf(&b, "%s: %+v ready %d why %q\n", name, o.Object, o.ready, o.why)
 	}
@@ -763,11 +764,11 @@ func (p *pair) note() string {
 			fmt.Fprintf(&b, "  run %+v\n", *g.Rollout)
 		}
 	}
-	for _, name := range SortedKeys(p.nets) {
+	for _, name := range providers.Sorted(p.nets) {
 		n := p.nets[name]
 		fmt.Fprintf(&b, "policy %s: %s\n", name, mustJSON(n.policy.Status.Groups))
 		f := n.facts()
-		for _, route := range SortedKeys(f.Live) {
+		for _, route := range providers.Sorted(f.Live) {
 			stamp, _ := f.Live[route].Stamp()
 			fmt.Fprintf(&b, "  route %s %v weights %v stamp %+v\n", route, f.Live[route].Hostnames, f.Live[route].Weights, stamp)
 		}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	"github.com/heighliner/heighliner/internal/release"
 )
 
@@ -299,7 +300,7 @@ func (p *pair) autoscalers() {
 // pods starts pods, up to the capacity of the cluster, and updates the status of the objects.
 func (p *pair) pods() (did bool) {
 	p.autoscalers()
-	for _, name := range SortedKeys(p.objects) {
+	for _, name := range providers.Sorted(p.objects) {
 		o := p.objects[name]
 		n := min(o.size(), o.ready+p.free())
 		if o.why == "" && o.ready < n && !p.now.Before(o.up) {
@@ -449,11 +450,11 @@ func (p *pair) observe() release.Observed {
 	for i := range p.rollout.Groups {
 		o.Withdrawn = append(o.Withdrawn, p.withdrawnOf(&p.rollout.Groups[i])...)
 	}
-	for _, name := range SortedKeys(p.objects) {
+	for _, name := range providers.Sorted(p.objects) {
 		p.objects[name].Refused = p.unstamped[name]
 		o.Objects = append(o.Objects, p.objects[name].Object)
 	}
-	for _, name := range SortedKeys(p.nets) {
+	for _, name := range providers.Sorted(p.nets) {
 		policy := release.Policy{Name: name, Unreported: p.nets[name].policy.Status.Provider == ""}
 		for _, g := range p.nets[name].policy.Status.Groups {
 			r := release.Report{Slug: g.Slug, Revision: g.Revision, References: g.References, Withheld: g.Withheld, Pinned: g.Pinned, Active: g.Active, Newest: g.Newest, CanaryDomains: g.CanaryDomains, Canary: g.Canary, Unrouted: g.Unrouted, Reason: g.Reason, Message: g.Message}
@@ -864,7 +865,7 @@ func (p *pair) settle() {
 		}
 		did := p.plan(0)
 		did = p.pods() || did
-		for _, name := range SortedKeys(p.nets) {
+		for _, name := range providers.Sorted(p.nets) {
 			did = p.pass(name, 0) || did
 			did = p.accept(name) || did
 		}
@@ -924,7 +925,7 @@ func (p *pair) checkRoutes(name string, f *Observed, out *Decision) {
 		if g == nil {
 			continue
 		}
-		a := activeOf(g)
+		a := g.ActiveRelease()
 		if a == nil || !f.ready(a.VersionedMicroservice) {
 			continue
 		}

@@ -39,7 +39,7 @@ func Plan(f *Observed) *Decision {
 	if f.Microservice == nil {
 		return &Decision{DeleteRoutes: d.forbiddenRoutes()}
 	}
-	out := &Decision{rows: d.rows(), held: map[string]*Row{}}
+	out := &Decision{rows: d.rows(), held: map[string]*DomainRow{}}
 	d.keepUnready(out.rows)
 	for _, g := range d.rollout.groups {
 		out.groups = append(out.groups, d.group(g, out.rows))

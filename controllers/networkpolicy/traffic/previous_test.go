@@ -14,6 +14,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/resources"
 	"github.com/heighliner/heighliner/internal/status"
 )
@@ -470,7 +471,7 @@ func TestPreviousIsRefused(t *testing.T) {
 	out := Plan(f)
 	refused := map[string]*status.Error{}
 	for _, route := range out.Previous {
-		refused[RouteName(route.Name)] = status.NewTerminal(status.ReasonForbidden, errors.New("the quota is exhausted"))
+		refused[AppliedRouteKey(route.Name)] = status.NewTerminal(status.ReasonForbidden, errors.New("the quota is exhausted"))
 	}
 	out.Routes = nil // These routes are already written.
 	now, _ := Status(f, out, Applied{Changed: map[string]bool{}, Refused: refused})
@@ -509,7 +510,7 @@ func TestIngressChangesInPlace(t *testing.T) {
 				s.Domains = []v1alpha1.Domain{{Domain: shopHost, Port: "http"}}
 			})
 			w.settle()
-			before := SortedKeys(w.others)
+			before := providers.Sorted(w.others)
 			w.change(change)
 			for range 4 {
 				w.pass()
@@ -528,7 +529,7 @@ func TestIngressChangesInPlace(t *testing.T) {
 				}
 			}
 			if w.others[before[0]] == nil {
-				t.Errorf("Ingress %s was replaced by %v", before[0], SortedKeys(w.others))
+				t.Errorf("Ingress %s was replaced by %v", before[0], providers.Sorted(w.others))
 			}
 			want(t, "Ready", w.condition("Ready"), "True Programmed")
 			want(t, "domains", fmt.Sprint(len(w.policy.Status.Domains)), fmt.Sprint(len(w.policy.Spec.Domains)))

@@ -40,7 +40,7 @@ func (r *reporter) groupVerdict(g *groupDecision, written []string, prev v1alpha
 // leavingVerdict reports why the objects of a group that is ending still exist: its routes cannot
 // be replaced yet, or the objects are being deleted.
 func (r *reporter) leavingVerdict(slug string) verdict {
-	for _, name := range SortedKeys(r.Live) {
+	for _, name := range providers.Sorted(r.Live) {
 		route := r.Live[name]
 		if route.Group() != slug {
 			continue
@@ -84,10 +84,10 @@ func (r *reporter) unseen(g *groupDecision, release string) *verdict {
 		}
 		return nil
 	}
-	if err := r.writes.Refused[ServiceKey(name)]; err != nil {
+	if err := r.writes.Refused[AppliedServiceKey(name)]; err != nil {
 		return &verdict{Reason: err.Reason, Message: err.Error()}
 	}
-	if r.writes.Changed[ServiceKey(name)] {
+	if r.writes.Changed[AppliedServiceKey(name)] {
 		return &verdict{Pending: true, Reason: ReasonPending, Message: fmt.Sprintf("Service %q is being created", name)}
 	}
 	return nil
@@ -112,7 +112,7 @@ func (r *reporter) routesVerdict(g *groupDecision) verdict {
 			return verdict{Reason: reasonNoReadyEndpoints, Message: fmt.Sprintf("no release of group %q that should receive traffic has a ready endpoint", g.group.Name)}
 		}
 	}
-	for _, name := range SortedKeys(r.Live) {
+	for _, name := range providers.Sorted(r.Live) {
 		if !wanted[name] && r.Live[name].Group() == g.slug {
 			if row := r.out.held[name]; row != nil {
 				return verdict{Reason: row.reason, Message: row.message}
@@ -135,7 +135,7 @@ func (r *reporter) servicesVerdict(g *groupDecision) verdict {
 		if s.OfRelease || s.Stamp.Group != g.slug {
 			continue
 		}
-		if err := r.writes.Refused[ServiceKey(s.Name)]; err != nil {
+		if err := r.writes.Refused[AppliedServiceKey(s.Name)]; err != nil {
 			// The error counts only if no domain or listener follows the group and this is the group's own or only Service.
 			if !g.routed && (s.Group == g.slug || r.alone(g.group)) {
 				return verdict{Reason: err.Reason, Message: err.Error()}
@@ -143,7 +143,7 @@ func (r *reporter) servicesVerdict(g *groupDecision) verdict {
 			continue
 		}
 		v := r.followVerdict(s, g.group)
-		if v.Accepted && r.writes.touched(ServiceKey(s.Name)) {
+		if v.Accepted && r.writes.touched(AppliedServiceKey(s.Name)) {
 			v = verdict{Pending: true, Reason: ReasonPending, Message: fmt.Sprintf("Service %q is being written", s.Name)}
 		}
 		if !v.Accepted {
@@ -162,10 +162,10 @@ func (r *reporter) sharedVerdict(left []string) verdict {
 		}
 	}
 	for _, s := range r.out.Services {
-		if s.Name != r.Policy.Name && !s.Adopted || r.writes.Refused[ServiceKey(s.Name)] != nil {
+		if s.Name != r.Policy.Name && !s.Adopted || r.writes.Refused[AppliedServiceKey(s.Name)] != nil {
 			continue
 		}
-		if v := r.carriedOut(s); !v.Accepted || r.writes.touched(ServiceKey(s.Name)) {
+		if v := r.carriedOut(s); !v.Accepted || r.writes.touched(AppliedServiceKey(s.Name)) {
 			return verdict{Pending: true, Reason: ReasonPending, Message: v.Message}
 		}
 	}
@@ -182,10 +182,10 @@ func (r *reporter) sharedVerdict(left []string) verdict {
 // If the gateway has not accepted a route's last change, the gateway may still send requests to the
 // route's previous releases.
 func (r *reporter) unwantedVerdict(left []string) verdict {
-	for _, name := range SortedKeys(r.Live) {
+	for _, name := range providers.Sorted(r.Live) {
 		live := r.Live[name]
 		wanted := slices.ContainsFunc(r.out.Routes, func(route *RouteDecision) bool { return route.Name == name })
-		if wanted || live.Deleting || live.Accepted && !(live.User && r.writes.touched(RouteName(name))) || r.previous(live) {
+		if wanted || live.Deleting || live.Accepted && !(live.User && r.writes.touched(AppliedRouteKey(name))) || r.previous(live) {
 			continue
 		}
 		if live.User {
@@ -214,11 +214,11 @@ func backendsOf(routes []v1alpha1.RouteStatus, name string) []v1alpha1.DomainBac
 }
 
 func (r *reporter) routeState(route *RouteDecision) verdict {
-	if err := r.writes.Refused[RouteName(route.Name)]; err != nil {
+	if err := r.writes.Refused[AppliedRouteKey(route.Name)]; err != nil {
 		return verdict{Reason: err.Reason, Message: err.Error()}
 	}
 	v := r.verdict(route)
-	if v.Accepted && r.writes.touched(RouteName(route.Name)) {
+	if v.Accepted && r.writes.touched(AppliedRouteKey(route.Name)) {
 		return verdict{Pending: true, Reason: ReasonPending, Message: fmt.Sprintf("%s is being written", ObjectName(route.Objects[0]))}
 	}
 	return v
@@ -228,7 +228,7 @@ func (r *reporter) routeState(route *RouteDecision) verdict {
 // accepted. A change that has not been accepted blocks the group only for a limited time after the
 // write, because the previous provider's gateway may no longer exist.
 func (r *reporter) previousVerdict(name string) verdict {
-	live, key := r.Live[name], RouteName(name)
+	live, key := r.Live[name], AppliedRouteKey(name)
 	if r.writes.Refused[key] == nil && (r.writes.Changed[key] || !live.Accepted && r.fresh(r.Observed.Written[name])) {
 		return verdict{Pending: true, Reason: ReasonPending, Message: fmt.Sprintf("%s of the previous provider is being written", ObjectName(live.Objects[0]))}
 	}

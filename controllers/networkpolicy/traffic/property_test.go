@@ -440,12 +440,12 @@ func (h history) hostsKeepARoute(f *Observed, out *Decision) {
 	for _, g := range out.groups {
 		absent[g.slug] = g.absent || !live(g.group)
 	}
-	for _, name := range SortedKeys(f.Live) {
+	for _, name := range providers.Sorted(f.Live) {
 		route := f.Live[name]
 		if gone, known := absent[route.Group()]; gone || !known || route.Deleting {
 			continue
 		}
-		if route.Pinned() && !slices.ContainsFunc(SortedKeys(after.backendsOf(route)), func(name string) bool {
+		if route.Pinned() && !slices.ContainsFunc(providers.Sorted(after.backendsOf(route)), func(name string) bool {
 			row := after.rollout.rows[name]
 			return row != nil && servable(row)
 		}) {
@@ -456,7 +456,7 @@ func (h history) hostsKeepARoute(f *Observed, out *Decision) {
 			if r.host == "" || r.canary || r.group == nil && r.reason != ReasonNotSupported || !slices.Contains(route.Hostnames, r.host) {
 				continue
 			}
-			if !slices.ContainsFunc(SortedKeys(after.Live), func(name string) bool {
+			if !slices.ContainsFunc(providers.Sorted(after.Live), func(name string) bool {
 				old := f.Live[name]
 				return old != nil && slices.Contains(old.Hostnames, r.host) && slices.Contains(after.Live[name].Hostnames, r.host)
 			}) {
@@ -511,7 +511,7 @@ func (h history) bothRouteToTheSame(out *Decision) {
 			if !d.previous(live) && live.Group() != d.Live[route.Name].Group() {
 				continue // The host moves from one group to another within one provider.
 			}
-			if r := route.rows[0]; !d.previous(live) && r.newer != nil && !r.canary && !slices.ContainsFunc(SortedKeys(weights), func(name string) bool {
+			if r := route.rows[0]; !d.previous(live) && r.newer != nil && !r.canary && !slices.ContainsFunc(providers.Sorted(weights), func(name string) bool {
 				return d.rollout.groupOf[name] == r.newer
 			}) {
 				continue // The route does not start a move to a newer group.
@@ -541,7 +541,7 @@ func oneAndMany(a *providers.Live, inA map[string]int, b *providers.Live, inB ma
 		other map[string]int
 	}{{a, inA, inB}, {b, inB, inA}} {
 		if pair.route.Provider == "ingress" && len(pair.route.Objects) == 1 && len(pair.mine) == 1 {
-			return SortedKeys(pair.mine)[0], pair.other
+			return providers.Sorted(pair.mine)[0], pair.other
 		}
 	}
 	return "", nil

@@ -141,17 +141,17 @@ func TestAListenerKeepsItsRoute(t *testing.T) {
 	w := manyPorts(t)
 	w.policy.Spec.Listeners = []v1alpha1.Listener{listener("tcp", "first")}
 	w.settle()
-	name := SortedKeys(w.others)[0]
+	name := providers.Sorted(w.others)[0]
 	w.rollout(group("1-x", 2, "b 1.1.0 active 100", "a 1.0.0 deprecated 0"))
 	w.policy.Spec.Listeners[0].Release = &v1alpha1.DomainRelease{Version: "1.0.0"}
 	w.settle()
-	want(t, "the same route", cmp.Diff([]string{name}, SortedKeys(w.others)), "")
+	want(t, "the same route", cmp.Diff([]string{name}, providers.Sorted(w.others)), "")
 	want(t, "pinned", mustJSON(w.policy.Status.Listeners[0].Backends), `[{"release":"a","version":"1.0.0","weight":100}]`)
 	want(t, "references", cmp.Diff([]string{"a", "b"}, w.groupTraffic("1-x").References), "")
 	w.policy.Spec.Listeners[0].Release = nil
 	w.policy.Spec.Listeners[0].Groups = &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsNamed, Names: []string{"1.x"}}
 	w.settle()
-	want(t, "the same route", cmp.Diff([]string{name}, SortedKeys(w.others)), "")
+	want(t, "the same route", cmp.Diff([]string{name}, providers.Sorted(w.others)), "")
 	want(t, "references", cmp.Diff([]string{"b"}, w.groupTraffic("1-x").References), "")
 }
 

@@ -38,7 +38,7 @@ func (f *Observed) drain() time.Duration {
 // providers serve.
 func (d *planner) addPrevious(out *Decision, groups map[string]*groupDecision) {
 	out.replaced = true
-	routeOf := map[*Row]*RouteDecision{}
+	routeOf := map[*DomainRow]*RouteDecision{}
 	for _, route := range out.Routes {
 		for _, r := range route.rows {
 			routeOf[r] = route
@@ -51,7 +51,7 @@ func (d *planner) addPrevious(out *Decision, groups map[string]*groupDecision) {
 		}
 		rows := d.wantedBy(old, out.rows)
 		replacing := slices.Clone(rows)
-		rows = slices.DeleteFunc(rows, func(r *Row) bool { return r.user == "" && !samePath(r.path, old.Path) })
+		rows = slices.DeleteFunc(rows, func(r *DomainRow) bool { return r.user == "" && !samePath(r.path, old.Path) })
 		if len(replacing) == 0 && len(old.Hostnames) > 0 && routed(d.Policy) {
 			continue // The specification no longer has the hosts of the route, so the route is deleted.
 		}
@@ -108,8 +108,8 @@ func (d *planner) replacedByServices(out *Decision) {
 
 // wantedBy returns the rows for the hosts that a live route serves, regardless of the rows' paths.
 // Rows without a target are excluded: such a row gets no route that could replace the live route.
-func (d *planner) wantedBy(live *providers.Live, rows []*Row) []*Row {
-	return slices.DeleteFunc(slices.Clone(rows), func(r *Row) bool {
+func (d *planner) wantedBy(live *providers.Live, rows []*DomainRow) []*DomainRow {
+	return slices.DeleteFunc(slices.Clone(rows), func(r *DomainRow) bool {
 		if r.user != "" {
 			return !d.sharesHosts(live, d.Live[r.user])
 		}
@@ -127,18 +127,20 @@ func (d *planner) sharesHosts(live, user *providers.Live) bool {
 
 // carry updates a live route so that it has the target of the rows or, if there are no rows, of its
 // group. If the rows have different targets, the route stays as it is.
-func (d *planner) carry(all *Decision, live *providers.Live, rows []*Row, groups map[string]*groupDecision) *RouteDecision {
+func (d *planner) carry(all *Decision, live *providers.Live, rows []*DomainRow, groups map[string]*groupDecision) *RouteDecision {
 	out := &RouteDecision{slug: live.Group(), rows: rows, Route: providers.Route{Name: live.Name}}
-	var first Row
+	var first DomainRow
 	switch g := d.rollout.bySlug[live.Group()]; {
 	case len(rows) > 0:
 		first = *rows[0]
 	case g == nil || live.Pinned():
 		return out
 	default:
-		first = Row{group: g}
+		first = DomainRow{group: g}
 	}
-	apart := slices.ContainsFunc(rows, func(r *Row) bool { return r.group != first.group || r.newer != first.newer || r.pinned != first.pinned })
+	apart := slices.ContainsFunc(rows, func(r *DomainRow) bool {
+		return r.group != first.group || r.newer != first.newer || r.pinned != first.pinned
+	})
 	if apart || first.group == nil || first.pin && first.pinned == "" {
 		return out
 	}
@@ -146,7 +148,7 @@ func (d *planner) carry(all *Decision, live *providers.Live, rows []*Row, groups
 		return out // No release that may receive traffic has a ready endpoint.
 	}
 	if len(rows) == 0 {
-		rows = []*Row{&first}
+		rows = []*DomainRow{&first}
 	}
 	out.slug = first.group.Slug
 	out.Route = d.plan(live.Name, rows, d.splitOf(all, &first, groups))

@@ -29,7 +29,7 @@ func (r *reporter) groupDecision(g *v1alpha1.ReleaseGroup) *groupDecision {
 	return nil
 }
 
-func (r *reporter) routeOf(want *Row) *RouteDecision {
+func (r *reporter) routeOf(want *DomainRow) *RouteDecision {
 	for _, route := range r.out.Routes {
 		if slices.Contains(route.rows, want) {
 			return route
@@ -50,7 +50,7 @@ func (r *reporter) refused(host string) *providers.Problem {
 }
 
 // before returns the last reported status of a row, or nil.
-func (r *reporter) before(row *Row) *v1alpha1.DomainStatus {
+func (r *reporter) before(row *DomainRow) *v1alpha1.DomainStatus {
 	now := &r.Policy.Status
 	if row.user != "" {
 		for _, p := range now.Routes {
@@ -86,7 +86,7 @@ func (r *reporter) before(row *Row) *v1alpha1.DomainStatus {
 // even if the Gateway has since been deleted. Otherwise, these are the backends in the last report
 // about the row. If the last report does not contain the row although its route exists, the row was
 // edited. In this case, these are the backends of all reported rows that no longer exist.
-func (r *reporter) knownBackends(route *RouteDecision, of *Row) []v1alpha1.DomainBackend {
+func (r *reporter) knownBackends(route *RouteDecision, of *DomainRow) []v1alpha1.DomainBackend {
 	if live := r.Live[route.Name]; live != nil && live.Acknowledged && !live.User {
 		return r.backends(live.Services, live.Weights)
 	}
@@ -99,7 +99,7 @@ func (r *reporter) knownBackends(route *RouteDecision, of *Row) []v1alpha1.Domai
 	var out []v1alpha1.DomainBackend
 	for i := range r.Policy.Status.Domains {
 		is := &r.Policy.Status.Domains[i]
-		if slices.ContainsFunc(r.out.rows, func(x *Row) bool { return r.before(x) == is }) {
+		if slices.ContainsFunc(r.out.rows, func(x *DomainRow) bool { return r.before(x) == is }) {
 			continue
 		}
 		for _, b := range is.Backends {
@@ -126,7 +126,7 @@ func (r *reporter) backends(services []string, weights map[string]int) (out []v1
 // last programmed. A route that was never programmed routes to no release, and does not block
 // anything.
 func (r *reporter) routedTo(route *RouteDecision, releases []string) bool {
-	return slices.ContainsFunc(route.rows, func(row *Row) bool {
+	return slices.ContainsFunc(route.rows, func(row *DomainRow) bool {
 		return slices.ContainsFunc(r.knownBackends(route, row), func(b v1alpha1.DomainBackend) bool { return slices.Contains(releases, b.Release) })
 	})
 }
@@ -137,7 +137,7 @@ func (r *reporter) tests(g *v1alpha1.ReleaseGroup) map[string]bool {
 	tried := testable(g)
 	out := map[string]bool{}
 	for _, route := range r.out.Routes {
-		out[route.Name] = tried != nil && !slices.ContainsFunc(route.rows, func(row *Row) bool { return !row.canary || row.pinned != tried.VersionedMicroservice })
+		out[route.Name] = tried != nil && !slices.ContainsFunc(route.rows, func(row *DomainRow) bool { return !row.canary || row.pinned != tried.VersionedMicroservice })
 	}
 	return out
 }
@@ -200,7 +200,7 @@ func (r *reporter) writtenBut(slug string, without map[string]bool) []string {
 func Probes(f *Observed, out *Decision, w Applied) []providers.Probe {
 	var all []providers.Probe
 	for _, route := range out.Routes {
-		if !w.touched(RouteName(route.Name)) {
+		if !w.touched(AppliedRouteKey(route.Name)) {
 			all = append(all, f.probesOf(route)...)
 		}
 	}
@@ -233,7 +233,7 @@ func (r *reporter) probedSince(route *RouteDecision) time.Time {
 // routeWritten returns the time at which the grace period of a route starts: the time of its last
 // write or the time that probedSince returns, whichever is later.
 func (r *reporter) routeWritten(route *RouteDecision) time.Time {
-	if r.writes.Changed[RouteName(route.Name)] {
+	if r.writes.Changed[AppliedRouteKey(route.Name)] {
 		return r.Now
 	}
 	return later(r.Observed.Written[route.Name], r.probedSince(route))

@@ -12,7 +12,7 @@ import (
 // currentGroup returns the slug of the group to which a live route sends requests for the host of a
 // shared domain. If the host itself depends on the group, currentGroup uses the first group whose
 // host has a live route.
-func (d *planner) currentGroup(r Row, entry v1alpha1.Domain) string {
+func (d *planner) currentGroup(r DomainRow, entry v1alpha1.Domain) string {
 	path := r.path
 	if r.user != "" {
 		if live := d.Live[r.user]; live != nil && !live.Deleting {
@@ -62,7 +62,7 @@ type RouteKey struct {
 	user string
 }
 
-func keyOf(r *Row) RouteKey {
+func keyOf(r *DomainRow) RouteKey {
 	if r.user != "" {
 		return RouteKey{user: r.user}
 	}
@@ -116,7 +116,7 @@ func (k RouteKey) Name(policy string, index int) string {
 }
 
 // serves reports whether a live route serves the host or listener of a row.
-func (d *planner) serves(route *providers.Live, r *Row) bool {
+func (d *planner) serves(route *providers.Live, r *DomainRow) bool {
 	if r.user != "" {
 		return route.Name == r.user
 	}
@@ -138,7 +138,7 @@ func (d *planner) placed(key RouteKey, host string) int {
 }
 
 // tlsOf returns the TLS settings of one route's rows, keyed by host.
-func tlsOf(rows []*Row) map[string]providers.TLS {
+func tlsOf(rows []*DomainRow) map[string]providers.TLS {
 	var out map[string]providers.TLS
 	for _, r := range rows {
 		if r.tls == nil {
@@ -153,7 +153,7 @@ func tlsOf(rows []*Row) map[string]providers.TLS {
 }
 
 // tlsByHost returns the TLS settings of a row, keyed by host.
-func (r *Row) tlsByHost() map[string]providers.TLS { return tlsOf([]*Row{r}) }
+func (r *DomainRow) tlsByHost() map[string]providers.TLS { return tlsOf([]*DomainRow{r}) }
 
 // ofSet reports whether TLS settings give a host its own listeners.
 func ofSet(t *providers.TLS) bool { return t != nil && t.Mode == v1alpha1.TLSListenerSet }

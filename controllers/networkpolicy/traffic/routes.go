@@ -14,7 +14,7 @@ import (
 // addRoutes assigns the rows to routes.
 func (d *planner) addRoutes(out *Decision) {
 	groups := out.bySlug()
-	buckets, byHost := map[RouteKey][]*Row{}, map[string]*Row{}
+	buckets, byHost := map[RouteKey][]*DomainRow{}, map[string]*DomainRow{}
 	for _, r := range out.rows {
 		if !r.routable() {
 			continue
@@ -31,7 +31,7 @@ func (d *planner) addRoutes(out *Decision) {
 			continue
 		}
 		byHost[r.host] = cmp.Or(byHost[r.host], r)
-		for _, r := range append([]*Row{r}, d.meanwhile(r)...) {
+		for _, r := range append([]*DomainRow{r}, d.meanwhile(r)...) {
 			key := keyOf(r)
 			if providers.Apart(d.View) {
 				key = RouteKey{Target: r.host, Path: r.path}
@@ -65,7 +65,7 @@ func (d *planner) addRoutes(out *Decision) {
 // specification still contains these hosts: a host stays in its live route until all other routes of
 // the host are accepted, and for as long as it cannot be routed as specified. In the meantime, it
 // follows the target of its live route. byHost contains, for each host, the first row with a route.
-func (d *planner) remaining(out *Decision, key RouteKey, rows []*Row, byHost map[string]*Row) (stay []*Row) {
+func (d *planner) remaining(out *Decision, key RouteKey, rows []*DomainRow, byHost map[string]*DomainRow) (stay []*DomainRow) {
 	if providers.Apart(d.View) || rows[0].host == "" {
 		return nil
 	}
@@ -77,7 +77,7 @@ func (d *planner) remaining(out *Decision, key RouteKey, rows []*Row, byHost map
 		}
 		for _, host := range live.Hostnames {
 			switch {
-			case slices.ContainsFunc(rows, func(r *Row) bool { return r.host == host }):
+			case slices.ContainsFunc(rows, func(r *DomainRow) bool { return r.host == host }):
 			case d.Owned.refuses(host, host) != nil || refused[live.Group()+"/"+host] || d.claimed(host, live.Path):
 			default:
 				r := d.heldBy(out, host, live.Path)
@@ -98,15 +98,15 @@ func (d *planner) remaining(out *Decision, key RouteKey, rows []*Row, byHost map
 // excludes reports whether the routes of two rows are of different kinds, only one of which a gateway
 // accepts for a host: an HTTPRoute and a GRPCRoute (see GRPCRoute in the Gateway API). If the existing route kept the
 // host, the gateway would never accept the other route.
-func excludes(a, b *Row) bool {
+func excludes(a, b *DomainRow) bool {
 	return a.port.Protocol != b.port.Protocol && readable(a.port.Protocol) && readable(b.port.Protocol) &&
 		(a.port.Protocol == v1alpha1.ProtocolGRPC || b.port.Protocol == v1alpha1.ProtocolGRPC)
 }
 
 // heldBy returns a row that keeps a host in its live route because the row cannot be routed; nil
 // if there is none.
-func (d *planner) heldBy(out *Decision, host, path string) *Row {
-	if i := slices.IndexFunc(out.rows, func(r *Row) bool { return r.host == host && d.keepsLive(r, out.rows, path) }); i >= 0 {
+func (d *planner) heldBy(out *Decision, host, path string) *DomainRow {
+	if i := slices.IndexFunc(out.rows, func(r *DomainRow) bool { return r.host == host && d.keepsLive(r, out.rows, path) }); i >= 0 {
 		return out.rows[i]
 	}
 	return nil
@@ -115,9 +115,9 @@ func (d *planner) heldBy(out *Decision, host, path string) *Row {
 // removeReplaced removes from each route the temporarily kept hosts that other routes now serve. It
 // also removes the routes that contain no other hosts.
 func (d *planner) removeReplaced(out *Decision, groups map[string]*groupDecision) {
-	next := map[*RouteDecision][]*Row{}
+	next := map[*RouteDecision][]*DomainRow{}
 	for _, route := range out.Routes {
-		var rows []*Row
+		var rows []*DomainRow
 		for _, r := range route.rows {
 			if r.replaced {
 				if by := d.heldBy(out, r.host, r.path); by != nil {
@@ -148,7 +148,7 @@ func (d *planner) removeReplaced(out *Decision, groups map[string]*groupDecision
 // whether the host's own listeners are ready.
 func (d *planner) served(out *Decision, host string) bool {
 	return !slices.ContainsFunc(out.Routes, func(route *RouteDecision) bool {
-		i := slices.IndexFunc(route.rows, func(r *Row) bool { return r.host == host && !r.replaced })
+		i := slices.IndexFunc(route.rows, func(r *DomainRow) bool { return r.host == host && !r.replaced })
 		return i >= 0 && (!d.verdict(route).Accepted || ofSet(route.rows[i].tls) && d.unready(route.Route, host) != nil)
 	})
 }
@@ -159,7 +159,7 @@ type target struct {
 	pinned       string
 }
 
-func targetOf(r *Row) target { return target{r.group, r.newer, r.pinned} }
+func targetOf(r *DomainRow) target { return target{r.group, r.newer, r.pinned} }
 
 // key returns a string that identifies a target among the targets of one domain.
 func (t target) key() string {
@@ -176,14 +176,14 @@ func (t target) key() string {
 // Rows of a bucket can have different targets because a host keeps its live target in some cases. The
 // target of a bucket is that of the first row whose host is in a live route of the bucket, so that
 // other hosts do not change the target.
-func (d *planner) splitBuckets(buckets map[RouteKey][]*Row) {
+func (d *planner) splitBuckets(buckets map[RouteKey][]*DomainRow) {
 	for _, key := range slices.Collect(maps.Keys(buckets)) {
 		rows := buckets[key]
-		slices.SortFunc(rows, func(a, b *Row) int { return cmp.Compare(a.host, b.host) })
-		if !slices.ContainsFunc(rows, func(r *Row) bool { return targetOf(r) != targetOf(rows[0]) }) {
+		slices.SortFunc(rows, func(a, b *DomainRow) int { return cmp.Compare(a.host, b.host) })
+		if !slices.ContainsFunc(rows, func(r *DomainRow) bool { return targetOf(r) != targetOf(rows[0]) }) {
 			continue
 		}
-		first := rows[max(0, slices.IndexFunc(rows, func(r *Row) bool { return d.placed(key, r.host) >= 0 }))]
+		first := rows[max(0, slices.IndexFunc(rows, func(r *DomainRow) bool { return d.placed(key, r.host) >= 0 }))]
 		buckets[key] = nil
 		for _, r := range rows {
 			own := key
@@ -196,7 +196,7 @@ func (d *planner) splitBuckets(buckets map[RouteKey][]*Row) {
 }
 
 // splitOf returns the split of a row's route.
-func (d *planner) splitOf(out *Decision, r *Row, groups map[string]*groupDecision) *groupDecision {
+func (d *planner) splitOf(out *Decision, r *DomainRow, groups map[string]*groupDecision) *groupDecision {
 	if r.newer != nil && !r.canary {
 		return out.moves[move{r.group.Slug, r.newer.Slug}]
 	}
@@ -207,7 +207,7 @@ func (d *planner) splitOf(out *Decision, r *Row, groups map[string]*groupDecisio
 // endpoint: the host must not become unreachable while the pods of the new target start. The same
 // applies to the live host of an invalid domain. The release of a row with a version is still reported
 // as pinned, so that it gets pods.
-func (d *planner) keepUnready(rows []*Row) {
+func (d *planner) keepUnready(rows []*DomainRow) {
 	for _, r := range rows {
 		if r.host == "" && r.listener == "" || !r.routable() || r.kept && r.reason != reasonInvalidDomain || r.canary {
 			continue
@@ -233,17 +233,17 @@ func (d *planner) keepUnready(rows []*Row) {
 
 // unreadyPin reports whether a row with a version cannot be routed yet, because its release has no
 // ready endpoint, or has just become ready, and no live route routes to it.
-func (d *planner) unreadyPin(r *Row) bool {
+func (d *planner) unreadyPin(r *DomainRow) bool {
 	ready := d.ready(r.pinned) && d.firstTrafficAt(r.pinned).IsZero()
 	return r.pinned != "" && !ready && !d.carriesPin(r)
 }
 
-func unreadyMessage(r *Row) string {
+func unreadyMessage(r *DomainRow) string {
 	return fmt.Sprintf("%s.release.version: release %q has no ready endpoint yet", r.field, r.pinned)
 }
 
 // carriesPin reports whether a live route already routes the row's host to the row's release.
-func (d *planner) carriesPin(r *Row) bool {
+func (d *planner) carriesPin(r *DomainRow) bool {
 	for _, route := range d.Live {
 		if !route.Deleting && route.Pinned() && d.serves(route, r) && d.backendsOf(route)[r.pinned] > 0 {
 			return true
@@ -255,16 +255,16 @@ func (d *planner) carriesPin(r *Row) bool {
 // allocate distributes rows across routes with at most providers.MaxHostnames hosts each. A host
 // stays in the live route that has it, because the age of a route decides between two claims to a
 // host. A new host is added to the first route that has room for it.
-func (d *planner) allocate(key RouteKey, rows []*Row) [][]*Row {
-	slices.SortFunc(rows, func(a, b *Row) int { return cmp.Compare(a.host, b.host) })
-	var out [][]*Row
-	at := func(i int) *[]*Row {
+func (d *planner) allocate(key RouteKey, rows []*DomainRow) [][]*DomainRow {
+	slices.SortFunc(rows, func(a, b *DomainRow) int { return cmp.Compare(a.host, b.host) })
+	var out [][]*DomainRow
+	at := func(i int) *[]*DomainRow {
 		for len(out) <= i {
 			out = append(out, nil)
 		}
 		return &out[i]
 	}
-	var fresh []*Row
+	var fresh []*DomainRow
 	for _, r := range rows {
 		i := d.placed(key, r.host)
 		if i < 0 {
@@ -281,7 +281,7 @@ func (d *planner) allocate(key RouteKey, rows []*Row) [][]*Row {
 		*at(i) = append(*at(i), r)
 	}
 	for _, part := range out {
-		slices.SortFunc(part, func(a, b *Row) int { return cmp.Compare(a.host, b.host) })
+		slices.SortFunc(part, func(a, b *DomainRow) int { return cmp.Compare(a.host, b.host) })
 	}
 	return out
 }
@@ -309,7 +309,7 @@ func (r *RouteDecision) concerns(slug string) bool {
 	return len(r.rows) > 0 && r.rows[0].newer != nil && r.rows[0].newer.Slug == slug
 }
 
-func (d *planner) route(name string, rows []*Row, g *groupDecision) *RouteDecision {
+func (d *planner) route(name string, rows []*DomainRow, g *groupDecision) *RouteDecision {
 	out := &RouteDecision{slug: g.slug, rows: rows, answers: g.answers || rows[0].pinned != "", Route: d.plan(name, rows, g)}
 	if user := rows[0].user; user != "" {
 		out.Hostnames = d.Live[user].Hostnames
@@ -319,7 +319,7 @@ func (d *planner) route(name string, rows []*Row, g *groupDecision) *RouteDecisi
 }
 
 // plan returns the desired content of a route with the given rows.
-func (d *planner) plan(name string, rows []*Row, g *groupDecision) providers.Route {
+func (d *planner) plan(name string, rows []*DomainRow, g *groupDecision) providers.Route {
 	first := rows[0]
 	out := providers.Route{
 		Name: name, Protocol: first.port.Protocol, Pinned: first.pinned, Path: first.path, Port: first.port.Port, Stamp: d.stamp(g.group), Parents: first.parents,
@@ -337,7 +337,7 @@ func (d *planner) plan(name string, rows []*Row, g *groupDecision) providers.Rou
 	if first.pinned != "" {
 		weights = map[string]int{first.pinned: 100}
 	}
-	for _, release := range SortedKeys(weights) {
+	for _, release := range providers.Sorted(weights) {
 		if w := weights[release]; w > 0 {
 			out.Backends = append(out.Backends, providers.Backend{Service: d.ReleaseService(release), Weight: int32(w)})
 		}

@@ -187,7 +187,7 @@ func (d *planner) addAdopted(out *Decision) {
 // mayAdopt reports whether the active release has enough ready endpoints for the traffic of the
 // Service.
 func (d *planner) mayAdopt(name string, g *v1alpha1.ReleaseGroup, wait func(string, string, ...any)) bool {
-	active := activeOf(g)
+	active := g.ActiveRelease()
 	if active == nil {
 		wait(reasonNoActiveRelease, "release group %q has no active release yet", g.Name)
 		return false

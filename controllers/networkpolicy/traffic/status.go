@@ -107,8 +107,8 @@ func Silent(f *Observed, now v1alpha1.NetworkPolicyStatus) time.Duration {
 	}
 	started, progressed := created, created
 	if f.Microservice != nil {
-		started = latest(created, f.Microservice.LastStart(f.Now))
-		progressed = latest(created, lastProgress(f.Microservice, f.Now))
+		started = later(created, f.Microservice.LastStart(f.Now))
+		progressed = later(created, lastProgress(f.Microservice, f.Now))
 	}
 	end := progressed.Add(silence)
 	if last := started.Add(maxSilence); end.After(last) {
@@ -122,21 +122,13 @@ func Silent(f *Observed, now v1alpha1.NetworkPolicyStatus) time.Duration {
 func lastProgress(m *v1alpha1.Microservice, now time.Time) (last time.Time) {
 	for _, g := range m.Status.ReleaseGroups {
 		if g.TrafficTime != nil && !g.TrafficTime.After(now) {
-			last = latest(last, g.TrafficTime.Time)
+			last = later(last, g.TrafficTime.Time)
 		}
 		if g.Rollout != nil && !g.Rollout.StartedTime.After(now) {
-			last = latest(last, g.Rollout.StartedTime.Time)
+			last = later(last, g.Rollout.StartedTime.Time)
 		}
 	}
 	return last
-}
-
-// latest returns the later of two times.
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // adoptionReport returns the progress of the adoption of a Service.
@@ -150,7 +142,7 @@ func (r *reporter) adoptionReport(prev *v1alpha1.AdoptedService) *v1alpha1.Adopt
 		out.AdoptedTime = prev.AdoptedTime
 	}
 	for _, s := range r.out.Services {
-		if s.Adopted && out.AdoptedTime == nil && r.carriedOut(s).Accepted && !r.writes.touched(ServiceKey(name)) {
+		if s.Adopted && out.AdoptedTime == nil && r.carriedOut(s).Accepted && !r.writes.touched(AppliedServiceKey(name)) {
 			out.AdoptedTime = &metav1.MicroTime{Time: r.Now}
 		}
 	}

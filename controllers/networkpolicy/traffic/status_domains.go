@@ -38,7 +38,7 @@ func (r *reporter) domainReports(prev []v1alpha1.DomainStatus) []v1alpha1.Domain
 // route that serves the domain, the report has the backends of that route, because the route may have been
 // written after the report.
 func (r *reporter) asAcknowledged(d v1alpha1.DomainStatus) v1alpha1.DomainStatus {
-	for _, name := range SortedKeys(r.Live) {
+	for _, name := range providers.Sorted(r.Live) {
 		live := r.Live[name]
 		if live.User || live.Deleting || !live.Acknowledged || strings.TrimSuffix(live.Path, "/") != d.Path || !slices.Contains(live.Hostnames, d.Domain) {
 			continue
@@ -100,7 +100,7 @@ func (r *reporter) userReports(now *v1alpha1.NetworkPolicyStatus) {
 			}
 		}
 	}
-	for _, name := range SortedKeys(r.Live) {
+	for _, name := range providers.Sorted(r.Live) {
 		if live := r.Live[name]; live.User && live.Managed != nil && name != named && len(now.Routes) < maxRoutes {
 			kind, object, _ := strings.Cut(name, "/")
 			now.Routes = append(now.Routes, v1alpha1.RouteStatus{
@@ -114,14 +114,14 @@ func (r *reporter) userReports(now *v1alpha1.NetworkPolicyStatus) {
 // its gateway has not accepted the restored rules: the gateway may still route to these backends.
 func (r *reporter) restoredBackends(name string) []v1alpha1.DomainBackend {
 	live := r.Live[name]
-	if live == nil || live.Deleting || live.Accepted && !r.writes.touched(RouteName(name)) {
+	if live == nil || live.Deleting || live.Accepted && !r.writes.touched(AppliedRouteKey(name)) {
 		return nil
 	}
 	return backendsOf(r.Policy.Status.Routes, name)
 }
 
 // userDomain returns the report for a host of a user-managed route.
-func (r *reporter) userDomain(row *Row, is v1alpha1.DomainStatus, host string) v1alpha1.DomainStatus {
+func (r *reporter) userDomain(row *DomainRow, is v1alpha1.DomainStatus, host string) v1alpha1.DomainStatus {
 	var unserved *providers.Problem
 	is.Domain = host
 	is.URL, unserved = r.View.Serves(providers.Route{Protocol: row.port.Protocol}, host)
@@ -157,7 +157,7 @@ func sameWait(prev, now v1alpha1.DomainStatus) bool {
 	return prev.Reason == ReasonPending && prev.Group == now.Group && prev.URL == now.URL
 }
 
-func (r *reporter) domainReport(row *Row) v1alpha1.DomainStatus {
+func (r *reporter) domainReport(row *DomainRow) v1alpha1.DomainStatus {
 	out := v1alpha1.DomainStatus{Domain: row.host, Path: row.path, Reason: row.reason, Message: status.Line(row.message)}
 	if out.Path == "/" {
 		out.Path = ""
@@ -179,7 +179,7 @@ func (r *reporter) domainReport(row *Row) v1alpha1.DomainStatus {
 }
 
 // routed completes the report for a row from the state of its route.
-func (r *reporter) routed(row *Row, out v1alpha1.DomainStatus, unserved *providers.Problem) v1alpha1.DomainStatus {
+func (r *reporter) routed(row *DomainRow, out v1alpha1.DomainStatus, unserved *providers.Problem) v1alpha1.DomainStatus {
 	route, prev := r.routeOf(row), r.before(row)
 	if route == nil {
 		if out.Reason == "" {
@@ -221,11 +221,11 @@ func (r *reporter) routed(row *Row, out v1alpha1.DomainStatus, unserved *provide
 // unroutedBackends returns the backends of a row without a route if a live route for the row's host stays
 // because no other route has replaced it yet, or because the row cannot be routed. Until the gateway has accepted the
 // last change to the live route, these are the backends in the last report.
-func (r *reporter) unroutedBackends(row *Row, prev *v1alpha1.DomainStatus) []v1alpha1.DomainBackend {
+func (r *reporter) unroutedBackends(row *DomainRow, prev *v1alpha1.DomainStatus) []v1alpha1.DomainBackend {
 	if row.host == "" {
 		return nil
 	}
-	for _, name := range SortedKeys(r.Live) {
+	for _, name := range providers.Sorted(r.Live) {
 		live := r.Live[name]
 		if live.User || live.Deleting || !samePath(live.Path, row.path) || !slices.Contains(live.Hostnames, row.host) {
 			continue
@@ -272,7 +272,7 @@ func (r *reporter) primary(domains []v1alpha1.DomainStatus) (out *v1alpha1.Domai
 		if !domains[i].Programmed || domains[i].URL == "" {
 			continue
 		}
-		if g := r.rollout.bySlug[domains[i].Group]; g != nil && activeOf(g) != nil {
+		if g := r.rollout.bySlug[domains[i].Group]; g != nil && g.ActiveRelease() != nil {
 			return &domains[i]
 		}
 		if out == nil {
@@ -313,7 +313,7 @@ func (r *reporter) split(primary *v1alpha1.DomainStatus, prev string) string {
 		}
 	}
 	for _, g := range r.out.groups {
-		if g.routed || !live(g.group) || activeOf(g.group) == nil {
+		if g.routed || !live(g.group) || g.group.ActiveRelease() == nil {
 			continue
 		}
 		for _, s := range r.out.Services {
@@ -351,8 +351,8 @@ func join(parts []splitPart) string {
 
 // splitRows returns the rows whose traffic is split by the weights of groups. The first is the row of the
 // primary domain.
-func (r *reporter) splitRows(primary *v1alpha1.DomainStatus) []*Row {
-	var first, rest []*Row
+func (r *reporter) splitRows(primary *v1alpha1.DomainStatus) []*DomainRow {
+	var first, rest []*DomainRow
 	for _, row := range r.out.rows {
 		switch {
 		case row.pin || row.canary:
@@ -367,7 +367,7 @@ func (r *reporter) splitRows(primary *v1alpha1.DomainStatus) []*Row {
 
 // callers returns the text that identifies a row to its clients: the host with its path; the name
 // of the listener; or, for a user-managed route, its first host or the name of the route.
-func (r *reporter) callers(row *Row) string {
+func (r *reporter) callers(row *DomainRow) string {
 	switch {
 	case row.listener != "":
 		return row.listener

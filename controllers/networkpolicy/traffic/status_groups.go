@@ -142,7 +142,7 @@ func (r *reporter) unrouted(g *groupDecision) bool {
 // them route, or "". why is a message about a domain that the gateway rejected, or did not accept within
 // the grace period.
 func (r *reporter) canaryReport(g *v1alpha1.ReleaseGroup) (domains bool, release, why string) {
-	for i, row := range slices.DeleteFunc(slices.Clone(r.out.rows), func(row *Row) bool { return !r.ofCanary(row, g) }) {
+	for i, row := range slices.DeleteFunc(slices.Clone(r.out.rows), func(row *DomainRow) bool { return !r.ofCanary(row, g) }) {
 		route := r.routeOf(row)
 		if r.rollout.groupOf[row.pinned] != g || route == nil || i > 0 && row.pinned != release {
 			return true, "", ""
@@ -161,7 +161,7 @@ func (r *reporter) canaryReport(g *v1alpha1.ReleaseGroup) (domains bool, release
 // ofCanary reports whether a row is a canary row of a group. A canary row belongs to the group to
 // which it routes or, while domains are moving to a newer group, to that newer group. A row with an
 // error belongs to no group.
-func (r *reporter) ofCanary(row *Row, g *v1alpha1.ReleaseGroup) bool {
+func (r *reporter) ofCanary(row *DomainRow, g *v1alpha1.ReleaseGroup) bool {
 	if !row.canary || row.reason != "" && row.reason != reasonNoCanary {
 		return false
 	}
@@ -173,7 +173,7 @@ func (r *reporter) ofCanary(row *Row, g *v1alpha1.ReleaseGroup) bool {
 // group when hooks test that newer group's release, which has no ready endpoint yet. Until the
 // domains route to the newer group, hooks would reach the older release.
 func (r *reporter) mayMove(base, holder, to *v1alpha1.ReleaseGroup) bool {
-	if r.activeAnswers(to) || to.Level == v1alpha1.LevelPreview || base == nil || activeOf(base) == nil || base.Level == v1alpha1.LevelPreview {
+	if r.activeAnswers(to) || to.Level == v1alpha1.LevelPreview || base == nil || base.ActiveRelease() == nil || base.Level == v1alpha1.LevelPreview {
 		return false
 	}
 	groups := r.liveGroups()

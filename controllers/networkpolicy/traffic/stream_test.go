@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 )
 
 const newestHost = "shop.example.com"
@@ -36,12 +37,12 @@ func moving(t fatal, weight string, older ...string) *world {
 
 func TestNewestDomainMovesByWeights(t *testing.T) {
 	w := moving(t, "10")
-	name := SortedKeys(w.routes)
+	name := providers.Sorted(w.routes)
 	w.pass()
 	want(t, "split", w.split(newestHost), "1.0.0=90 2.0.0=10")
 	want(t, "not confirmed before it is accepted", w.groupTraffic("2-x").Revision, 0)
 	w.settle()
-	want(t, "in place", slices.Contains(SortedKeys(w.routes), name[0]), true)
+	want(t, "in place", slices.Contains(providers.Sorted(w.routes), name[0]), true)
 	want(t, "confirmed", w.groupTraffic("2-x").Revision, 3)
 	want(t, "the older group stays confirmed", w.groupTraffic("1-x").Revision, 1)
 	want(t, "its own domain", w.split("2-x.shop.example.com"), "2.0.0=100")
@@ -305,14 +306,14 @@ func TestReserves(t *testing.T) {
 func TestNewestDomainIsEditedDuringAMove(t *testing.T) {
 	w := moving(t, "10")
 	w.settle()
-	old := SortedKeys(w.routes)
+	old := providers.Sorted(w.routes)
 	w.policy.Spec.Domains[1].Path = "/shop"
 	w.policy.Generation++
 	w.rollout(group("2-x", 4, "b 2.0.0 canary 50"), group("1-x", 1, "a 1.0.0 active 100"))
 	w.pass()
 	var splits []string
 	d := newPlanner(w.facts())
-	for _, name := range SortedKeys(w.routes) {
+	for _, name := range providers.Sorted(w.routes) {
 		if slices.Contains(hostsOf(w.routes[name]), newestHost) {
 			weights := d.backendsOf(d.Live[name])
 			splits = append(splits, fmt.Sprintf("%t a=%d b=%d", slices.Contains(old, name), weights["a"], weights["b"]))
@@ -427,7 +428,7 @@ func TestReplacedRouteNoLongerFollowsTheNewestGroup(t *testing.T) {
 	})
 	w.rollout(group("2-x", 2, "b 2.0.0 canary 10"), group("1-x", 1, "a 1.0.0 active 100"))
 	w.settle()
-	taken := SortedKeys(w.routes)
+	taken := providers.Sorted(w.routes)
 	want(t, "split", splitOf(w, w.routes[old]), "1.0.0=90 2.0.0=10")
 	w.change(func(s *v1alpha1.NetworkPolicySpec) {
 		s.Domains[0].Groups = &v1alpha1.DomainGroups{Policy: v1alpha1.GroupsNamed, Names: []string{"1.x"}}
@@ -454,7 +455,7 @@ func TestReplacedCanaryRouteFollowsTheCanary(t *testing.T) {
 	w.ready = map[string]int{"a": 1, "b": 1}
 	w.rollout(group("1-x", 1, "a 1.0.0 active 100"))
 	w.settle()
-	old := SortedKeys(w.routes)[0]
+	old := providers.Sorted(w.routes)[0]
 	w.change(func(s *v1alpha1.NetworkPolicySpec) { s.Domains[0].RecordTTLSeconds = 60 })
 	w.pass()
 	w.acceptOnly(old)
@@ -464,7 +465,7 @@ func TestReplacedCanaryRouteFollowsTheCanary(t *testing.T) {
 		w.acceptOnly(old)
 	}
 	of := func(host string) (out []string) {
-		for _, name := range SortedKeys(w.routes) {
+		for _, name := range providers.Sorted(w.routes) {
 			if slices.Contains(readRoute(w.routes[name]).Hostnames, host) {
 				out = append(out, splitOf(w, w.routes[name]))
 			}

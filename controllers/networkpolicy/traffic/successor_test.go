@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
+	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
 )
 
 const versionHost = "3.0.0.example.com"
@@ -140,9 +141,9 @@ func TestTwoGroupsOfOneVersionShareAHost(t *testing.T) {
 // route has the host.
 func releasesOfHost(w *world) (out string) {
 	d := newPlanner(w.facts())
-	for _, name := range SortedKeys(d.Live) {
+	for _, name := range providers.Sorted(d.Live) {
 		if slices.Contains(d.Live[name].Hostnames, versionHost) {
-			for _, r := range SortedKeys(d.backendsOf(d.Live[name])) {
+			for _, r := range providers.Sorted(d.backendsOf(d.Live[name])) {
 				out += r
 			}
 		}

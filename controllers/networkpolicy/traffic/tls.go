@@ -36,8 +36,8 @@ func (d *planner) askedTLS(t *v1alpha1.DomainTLS, g *v1alpha1.ReleaseGroup) *pro
 
 // settleTLS rejects rows whose TLS settings contradict those of an earlier row: a host has one
 // certificate, and a Secret has one issuer.
-func settleTLS(rows []*Row) {
-	hosts, secrets := map[string]*Row{}, map[string]*Row{}
+func settleTLS(rows []*DomainRow) {
+	hosts, secrets := map[string]*DomainRow{}, map[string]*DomainRow{}
 	for _, r := range rows {
 		if r.tls == nil || r.reason != "" {
 			continue
@@ -62,7 +62,7 @@ func settleTLS(rows []*Row) {
 // keepSecrets lets hosts keep their current Secret until the requested Secret has a certificate for
 // them, so that invalid input does not remove a certificate. A requested Secret without an issuer is used
 // immediately, because its contents are not known.
-func (d *planner) keepSecrets(rows []*Row) {
+func (d *planner) keepSecrets(rows []*DomainRow) {
 	for _, r := range rows {
 		if r.tls == nil || certmanager.Unready(d.Input, r.host, *r.tls) == nil {
 			continue
@@ -75,7 +75,7 @@ func (d *planner) keepSecrets(rows []*Row) {
 
 // meanwhile returns the row that serves a host until the host's own listeners are ready. This row
 // belongs to the host's existing route, which is attached to the listeners of the Gateway.
-func (d *planner) meanwhile(r *Row) []*Row {
+func (d *planner) meanwhile(r *DomainRow) []*DomainRow {
 	if !ofSet(r.tls) {
 		return nil
 	}
@@ -85,13 +85,13 @@ func (d *planner) meanwhile(r *Row) []*Row {
 	if d.placed(keyOf(&before), r.host) < 0 || d.unready(asked, r.host) == nil {
 		return nil
 	}
-	return []*Row{&before}
+	return []*DomainRow{&before}
 }
 
 // liveTLS returns the TLS settings of a host that stays in its live route although row r no longer
 // requests this route. like is another row of the route. If r has a route, the settings of r
 // apply to both routes. Otherwise, the live settings remain.
-func (d *planner) liveTLS(r, like *Row) *providers.TLS {
+func (d *planner) liveTLS(r, like *DomainRow) *providers.TLS {
 	out := r.tls
 	if out == nil || ofSet(out) != ofSet(like.tls) || !r.routable() || d.unsupported(r) != nil {
 		if out = providers.LiveTLS(d.View, r.host); out != nil {
@@ -105,7 +105,7 @@ func (d *planner) liveTLS(r, like *Row) *providers.TLS {
 }
 
 // unsupported returns a problem if the provider does not support the row, and nil otherwise.
-func (d *planner) unsupported(r *Row) *providers.Problem {
+func (d *planner) unsupported(r *DomainRow) *providers.Problem {
 	asked := providers.Route{Protocol: r.port.Protocol, Path: r.path, Matches: r.matches, TLS: r.tlsByHost()}
 	if problem := d.View.Unsupported(asked); problem != nil || r.tls == nil {
 		return problem

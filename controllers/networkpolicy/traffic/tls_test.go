@@ -489,7 +489,7 @@ func TestApisixTLS(t *testing.T) {
 	w.settle()
 	tls, ok := w.others[resources.TLSName("shop", "shop-tls")].(*apisix.ApisixTls)
 	if !ok {
-		t.Fatalf("no ApisixTls among %v", SortedKeys(w.others))
+		t.Fatalf("no ApisixTls among %v", providers.Sorted(w.others))
 	}
 	same(t, "ApisixTls", tls.Spec, apisix.TLSSpec{Hosts: []string{firstHost, secondHost}, Secret: apisix.Secret{Name: "shop-tls", Namespace: "prod"}})
 	want(t, "url", w.domain(firstHost).URL, "https://"+firstHost)

@@ -13,9 +13,9 @@ import (
 )
 
 // group decides the split of one group.
-func (d *planner) group(g *v1alpha1.ReleaseGroup, rows []*Row) *groupDecision {
+func (d *planner) group(g *v1alpha1.ReleaseGroup, rows []*DomainRow) *groupDecision {
 	out := &groupDecision{group: g, slug: g.Slug, mode: v1alpha1.SplitWhole}
-	var routable, refused *Row
+	var routable, refused *DomainRow
 	for _, r := range rows {
 		out.newest = out.newest || r.newest && !r.canary && r.group == g
 		if r.awaited != "" && d.rollout.groupOf[r.awaited] == g {
@@ -62,7 +62,7 @@ func (d *planner) group(g *v1alpha1.ReleaseGroup, rows []*Row) *groupDecision {
 	out.answers = out.weights != nil
 	d.testTraffic(g, out)
 	out.awaited = d.awaited(out, last)
-	if g.TrafficRevision > 0 && (d.rejected(g, SortedKeys(last)...) || mainOf(g) == nil && !d.liveSlugs()[g.Slug]) {
+	if g.TrafficRevision > 0 && (d.rejected(g, providers.Sorted(last)...) || mainOf(g) == nil && !d.liveSlugs()[g.Slug]) {
 		out.absent, out.answers = true, true
 		return out
 	}
@@ -272,7 +272,7 @@ func (d *planner) move(base, newer *v1alpha1.ReleaseGroup) *groupDecision {
 // If there are several routes, it returns the weights of the route with the most releases.
 func (d *planner) liveWeightsBetween(slug string) map[string]int {
 	var best map[string]int
-	for _, name := range SortedKeys(d.Live) {
+	for _, name := range providers.Sorted(d.Live) {
 		if route := d.Live[name]; route.Group() == slug && !route.Deleting && !route.Pinned() {
 			if weights := d.backendsOf(route); len(weights) > len(best) {
 				best = weights
@@ -348,7 +348,7 @@ func hold(last map[string]int, g *v1alpha1.ReleaseGroup) (weights map[string]int
 // highest revision.
 func (d *planner) liveWeights(slug string) map[string]int {
 	best, bestRevision := map[string]int(nil), int64(-1)
-	for _, name := range SortedKeys(d.Live) {
+	for _, name := range providers.Sorted(d.Live) {
 		route := d.Live[name]
 		s, _ := route.Stamp()
 		if route.Group() != slug || route.Deleting || route.Pinned() || s.Revision <= bestRevision {

@@ -256,10 +256,10 @@ func (w *world) input(policy *v1alpha1.NetworkPolicy) providers.Input {
 				s.Served[kind.Kind] = how
 			}
 		}
-		for _, name := range SortedKeys(w.others) {
+		for _, name := range providers.Sorted(w.others) {
 			s.Objects = append(s.Objects, w.others[name])
 		}
-		for _, name := range SortedKeys(w.routes) {
+		for _, name := range providers.Sorted(w.routes) {
 			s.Objects = append(s.Objects, w.routes[name])
 		}
 		for _, name := range UserNames(policy) {
@@ -320,11 +320,11 @@ func (w *world) carryOut(f *Observed, out *Decision) Applied {
 	w.services, w.routes = maps.Clone(w.services), maps.Clone(w.routes)
 	for _, s := range out.Services {
 		if w.foreign[s.Name] {
-			done.Refused[ServiceKey(s.Name)] = &status.Error{Class: status.Terminal, Reason: status.ReasonNameConflict, Err: fmt.Errorf("Service %q exists", s.Name)}
+			done.Refused[AppliedServiceKey(s.Name)] = &status.Error{Class: status.Terminal, Reason: status.ReasonNameConflict, Err: fmt.Errorf("Service %q exists", s.Name)}
 			continue
 		}
 		if w.full && w.services[s.Name] == nil {
-			done.Refused[ServiceKey(s.Name)] = &status.Error{Class: status.Transient, Reason: "QuotaExceeded", Err: fmt.Errorf("Service %q: exceeded quota", s.Name)}
+			done.Refused[AppliedServiceKey(s.Name)] = &status.Error{Class: status.Transient, Reason: "QuotaExceeded", Err: fmt.Errorf("Service %q: exceeded quota", s.Name)}
 			failed = true
 			continue
 		}
@@ -332,7 +332,7 @@ func (w *world) carryOut(f *Observed, out *Decision) Applied {
 		if old, ok := w.services[s.Name]; ok && equality.Semantic.DeepEqual(old, built) {
 			continue
 		}
-		done.Changed[ServiceKey(s.Name)] = true
+		done.Changed[AppliedServiceKey(s.Name)] = true
 		w.writes++
 		w.services[s.Name] = built
 	}
@@ -347,7 +347,7 @@ func (w *world) carryOut(f *Observed, out *Decision) Applied {
 			next.SetGeneration(next.GetGeneration() + 1)
 		}
 		w.written[name] = w.now
-		done.Changed[RouteName(name)] = true
+		done.Changed[AppliedRouteKey(name)] = true
 		w.writes++
 		w.users[name] = next
 	}
@@ -362,7 +362,7 @@ func (w *world) carryOut(f *Observed, out *Decision) Applied {
 			continue // The route of a previous provider does not change.
 		}
 		if cause, missing := f.RestsOnFailed(route, out, done); missing {
-			done.Refused[RouteName(route.Name)] = cause
+			done.Refused[AppliedRouteKey(route.Name)] = cause
 			continue
 		}
 		if u, ok := route.Objects[0].(*unstructured.Unstructured); ok {
@@ -387,7 +387,7 @@ func (w *world) carryOut(f *Observed, out *Decision) Applied {
 			}
 		}
 		w.written[route.Name] = w.now
-		done.Changed[RouteName(route.Name)] = true
+		done.Changed[AppliedRouteKey(route.Name)] = true
 		w.writes++
 		w.routes[route.Name] = next
 	}
@@ -457,7 +457,7 @@ func (w *world) carryOther(route *RouteDecision, done Applied) {
 			next.SetGeneration(old.GetGeneration() + 1)
 		}
 		w.written[route.Name] = w.now
-		done.Changed[RouteName(route.Name)] = true
+		done.Changed[AppliedRouteKey(route.Name)] = true
 		w.writes++
 		w.others[next.GetName()] = next
 	}

@@ -11,8 +11,9 @@
 //	rules.go                   the rules, filters and weighted backends of routes; traffic/weights.go decides the weights
 //	route_confirmed.go         whether a route has the desired content, is accepted, and is served
 //	probe.go                   the rule that responds to probes, and the addresses to which probes are sent
-//	parent_acceptance.go       the status that Gateways report for routes and listeners
-//	listeners.go               ListenerSets
+//	parent_acceptance.go       the status that Gateways report for routes
+//	listeners.go               which listener of a Gateway serves a host, and its status
+//	listener_sets.go           ListenerSets
 //	view.go                    the view of one reconcile, with its Gateways
 //	kinds.go                   the route kinds, and the parts that they have in common
 //
