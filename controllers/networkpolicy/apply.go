@@ -327,9 +327,6 @@ func (r *Reconciler) earliest(f *traffic.Observed, out *traffic.Decision, w traf
 	if r.kinds.lacks(traffic.NeededKinds(f.Policy)) {
 		earlier(r.kinds.every)
 	}
-	if f.Owned != nil {
-		earlier(f.Owned.Until.Sub(f.Now)) // Labels of namespaces are not watched.
-	}
 	if a := out.Adoption; a != nil && (a.Reason == traffic.ReasonAdoptedMissing || a.Reason == traffic.ReasonAdoptedUnsuitable) {
 		earlier(pollInterval) // A Service without the label is not watched.
 	}

@@ -145,7 +145,7 @@ func SetupWithManager(mgr ctrl.Manager, opts Options) error {
 		if r.list, err = newDomainList(mgr, opts.Namespace, cmp.Or(opts.pollInterval, pollInterval)); err != nil {
 			return err
 		}
-		b = b.WatchesRawSource(source.Kind(r.list.cache, client.Object(&corev1.ConfigMap{}), handler.EnqueueRequestsFromMapFunc(r.byList)))
+		b = b.WatchesRawSource(source.Kind(r.list.cache, client.Object(&corev1.ConfigMap{}), handler.EnqueueRequestsFromMapFunc(r.byList))).WatchesRawSource(r.labelChanges())
 	}
 	users, err := newUserRoutes(mgr, opts.Namespaces)
 	if err != nil {

@@ -3,6 +3,8 @@ package networkpolicy
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,8 +26,7 @@ type domainList struct {
 	// cache contains only the list. It is separate from the manager's cache, which might lack the
 	// manager's namespace or the content of ConfigMaps.
 	cache cache.Cache
-	// age is how long the labels of a namespace remain valid after they are read. They expire
-	// because namespaces are not watched.
+	// age is how often the labels of a namespace are read again, because namespaces are not watched.
 	age time.Duration
 
 	mu      sync.Mutex
@@ -33,14 +34,8 @@ type domainList struct {
 	version string
 	rules   allowedhosts.Rules
 	unread  error
-	// labels contains the labels of namespaces, keyed by namespace name. Expired entries are
-	// removed when the labels of a namespace are read.
-	labels map[string]seenLabels
-}
-
-type seenLabels struct {
-	labels map[string]string
-	until  time.Time
+	// labels contains the labels of the namespaces whose policies depend on them, keyed by namespace name.
+	labels map[string]map[string]string
 }
 
 // newDomainList returns a domainList, and adds its cache to a manager.
@@ -53,7 +48,7 @@ func newDomainList(mgr ctrl.Manager, namespace string, age time.Duration) (*doma
 	if err != nil {
 		return nil, fmt.Errorf("create cache of ConfigMap %s/%s: %w", namespace, allowedhosts.ConfigMapName, err)
 	}
-	return &domainList{namespace: namespace, cache: c, age: age, labels: map[string]seenLabels{}}, mgr.Add(c)
+	return &domainList{namespace: namespace, cache: c, age: age, labels: map[string]map[string]string{}}, mgr.Add(c)
 }
 
 // read returns the rules. If the list cannot be used, unread is the cause. found is false if there
@@ -63,6 +58,9 @@ func (l *domainList) read(ctx context.Context) (rules allowedhosts.Rules, unread
 	var list corev1.ConfigMap
 	if err := l.cache.Get(ctx, key, &list, client.UnsafeDisableDeepCopy); err != nil {
 		if apierrors.IsNotFound(err) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.uid, l.rules, l.unread = "", allowedhosts.Rules{}, nil
 			return rules, nil, false, nil
 		}
 		return rules, nil, false, fmt.Errorf("get ConfigMap %q: %w", key, err)
@@ -78,26 +76,72 @@ func (l *domainList) read(ctx context.Context) (rules allowedhosts.Rules, unread
 	return l.rules, l.unread, true, nil
 }
 
-// labelsOf returns the labels of a namespace, and the time until which they are valid.
-func (l *domainList) labelsOf(ctx context.Context, live client.Reader, namespace string, now time.Time) (seenLabels, error) {
+// labelsOf returns the labels of a namespace. Before they are known, they are read from the API server.
+func (l *domainList) labelsOf(ctx context.Context, live client.Reader, namespace string) (map[string]string, error) {
 	l.mu.Lock()
-	seen, ok := l.labels[namespace]
+	labels, known := l.labels[namespace]
 	l.mu.Unlock()
-	if ok && now.Before(seen.until) {
-		return seen, nil
+	if known {
+		return labels, nil
 	}
 	var ns corev1.Namespace
 	if err := live.Get(ctx, client.ObjectKey{Name: namespace}, &ns); err != nil {
-		return seen, fmt.Errorf("get Namespace %q: %w", namespace, err)
+		return nil, fmt.Errorf("get Namespace %q: %w", namespace, err)
 	}
-	seen = seenLabels{ns.Labels, now.Add(l.age)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for other, old := range l.labels {
-		if !now.Before(old.until) {
-			delete(l.labels, other)
+	l.labels[namespace] = ns.Labels
+	return ns.Labels, nil
+}
+
+// poll reads the labels of all known namespaces again, one after another, until ctx is done. No labels become older than age, unless the
+// API server is slow. It calls changed for each namespace with other labels, so that only the policies of these namespaces are
+// reconciled. It forgets the namespaces for which used returns false.
+func (l *domainList) poll(ctx context.Context, live client.Reader, used func(namespace string) bool, changed func(namespace string)) {
+	for {
+		l.mu.Lock()
+		if !l.rules.ByLabels() {
+			clear(l.labels)
+		}
+		namespaces := slices.Sorted(maps.Keys(l.labels))
+		l.mu.Unlock()
+		// Labels that are read for the first time after this moment are read again in the next round.
+		pause := l.age / 2 / time.Duration(len(namespaces)+1)
+		for _, namespace := range append(namespaces, "") {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(pause):
+			}
+			switch {
+			case namespace == "":
+			case !used(namespace):
+				l.mu.Lock()
+				delete(l.labels, namespace)
+				l.mu.Unlock()
+			case l.differs(ctx, live, namespace):
+				changed(namespace)
+			}
 		}
 	}
-	l.labels[namespace] = seen
-	return seen, nil
+}
+
+// differs reads the labels of a known namespace again, and reports whether they are different. If the namespace no longer exists or
+// must not be read, the labels are forgotten, so that the next reconcile reports the error. After other errors, the known labels
+// remain valid.
+func (l *domainList) differs(ctx context.Context, live client.Reader, namespace string) bool {
+	var ns corev1.Namespace
+	err := live.Get(ctx, client.ObjectKey{Name: namespace}, &ns)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case apierrors.IsNotFound(err) || apierrors.IsForbidden(err):
+		delete(l.labels, namespace)
+		return true
+	case err != nil:
+		return false
+	}
+	before := l.labels[namespace]
+	l.labels[namespace] = ns.Labels
+	return !maps.Equal(before, ns.Labels)
 }

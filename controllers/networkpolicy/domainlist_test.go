@@ -2,22 +2,29 @@ package networkpolicy
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providertest"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/traffic"
 	"github.com/heighliner/heighliner/internal/allowedhosts"
+	"github.com/heighliner/heighliner/test/await"
 )
 
 // list sets the content of the list of domains; nil deletes the list.
@@ -123,4 +130,76 @@ func (p *place) label(key, value string) {
 	if err := server.Patch(p.t.Context(), namespace, patch); err != nil {
 		p.t.Fatal(err)
 	}
+}
+
+// TestLabelsArePolled checks that only a changed, deleted or unreadable namespace is reported, that a namespace without policies is
+// forgotten, and that an overload of the API server does not change the known labels.
+func TestLabelsArePolled(t *testing.T) {
+	t.Parallel()
+	named := func(name, team string) *corev1.Namespace {
+		return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"team": team}}}
+	}
+	var refused error
+	var reads int
+	live := interceptor.NewClient(fake.NewClientBuilder().WithObjects(named("shop", "a"), named("bank", "b"), named("gone", "c"), named("unused", "d")).Build(), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if reads++; refused != nil {
+				return refused
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+	})
+	rules, err := allowedhosts.Read(&corev1.ConfigMap{Data: map[string]string{"apps": "namespaces: team=a\n*.example.com"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &domainList{age: 4 * time.Millisecond, rules: rules, labels: map[string]map[string]string{}}
+	known := func(namespace string) string {
+		t.Helper()
+		labels, err := l.labelsOf(t.Context(), live, namespace)
+		if err != nil {
+			return err.Error()
+		}
+		return labels["team"]
+	}
+	for _, namespace := range []string{"shop", "bank", "gone", "unused", "shop"} {
+		known(namespace)
+	}
+	want(t, "reads of labels that are not known", reads, 4)
+	ctx, cancel := context.WithCancel(t.Context())
+	changes := make(chan string, 100)
+	ended := make(chan struct{})
+	changed := func() (names []string) {
+		for range len(changes) {
+			names = append(names, <-changes)
+		}
+		return names
+	}
+	for _, namespace := range []string{"shop", "bank", "gone"} {
+		if l.differs(ctx, live, namespace) {
+			t.Errorf("namespace %s has not changed", namespace)
+		}
+	}
+	if err := errors.Join(live.Update(ctx, named("shop", "z")), live.Delete(ctx, named("gone", ""))); err != nil {
+		t.Fatal(err)
+	}
+	refused = apierrors.NewTooManyRequests("overloaded", 1)
+	want(t, "changed during an overload", l.differs(ctx, live, "shop"), false)
+	want(t, "labels during an overload", known("shop"), "a")
+	refused = apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "bank", errors.New("no permission"))
+	want(t, "changed without permission", l.differs(ctx, live, "bank"), true)
+	refused = nil
+	want(t, "labels after the permission was granted again", known("bank"), "b")
+	go func() {
+		defer close(ended)
+		l.poll(ctx, live, func(namespace string) bool { return namespace != "unused" }, func(namespace string) { changes <- namespace })
+	}()
+	await.Until(t, "two changes", func() bool { return len(changes) == 2 })
+	time.Sleep(10 * l.age) // further changes would follow
+	cancel()
+	<-ended
+	want(t, "changed", strings.Join(changed(), " "), "gone shop")
+	want(t, "labels after the change", known("shop"), "z")
+	want(t, "known although unused", l.labels["unused"] != nil, false)
+	want(t, "known after the deletion", known("gone"), `get Namespace "gone": namespaces "gone" not found`)
 }

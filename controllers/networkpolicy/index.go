@@ -6,9 +6,11 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
@@ -173,4 +175,17 @@ func (r *Reconciler) byList(ctx context.Context, _ client.Object) []reconcile.Re
 		}
 	}
 	return out
+}
+
+// labelChanges enqueues the policies of a namespace when its labels, on which the list of domains depends, have changed.
+func (r *Reconciler) labelChanges() source.Source {
+	return source.Func(func(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		policies := func(namespace string) []reconcile.Request { return r.requests(ctx, client.InNamespace(namespace)) }
+		go r.list.poll(ctx, r.Live, func(namespace string) bool { return len(policies(namespace)) > 0 }, func(namespace string) {
+			for _, request := range policies(namespace) {
+				queue.Add(request)
+			}
+		})
+		return nil
+	})
 }

@@ -279,14 +279,13 @@ func (r *Reconciler) readOwnership(ctx context.Context, f *traffic.Observed) err
 		return err
 	}
 	f.Owned = &traffic.Ownership{Unread: unread}
-	var seen seenLabels
+	var labels map[string]string
 	if rules.ByLabels() {
-		if seen, err = r.list.labelsOf(ctx, r.Live, f.Policy.Namespace, f.Now); err != nil {
+		if labels, err = r.list.labelsOf(ctx, r.Live, f.Policy.Namespace); err != nil {
 			return err
 		}
-		f.Owned.Until = seen.until
 	}
-	f.Owned.Hosts = rules.For(f.Policy.Namespace, seen.labels)
+	f.Owned.Hosts = rules.For(f.Policy.Namespace, labels)
 	return nil
 }
 

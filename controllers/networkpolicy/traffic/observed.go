@@ -336,9 +336,6 @@ type Ownership struct {
 	Hosts allowedhosts.Hosts
 	// Unread is the error that prevents the list from being applied; nil if there is none.
 	Unread error
-	// Until is the time at which the labels of the namespace, on which allowed hosts depend, must be
-	// read again; zero if the list uses no labels.
-	Until time.Time
 }
 
 // ObjectName returns the kind and name of an object that was read or built.
