@@ -194,7 +194,8 @@ func (s *story) phase(ctx context.Context, number string, p phase) (*phaseResult
 	result.finish(s.product.agent(), status, before, atGoal, after)
 	result.Queues = map[string]queue{}
 	for name, q := range ended {
-		if d := q.since(queues[name]); d.Passes > 0 {
+		// After an hour, a histogram can be reset, because controller-runtime limits the number of its buckets.
+		if d := q.since(queues[name]); d.Passes > 0 && d.Worked >= 0 && d.Waited >= 0 {
 			result.Queues[name] = d
 		}
 	}
