@@ -24,7 +24,7 @@ const (
 	// goDefault is Go's default for this percentage.
 	goDefault = 100
 	// unmanagedMemory is the memory, in bytes, that is reserved for what Go's runtime does not manage: mostly the pages of the program itself, of
-	// which the manager uses up to 75 MiB. memoryLimit reserves less in small containers, and more in large ones.
+	// which the manager uses up to 91 MiB. memoryLimit reserves less in small containers, and more in large ones.
 	unmanagedMemory = 96 << 20
 )
 

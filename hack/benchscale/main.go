@@ -65,7 +65,7 @@ type options struct {
 func (o *options) register(f *flag.FlagSet) {
 	f.IntVar(&o.services, "n", 200, "number of services")
 	f.IntVar(&o.namespaces, "namespaces", 1, "number of namespaces, across which the services are distributed evenly")
-	f.IntVar(&o.upgrades, "upgrades", 1, "number of upgrades without pauses; starting with the fourth, each upgrade removes an old release")
+	f.IntVar(&o.upgrades, "upgrades", 1, "number of upgrades without pauses; starting with the third, each upgrade removes an old release")
 	f.IntVar(&o.writers, "writers", 8, "number of objects that are written concurrently in each phase")
 	f.IntVar(&o.batch, "batch", 0, "number of services in a batch; the next batch is changed when all services of the previous batch have reached the goal of the phase; 0 means a single batch")
 	f.BoolVar(&o.decide, "decide", false, "during upgrades of batches, pin one service of the previous batch to its previous version, and measure how soon the manager acts; requires -batch")
