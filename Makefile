@@ -249,7 +249,7 @@ bench: ## Run the benchmarks
 	@go test -run '^$$' -bench . -benchmem ./...
 
 .PHONY: bench-scale
-bench-scale: build $(LOCALCLUSTER) ## Measure requests, processor time, and memory for N=200 services on simulated nodes; PEER=argo-rollouts PEER_BIN=path PEER_CRDS=path compares with another product; ARGS='-o file'
+bench-scale: build $(LOCALCLUSTER) ## Measure requests, processor time, and memory for N=200 services on simulated nodes; PEER=argo-rollouts or flagger PEER_BIN=path PEER_CRDS=path compares with another product; ARGS='-o file'
 	@assets=$$($(LOCALCLUSTER) assets) && kwok=$$($(LOCALCLUSTER) programs kwok) && $(GOBUILD) -o bin/benchscale ./hack/benchscale && \
 		exec bin/benchscale -n "$(or $(N),200)" -assets "$$assets" -kwok "$$kwok" -manager bin/heighliner -comment "$(VERSION)" \
 		$(if $(PEER),-peer "$(PEER)" -peer-bin "$(PEER_BIN)" -peer-crds "$(PEER_CRDS)") $(ARGS)
