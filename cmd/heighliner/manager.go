@@ -228,7 +228,7 @@ func run(ctx context.Context, o options, logger logr.Logger) error {
 			return fmt.Errorf("set up the permission check: %w", err)
 		}
 	}
-	if err := mgr.Add(newIdleMemory()); err != nil {
+	if err := errors.Join(mgr.Add(newHeapGrowth()), mgr.Add(newIdleMemory())); err != nil {
 		return fmt.Errorf("set up the return of idle memory: %w", err)
 	}
 	if o.ownNamespace() == "" {

@@ -50,9 +50,13 @@ func TestMemoryLimit(t *testing.T) {
 func TestGarbageCollection(t *testing.T) {
 	before := debug.SetGCPercent(goDefault)
 	defer debug.SetGCPercent(before)
+	defer func(own bool) { ownPercent = own }(ownPercent)
 	for set, want := range map[int]int{goDefault: gcPercent, 200: 200, -1: -1} {
 		debug.SetGCPercent(set)
 		limitMemory()
+		if ownPercent != (set == goDefault) {
+			t.Errorf("with GOGC=%d, the manager sets the percentage: %t", set, ownPercent)
+		}
 		if got := debug.SetGCPercent(set); got != want {
 			t.Errorf("with GOGC=%d, the percentage is %d, want %d", set, got, want)
 		}
@@ -99,13 +103,42 @@ func TestIdleMemory(t *testing.T) {
 	}
 }
 
+// TestHeapGrowth checks that a small heap grows by at least minGrowth between two garbage collections, or doubles, that a large heap grows by
+// gcPercent, and that only changes are set.
+func TestHeapGrowth(t *testing.T) {
+	t.Parallel()
+	for live, want := range map[uint64]int{0: 100, 1 << 20: 100, 32 << 20: 100, 33 << 20: 95, 64 << 20: 50, 100 << 20: 30, 128 << 20: 25, 1 << 30: 25, math.MaxUint64: 25} {
+		if got := growthOf(live); got != want {
+			t.Errorf("a live heap of %d MiB grows by %d%%, want %d%%", live>>20, got, want)
+		}
+	}
+	ticks, ended := make(chan time.Time), make(chan error)
+	live := []uint64{1 << 30, 64 << 20, 64 << 20, 65 << 20, 1 << 30}
+	var set []int
+	ctx, stop := context.WithCancel(t.Context())
+	go func() {
+		ended <- heapGrowth{ticks: ticks, live: func() uint64 { next := live[0]; live = live[1:]; return next }, set: func(percent int) { set = append(set, percent) }}.Start(ctx)
+	}()
+	for range 5 {
+		ticks <- time.Time{}
+	}
+	stop()
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]int{50, 45, 25}, set); diff != "" {
+		t.Error(diff)
+	}
+}
+
 // TestFreeMemory checks that garbage is collected, unless GOGC sets the percentage. The test is not parallel, because the setting applies to the
 // whole process.
 func TestFreeMemory(t *testing.T) {
 	before := debug.SetGCPercent(-1)
 	defer debug.SetGCPercent(before)
+	defer func(own bool) { ownPercent = own }(ownPercent)
 	for _, percent := range []int{-1, gcPercent} {
-		debug.SetGCPercent(percent)
+		ownPercent = percent == gcPercent
 		allocated, cycles := read("/gc/heap/allocs:bytes"), read("/gc/cycles/forced:gc-cycles")
 		garbage = make([]byte, 1<<20)
 		if grown := read("/gc/heap/allocs:bytes") - allocated; grown < 1<<20 {
