@@ -56,6 +56,7 @@ func TestAnswersAreBounded(t *testing.T) {
 		clock.Step(2 * time.Minute)
 		read("shop-19")
 	}
+	s.mu.Lock() // The last request removes old responses while its caller continues.
 	size := 0
 	for _, a := range s.answers {
 		size += a.size()
@@ -66,8 +67,11 @@ func TestAnswersAreBounded(t *testing.T) {
 	if size != s.size {
 		t.Errorf("%d bytes are kept, but %d are counted", size, s.size)
 	}
+	s.mu.Unlock()
 	clock.Step(2 * answerLifetime)
 	read("shop-0")
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if len(s.answers) != 1 || s.size != s.answers[slices.Collect(maps.Keys(s.answers))[0]].size() {
 		t.Errorf("after all responses but one have expired, %d responses with %d bytes are kept", len(s.answers), s.size)
 	}
