@@ -52,8 +52,8 @@ type fleet struct {
 
 const fleetNamespace = "shops"
 
-// newFleet returns a fleet of n policies with five domains each, which are routed and stable.
-func newFleet(t testing.TB, n int) *fleet {
+// newFleet returns a fleet of n policies with the given domains, which are routed and stable.
+func newFleet(t testing.TB, n int, domains func(policy string) []v1alpha1.Domain) *fleet {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{AddToScheme, v1alpha1.AddToScheme, corev1.AddToScheme, discoveryv1.AddToScheme} {
 		if err := add(scheme); err != nil {
@@ -70,18 +70,36 @@ func newFleet(t testing.TB, n int) *fleet {
 	f.reconciler = &Reconciler{Client: f, Live: f, Writer: fleetWriter{f}, Now: func() time.Time { return time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC) }, kinds: known}
 	f.put(openGateway())
 	for i := range n {
-		name := fmt.Sprintf("shop-%03d", i)
-		policy := newWorld(t).Policy.DeepCopy()
-		policy.ObjectMeta = metav1.ObjectMeta{Namespace: fleetNamespace, Name: name, UID: types.UID(name), Generation: 1}
-		policy.Spec.Domains = nil
-		for j := range 5 {
-			policy.Spec.Domains = append(policy.Spec.Domains, v1alpha1.Domain{Domain: fmt.Sprintf("d%d.%s.example.com", j, name)})
-		}
-		f.put(policy)
-		f.rollout(i, 1, 10)
+		f.add(i, domains)
 	}
 	f.run()
 	return f
+}
+
+// ownHosts returns five domains whose hosts no other policy has.
+func ownHosts(policy string) (out []v1alpha1.Domain) {
+	for i := range 5 {
+		out = append(out, v1alpha1.Domain{Domain: fmt.Sprintf("d%d.%s.example.com", i, policy)})
+	}
+	return out
+}
+
+// sharedHosts returns domains whose hosts, but not paths, other policies have as well.
+func sharedHosts(policy string) (out []v1alpha1.Domain) {
+	for _, domain := range []string{"www.example.com", "{{.Namespace}}.example.com", "{{.ReleaseGroupName}}.example.com"} {
+		out = append(out, v1alpha1.Domain{Domain: domain, Path: "/" + policy})
+	}
+	return out
+}
+
+// add adds the i-th policy, with its Microservice.
+func (f *fleet) add(i int, domains func(policy string) []v1alpha1.Domain) {
+	name := fmt.Sprintf("shop-%03d", i)
+	policy := newWorld(f.t).Policy.DeepCopy()
+	policy.ObjectMeta = metav1.ObjectMeta{Namespace: fleetNamespace, Name: name, UID: types.UID(name), Generation: 1}
+	policy.Spec.Domains = domains(name)
+	f.put(policy)
+	f.rollout(i, 1, 10)
 }
 
 // rollout sets the canary weight of the i-th Microservice.
@@ -317,7 +335,7 @@ func (s fleetStatus) Patch(ctx context.Context, o client.Object, patch client.Pa
 func BenchmarkStep(b *testing.B) {
 	for _, n := range []int{2, 20, 200} {
 		b.Run(fmt.Sprintf("%d domains", 5*n), func(b *testing.B) {
-			f := newFleet(b, n)
+			f := newFleet(b, n, ownHosts)
 			f.passes, f.reads, f.seen, f.writes = 0, 0, 0, 0
 			revision := int64(1)
 			for i := 0; b.Loop(); i++ {
@@ -334,22 +352,30 @@ func BenchmarkStep(b *testing.B) {
 	}
 }
 
-// TestCostGrowsWithChanges checks that a step has the same cost in a fleet of two policies as in a
-// fleet of forty.
+// TestCostGrowsWithChanges checks that a step, and a new policy, have the same cost in a fleet of two policies as in a
+// fleet of forty, even if the policies share their hosts.
 func TestCostGrowsWithChanges(t *testing.T) {
-	cost := func(n int) string {
-		f := newFleet(t, n)
-		f.passes, f.reads, f.seen, f.writes = 0, 0, 0, 0
-		f.rollout(0, 2, 20)
-		f.run()
-		key := client.ObjectKey{Namespace: fleetNamespace, Name: "shop-000"}
-		var policy v1alpha1.NetworkPolicy
-		if err := f.Get(t.Context(), key, &policy); err != nil {
-			t.Fatal(err)
+	for name, domains := range map[string]func(string) []v1alpha1.Domain{"own hosts": ownHosts, "shared hosts": sharedHosts} {
+		cost := func(n int) (step, added string) {
+			f := newFleet(t, n, domains)
+			measure := func(change func()) string {
+				f.passes, f.reads, f.seen, f.writes = 0, 0, 0, 0
+				change()
+				f.run()
+				return fmt.Sprintf("%d passes, %d reads, %d objects, %d writes", f.passes, f.reads, f.seen, f.writes)
+			}
+			step = measure(func() { f.rollout(0, 2, 20) })
+			var policy v1alpha1.NetworkPolicy
+			if err := f.Get(t.Context(), client.ObjectKey{Namespace: fleetNamespace, Name: "shop-000"}, &policy); err != nil {
+				t.Fatal(err)
+			}
+			want(t, name+": confirmed revision", traffic.Find(policy.Status.Groups, "1-x").Revision, 2)
+			want(t, name+": split", policy.Status.Summary.Split, "1.0.0=80 1.1.0=20")
+			return step, measure(func() { f.add(n, domains) })
 		}
-		want(t, "confirmed revision", traffic.Find(policy.Status.Groups, "1-x").Revision, 2)
-		want(t, "split", policy.Status.Summary.Split, "1.0.0=80 1.1.0=20")
-		return fmt.Sprintf("%d passes, %d reads, %d objects, %d writes", f.passes, f.reads, f.seen, f.writes)
+		step, added := cost(2)
+		stepOfMany, addedToMany := cost(40)
+		want(t, name+": cost of a step", stepOfMany, step)
+		want(t, name+": cost of a new policy", addedToMany, added)
 	}
-	want(t, "cost of a step", cost(40), cost(2))
 }

@@ -309,7 +309,7 @@ func (kindGone) List(context.Context, client.ObjectList, ...client.ListOption) e
 // TestPreviousKindIsReadFromTheServer checks that objects in the cache do not count as routes if
 // the API server no longer serves their kind.
 func TestPreviousKindIsReadFromTheServer(t *testing.T) {
-	f := newFleet(t, 1)
+	f := newFleet(t, 1, ownHosts)
 	var policy v1alpha1.NetworkPolicy
 	if err := f.Get(t.Context(), client.ObjectKey{Namespace: fleetNamespace, Name: "shop-000"}, &policy); err != nil {
 		t.Fatal(err)

@@ -164,7 +164,7 @@ func TestRouteWaitsOnlyForItsService(t *testing.T) {
 // TestFailedReconcileKeepsTheRequeueTime checks that a failed reconcile keeps the time of the next
 // read of the Service that the policy adopts, because this Service is not watched.
 func TestFailedReconcileKeepsTheRequeueTime(t *testing.T) {
-	f := newFleet(t, 1)
+	f := newFleet(t, 1, ownHosts)
 	_, key := f.key(&v1alpha1.NetworkPolicy{}, fleetNamespace, "shop-000")
 	policy := f.objects[key].DeepCopyObject().(*v1alpha1.NetworkPolicy)
 	adopting(v1alpha1.DeletionRestore)(policy)

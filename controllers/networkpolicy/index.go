@@ -31,7 +31,7 @@ var indexes = []index.Index{
 	index.ByPolicy(&discoveryv1.EndpointSlice{}),
 	index.NetworkPoliciesByMicroservice,
 	{AllNamespaces: true, Object: &v1alpha1.NetworkPolicy{}, Field: indexHost, Values: func(o client.Object) []string {
-		return held(o.(*v1alpha1.NetworkPolicy))
+		return traffic.HostKeys(o.(*v1alpha1.NetworkPolicy))
 	}},
 	{Object: &v1alpha1.NetworkPolicy{}, Field: indexRoute, Values: func(o client.Object) []string {
 		return traffic.UserNames(o.(*v1alpha1.NetworkPolicy))
@@ -104,29 +104,13 @@ func (r *Reconciler) byGateway(ctx context.Context, _ client.Object) []reconcile
 	return r.requests(ctx, client.MatchingFields{indexReferent: anyGateway})
 }
 
-// held returns the hosts in a policy's status, and the keys that represent the policy's listeners
-// and its user-managed route in the index of hosts.
-func held(p *v1alpha1.NetworkPolicy) []string {
-	var out []string
-	for _, d := range p.Status.Domains {
-		out = append(out, d.Domain)
-	}
-	for _, l := range p.Spec.Listeners {
-		out = append(out, traffic.ListenerHost(p, l))
-	}
-	if route := traffic.RouteHost(p); route != "" {
-		out = append(out, route)
-	}
-	return traffic.Union(out, nil)
-}
-
-// byHosts enqueues the other policies that use a host of the changed policy.
+// byHosts enqueues the other policies whose decisions may depend on the hosts that the changed policy uses.
 func (r *Reconciler) byHosts(ctx context.Context, o client.Object) []reconcile.Request {
 	self := client.ObjectKeyFromObject(o)
 	seen := map[types.NamespacedName]bool{self: true}
 	var out []reconcile.Request
-	for _, host := range held(o.(*v1alpha1.NetworkPolicy)) {
-		for _, request := range r.requests(ctx, client.MatchingFields{indexHost: host}) {
+	for _, key := range traffic.AffectedKeys(o.(*v1alpha1.NetworkPolicy)) {
+		for _, request := range r.requests(ctx, client.MatchingFields{indexHost: key}) {
 			if !seen[request.NamespacedName] {
 				seen[request.NamespacedName] = true
 				out = append(out, request)

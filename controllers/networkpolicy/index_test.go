@@ -24,7 +24,7 @@ func TestIndexes(t *testing.T) {
 		}
 	}
 	wanted := map[string][]string{
-		indexHost: {"a.example.com", "b.example.com"}, indexReferent: {"Gateway/infra/public"}, indexRoute: nil,
+		indexHost: {"a.example.com rendered", "a.example.com/", "b.example.com rendered", "b.example.com/", "b.example.com/x"}, indexReferent: {"Gateway/infra/public"}, indexRoute: nil,
 		index.NetworkPoliciesByMicroservice.Field: {"other"},
 	}
 	if diff := cmp.Diff(wanted, found, cmpopts.EquateEmpty()); diff != "" {

@@ -94,13 +94,13 @@ func serving(e discoveryv1.Endpoint) bool {
 	return (e.Conditions.Ready == nil || *e.Conditions.Ready) && (e.Conditions.Terminating == nil || !*e.Conditions.Terminating)
 }
 
-// readClaims reads the other policies, in all namespaces, that use one of the policy's hosts. It
+// readClaims reads the other policies, in all namespaces, that use one of the policy's hosts and paths. It
 // finds them by the hosts in their status, so that it does not render the templates of other users.
 func (r *Reconciler) readClaims(ctx context.Context, f *traffic.Observed) error {
 	var others []v1alpha1.NetworkPolicy
-	for _, host := range traffic.Hosts(f) {
+	for _, key := range traffic.ClaimKeys(f) {
 		var list v1alpha1.NetworkPolicyList
-		if err := r.Client.List(ctx, &list, client.MatchingFields{indexHost: host}, client.UnsafeDisableDeepCopy); err != nil {
+		if err := r.Client.List(ctx, &list, client.MatchingFields{indexHost: key}, client.UnsafeDisableDeepCopy); err != nil {
 			return fmt.Errorf("list networkpolicies.hlnr.io: %w", err)
 		}
 		others = append(others, list.Items...)

@@ -428,9 +428,9 @@ func (p *planner) hosts(ctx context.Context, before, after *v1alpha1.NetworkPoli
 	out := entries(before, after)
 	var was []string
 	if before != nil {
-		was = traffic.Hosts(&traffic.Observed{Policy: before, Microservice: ms})
+		was = traffic.Hosts(before, ms)
 	}
-	is := traffic.Hosts(&traffic.Observed{Policy: after, Microservice: ms})
+	is := traffic.Hosts(after, ms)
 	for _, h := range is {
 		if !slices.Contains(was, h) && !slices.Contains(out, "host "+h+" is added") {
 			out = append(out, "host "+h+" is added")

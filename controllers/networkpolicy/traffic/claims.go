@@ -8,6 +8,7 @@ import (
 
 	"github.com/heighliner/heighliner/apis/v1alpha1"
 	"github.com/heighliner/heighliner/controllers/networkpolicy/providers"
+	gatewayapi "github.com/heighliner/heighliner/controllers/networkpolicy/providers/gateway"
 )
 
 // literal reports whether a row has no host, or has a host that does not depend on the group.
@@ -119,6 +120,96 @@ func Holds(d v1alpha1.DomainStatus) bool {
 // HoldsListener reports whether a policy with this listener status uses the listener.
 func HoldsListener(l v1alpha1.ListenerStatus) bool { return l.Programmed || l.Reason == ReasonPending }
 
+// namesHost reports whether a policy contains a host literally.
+func namesHost(p *v1alpha1.NetworkPolicy, host string) bool {
+	return slices.ContainsFunc(p.Spec.Domains, func(entry v1alpha1.Domain) bool { return entry.Domain == host })
+}
+
+// A policy is indexed under a key for each host and path in its status, so that policies that share a host, but no path, do not find each
+// other. These words replace the path in the keys under which policies are found by the host alone.
+const (
+	literalHost  = " literal"  // hosts with a path, which the policy contains literally
+	renderedHost = " rendered" // other hosts
+)
+
+// claimKey returns the key of a host and path. Without a path, this is the key of the path "/".
+func claimKey(host, path string) string { return host + cmp.Or(path, "/") }
+
+// HostKeys returns the keys under which a policy is indexed: those of the hosts in its status, of its listeners, and of its user-managed
+// route.
+func HostKeys(p *v1alpha1.NetworkPolicy) []string {
+	var out []string
+	for _, d := range p.Status.Domains {
+		out = append(out, claimKey(d.Domain, d.Path))
+		if !d.Programmed {
+			out = append(out, claimKey(d.Domain, "")) // A live route may still have the host with another path.
+		}
+		switch {
+		case !namesHost(p, d.Domain):
+			out = append(out, d.Domain+renderedHost)
+		case d.Path != "":
+			out = append(out, d.Domain+literalHost)
+		}
+	}
+	return Union(out, ownKeys(p))
+}
+
+// AffectedKeys returns the keys of the policies whose decisions may depend on the claims of a policy. These are the policies with the same
+// path of a host; those without a path, because a protocol without paths uses the whole host; and those whose route of the host is not
+// programmed. If the policy contains the host literally, they also include policies with previews that have the host.
+func AffectedKeys(p *v1alpha1.NetworkPolicy) []string {
+	var out []string
+	for _, d := range p.Status.Domains {
+		out = append(out, claimKey(d.Domain, ""), claimKey(d.Domain, d.Path))
+		if namesHost(p, d.Domain) {
+			out = append(out, d.Domain+renderedHost)
+		}
+	}
+	return Union(out, ownKeys(p))
+}
+
+// ownKeys returns the keys of the listeners and of the user-managed route of a policy.
+func ownKeys(p *v1alpha1.NetworkPolicy) (out []string) {
+	for _, l := range p.Spec.Listeners {
+		out = append(out, ListenerHost(p, l))
+	}
+	if route := RouteHost(p); route != "" {
+		out = append(out, route)
+	}
+	return out
+}
+
+// ClaimKeys returns the keys of the policies whose claims the decision about the observed policy may depend on. The decision uses
+// the hosts to which the domains render for any group, and the hosts of live routes, each with its path. If a live route has no path,
+// the decision uses the claims to all paths of the host. For the host of a preview, it uses the claims of policies that contain the host
+// literally.
+func ClaimKeys(f *Observed) []string {
+	if !routed(f.Policy) || gatewayapi.UserRef(f.Policy) != nil || f.Microservice == nil {
+		return nil
+	}
+	out := map[string]bool{}
+	add := func(keys ...string) {
+		for _, key := range keys {
+			out[key] = true
+		}
+	}
+	eachHost(f.Policy, f.Microservice, func(entry v1alpha1.Domain, g *v1alpha1.ReleaseGroup, host string) {
+		add(claimKey(host, entry.Path))
+		if g != nil && g.Level == v1alpha1.LevelPreview && templated(entry.Domain) {
+			add(claimKey(host, ""), host+literalHost)
+		}
+	})
+	add(ownKeys(f.Policy)...)
+	for _, route := range f.Live {
+		for _, host := range route.Hostnames {
+			if add(claimKey(host, route.Path)); route.Path == "" {
+				add(host+literalHost, host+renderedHost)
+			}
+		}
+	}
+	return providers.Sorted(out)
+}
+
 // ClaimsOf returns the claims of the policies whose routes could conflict with those of the
 // observed policy: the hosts and listeners that older policies use, and the hosts that younger
 // policies name in their specification and serve. A policy that is being deleted keeps its
@@ -135,7 +226,7 @@ func ClaimsOf(f *Observed, others []v1alpha1.NetworkPolicy) []Claim {
 		for _, d := range o.Status.Domains {
 			// A younger policy that names a host has no claim to it until a gateway has accepted a route
 			// for the host. Otherwise, any user could prevent the owner of a host from using it.
-			literal := slices.ContainsFunc(o.Spec.Domains, func(entry v1alpha1.Domain) bool { return entry.Domain == d.Domain })
+			literal := namesHost(o, d.Domain)
 			if younger && !(literal && d.Programmed) {
 				continue
 			}

@@ -20,36 +20,33 @@ var (
 	groupFields  = regexp.MustCompile(`\{\{ ?\.(ReleaseGroupName|StreamName|FullName|Version|Number) ?\}\}`)
 )
 
-// Hosts returns all hosts that routes of the policy can have: the hosts to which its domains render
-// for any group, the keys that represent its listeners, and the hosts of live routes. A decision
-// uses no other hosts.
-func Hosts(f *Observed) []string {
-	if !routed(f.Policy) || gatewayapi.UserRef(f.Policy) != nil || f.Microservice == nil {
-		return nil
-	}
+// Hosts returns the hosts to which the domains of a policy render for any group of its Microservice, or nil if the policy
+// writes no routes.
+func Hosts(p *v1alpha1.NetworkPolicy, ms *v1alpha1.Microservice) []string {
 	out := map[string]bool{}
+	eachHost(p, ms, func(_ v1alpha1.Domain, _ *v1alpha1.ReleaseGroup, host string) { out[host] = true })
+	return providers.Sorted(out)
+}
+
+// eachHost calls each for the valid hosts to which domains render, with the domain and the group. The group is nil for a host that was
+// rendered without a group.
+func eachHost(p *v1alpha1.NetworkPolicy, ms *v1alpha1.Microservice, each func(entry v1alpha1.Domain, g *v1alpha1.ReleaseGroup, host string)) {
+	if !routed(p) || gatewayapi.UserRef(p) != nil || ms == nil {
+		return
+	}
 	groups := []*v1alpha1.ReleaseGroup{nil}
-	for i := range f.Microservice.Status.ReleaseGroups {
-		if g := &f.Microservice.Status.ReleaseGroups[i]; live(g) {
+	for i := range ms.Status.ReleaseGroups {
+		if g := &ms.Status.ReleaseGroups[i]; live(g) {
 			groups = append(groups, g)
 		}
 	}
-	for _, entry := range f.Policy.Spec.Domains {
+	for _, entry := range p.Spec.Domains {
 		for _, g := range groups {
-			if host, err := render(entry.Domain, f.Policy, g); err == nil {
-				out[host] = true
+			if host, err := render(entry.Domain, p, g); err == nil {
+				each(entry, g, host)
 			}
 		}
 	}
-	for _, l := range f.Policy.Spec.Listeners {
-		out[ListenerHost(f.Policy, l)] = true
-	}
-	for _, route := range f.Live {
-		for _, host := range route.Hostnames {
-			out[host] = true
-		}
-	}
-	return providers.Sorted(out)
 }
 
 // templated reports whether a domain contains a template field whose value depends on the group.

@@ -406,10 +406,14 @@ func (h history) noWeightWithoutEndpoint(f *Observed, out *Decision) {
 
 // hostsAreObserved checks that a decision uses only hosts whose claims were read.
 func (h history) hostsAreObserved(f *Observed, out *Decision) {
-	hosts := Hosts(f)
+	keys := ClaimKeys(f)
 	for _, r := range out.rows {
-		if host, _ := r.holds(); host != "" && !slices.Contains(hosts, host) {
-			h.Fatalf("%s uses host %q, but claims were read only for %q", r.field, host, hosts)
+		key := r.claim
+		if r.listener == "" && r.host != "" {
+			key = claimKey(r.host, r.path)
+		}
+		if key != "" && !slices.Contains(keys, key) {
+			h.Fatalf("%s uses %q, but claims were read only for %q", r.field, key, keys)
 		}
 	}
 }
