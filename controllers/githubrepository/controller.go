@@ -222,6 +222,9 @@ func (r *Reconciler) ensurePoll(ctx context.Context, o *observed) error {
 	}
 	immediate := len(known.hints) > 0 || known.task != nil && known.task.poll.immediate || known.poll.isBehind(o.query) || o.query.requested != o.repository.Status.LastHandledRequest
 	l := newPoll(o.query, known, immediate, now)
+	if at := deliveredAt(o.repository); at.After(l.after) && !at.After(now) {
+		l.after = at // If the delivery was passed on before this replica held the shard, no hint exists.
+	}
 	l.webhook = o.webhook
 	current, client, offered := o.repository.Status.DeepCopy(), o.client, maps.Clone(o.offered) // copies, because this reconcile continues to change the status
 	r.polls.start(key, l, func(ctx context.Context, l *poll) {

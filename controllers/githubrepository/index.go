@@ -2,6 +2,7 @@ package githubrepository
 
 import (
 	"context"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/client-go/util/workqueue"
@@ -36,6 +37,15 @@ func (r *Reconciler) delivered(holds func(namespace string) bool) handler.EventH
 			r.polls.hint(client.ObjectKeyFromObject(e.ObjectNew), nil)
 		}
 	}}
+}
+
+// deliveredAt returns the time of the latest webhook delivery that another replica received, or zero.
+func deliveredAt(r *v1alpha1.GitHubRepository) time.Time {
+	at, err := time.Parse(time.RFC3339Nano, r.Annotations[v1alpha1.AnnotationDeliveredAt])
+	if err != nil {
+		return time.Time{} // A user may have changed the annotation.
+	}
+	return at
 }
 
 // sourceChanged admits changes to spec.source and spec.match of ImagePolicies.

@@ -251,7 +251,9 @@ func (r *Reconciler) ensureScan(ctx context.Context, o *observed) error {
 		r.scans.stop(key)
 		return nil
 	}
-	r.scans.markScanned(key)
+	if known.stale { // Otherwise, a delivery that has just marked the scan as stale still requires another scan.
+		r.scans.markScanned(key)
+	}
 	r.startScan(o, newScanRecord(o.query, o.access, immediate(o, known)).continueFrom(known.record), known)
 	return nil
 }

@@ -90,12 +90,15 @@ func (l *domainList) labelsOf(ctx context.Context, live client.Reader, namespace
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if labels, known := l.labels[namespace]; known {
+		return labels, nil // All policies use the same labels, so poll notices if the labels of any policy are outdated.
+	}
 	l.labels[namespace] = ns.Labels
 	return ns.Labels, nil
 }
 
-// poll reads the labels of all known namespaces again, one after another, until ctx is done. No labels become older than age, unless the
-// API server is slow. It calls changed for each namespace with other labels, so that only the policies of these namespaces are
+// poll reads the labels of all known namespaces again, one after another, until ctx is done. No labels become older than age, unless all
+// reads take longer than half of it. It calls changed for each namespace with other labels, so that only the policies of these namespaces are
 // reconciled. It forgets the namespaces for which used returns false.
 func (l *domainList) poll(ctx context.Context, live client.Reader, used func(namespace string) bool, changed func(namespace string)) {
 	for {
@@ -106,12 +109,12 @@ func (l *domainList) poll(ctx context.Context, live client.Reader, used func(nam
 		namespaces := slices.Sorted(maps.Keys(l.labels))
 		l.mu.Unlock()
 		// Labels that are read for the first time after this moment are read again in the next round.
-		pause := l.age / 2 / time.Duration(len(namespaces)+1)
-		for _, namespace := range append(namespaces, "") {
+		start, pause := time.Now(), l.age/2/time.Duration(len(namespaces)+1)
+		for i, namespace := range append(namespaces, "") {
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(pause):
+			case <-time.After(time.Until(start.Add(time.Duration(i+1) * pause))):
 			}
 			switch {
 			case namespace == "":

@@ -277,7 +277,7 @@ func (s *scope) peersWait(run *Rollout, r *Row) *wait {
 	slices.Sort(failed)
 	slices.Sort(late)
 	if len(failed) > 0 {
-		return newWait(r, true, TogetherHeld, "%s: it failed in %s; retry the version where it failed, push another version, or %s", frozen.AtWeight(r.Version, r.Weight), microservices(failed), howToDecide(r.Release, Adopt, Deprecate))
+		return newWait(r, true, TogetherHeld, "%s: it failed in %s; retry the version where it failed, push another version, or %s", frozen.AtWeight(r.Version, r.Weight), cut(microservices(failed), maxCause), howToDecide(r.Release, Adopt, Deprecate))
 	}
 	if len(late) > 0 {
 		return newWait(r, false, AwaitingTogether, "%s for %s", frozen.AtWeight(r.Version, r.Weight), microservices(late))
