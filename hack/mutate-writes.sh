@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Checks that a test enforces the write budget: adds one write to each upgrade, and expects
+# Checks that a test enforces the write budget: adds one event to each creation and upgrade, and expects
 # TestWriteBudget to fail. The working tree does not change, because the change is a build overlay.
 # Requires KUBEBUILDER_ASSETS, and takes about ten minutes.
 set -euo pipefail

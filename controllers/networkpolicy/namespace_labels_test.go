@@ -39,7 +39,7 @@ func TestLabelsReadTwiceAtFirst(t *testing.T) {
 			return err
 		},
 	})
-	var release sync.Mutex // holds back the second response until the first reconcile has stored its labels
+	var release sync.Mutex // delays the second response until the first reconcile has stored its labels
 	release.Lock()
 	l := &domainList{age: 4 * time.Millisecond, rules: rules, labels: map[string]map[string]string{}}
 	var first string

@@ -135,7 +135,7 @@ func TestFlags(t *testing.T) {
 
 func TestSoftLimit(t *testing.T) {
 	t.Parallel()
-	for limit, want := range map[string]int64{"": 0, "1000": 750, "700Mi": 604 << 20} {
+	for limit, want := range map[string]int64{"": 0, "1000": 750, "700Mi": 604 << 20, "1Gi": 1<<30 - 1<<30/10} {
 		o := options{memoryLimit: limit}
 		if got, err := o.softLimit(); got != want || err != nil {
 			t.Errorf("%q: %d, %v, want %d", limit, got, err, want)

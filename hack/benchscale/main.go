@@ -73,7 +73,7 @@ func (o *options) register(f *flag.FlagSet) {
 	f.StringVar(&o.source, "source", "pinned", "source of versions: pinned (a list in each ImagePolicy) or registry (tags, with a scan request)")
 	f.DurationVar(&o.rest, "rest", time.Minute, "duration of the phase rest, in which nothing changes")
 	f.DurationVar(&o.settle, "settle", 20*time.Second, "a phase ends when the product and kube-controller-manager have written nothing for this long")
-	f.DurationVar(&o.patience, "patience", 20*time.Minute, "maximum duration of a phase")
+	f.DurationVar(&o.patience, "patience", 20*time.Minute, "maximum time to wait for the services of a batch, or of a phase without batches, after the last change")
 	f.StringVar(&o.assets, "assets", os.Getenv("KUBEBUILDER_ASSETS"), "folder with etcd, kube-apiserver and kube-controller-manager, as printed by \"bin/localcluster assets\"; defaults to KUBEBUILDER_ASSETS")
 	f.StringVar(&o.kwok, "kwok", "", "path of the kwok binary, as printed by \"bin/localcluster programs kwok\"")
 	f.StringVar(&o.manager, "manager", "bin/heighliner", "binary of the manager")
@@ -164,6 +164,10 @@ func main() {
 		flag.PrintDefaults()
 	}
 	flag.Parse()
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "benchscale: unexpected argument %q: quote values that contain spaces\n", flag.Arg(0))
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	ctrl.SetLogger(logr.Discard())
@@ -190,6 +194,11 @@ func run(ctx context.Context, o *options) error {
 	}
 	if o.only {
 		products = products[1:]
+	}
+	for _, p := range products {
+		if _, err := upTo(p.phases(), o.until); err != nil {
+			return fmt.Errorf("%s: %w", p.name(), err)
+		}
 	}
 	began := time.Now()
 	report := &report{Services: o.services, Namespaces: o.namespaces, Began: began.UTC(), Comment: o.comment, Source: o.source}
