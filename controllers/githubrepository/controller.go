@@ -222,7 +222,11 @@ func (r *Reconciler) ensurePoll(ctx context.Context, o *observed) error {
 	}
 	immediate := len(known.hints) > 0 || known.task != nil && known.task.poll.immediate || known.poll.isBehind(o.query) || o.query.requested != o.repository.Status.LastHandledRequest
 	l := newPoll(o.query, known, immediate, now)
-	if at := deliveredAt(o.repository); at.After(l.after) && !at.After(now) {
+	at := deliveredAt(o.repository)
+	if at.After(now) {
+		at = now // The clocks of the replicas differ.
+	}
+	if at.After(l.after) {
 		l.after = at // If the delivery was passed on before this replica held the shard, no hint exists.
 	}
 	l.webhook = o.webhook

@@ -35,3 +35,25 @@ func TestDeliveryBeforeTakeover(t *testing.T) {
 		})
 	}
 }
+
+// TestDeliveryFromAClockAhead is the case of TestDeliveryBeforeTakeover, if the clock of the replica that received the delivery is ahead.
+func TestDeliveryFromAClockAhead(t *testing.T) {
+	s := begin(t)
+	s.many(1)
+	s.repository("here")
+	s.policy("previews-here", "here", ofPulls)
+	s.rest("here")
+	s.repository("shop")
+	s.policy("previews", "shop", ofPulls)
+	s.rest("shop")
+	s.reconciler.polls.forget(s.key("shop"))
+	s.clock.Step(20 * time.Second)
+	s.many(1)
+	s.clock.Step(10 * time.Second)
+	s.edit("shop", func(r *v1alpha1.GitHubRepository) {
+		r.Annotations = map[string]string{v1alpha1.AnnotationDeliveredAt: s.clock.Now().Add(2 * time.Second).UTC().Format(time.RFC3339Nano)}
+	})
+	s.clock.Step(time.Second)
+	r, _ := s.pass("shop")
+	same(t, "open", numbers(r, v1alpha1.PullRequestOpen), []int64{2, 1})
+}

@@ -112,6 +112,7 @@ type deliveryState struct {
 	poll     bool
 	numbers  map[int64]notice
 	packages bool
+	latest   time.Time // time of the latest event
 }
 
 // init sets a handler's internal fields.
@@ -348,22 +349,22 @@ func (h *webhookHandler) collect(key types.NamespacedName, in *deliveryState, e 
 	default:
 		return false
 	}
+	now := h.clock.Now()
+	in.latest = now
 	if !in.pending {
 		in.pending = true
-		now := h.clock.Now()
-		h.clock.AfterFunc(max(coalesceDelay, in.polls.ReserveN(now, 1).DelayFrom(now)), func() { h.flush(key, in, now) })
+		h.clock.AfterFunc(max(coalesceDelay, in.polls.ReserveN(now, 1).DelayFrom(now)), func() { h.flush(key, in) })
 	}
 	return true
 }
 
-// flush starts or requests a poll, and announces packages, for the events that were collected since the given time.
-func (h *webhookHandler) flush(key types.NamespacedName, in *deliveryState, since time.Time) {
+// flush starts or requests a poll, and announces packages, for the events that were collected.
+func (h *webhookHandler) flush(key types.NamespacedName, in *deliveryState) {
 	in.mu.Lock()
-	poll, numbers, packages := in.poll, in.numbers, in.packages
+	poll, numbers, packages, at := in.poll, in.numbers, in.packages, in.latest.UTC().Format(time.RFC3339Nano)
 	in.pending, in.poll, in.numbers, in.packages = false, false, map[int64]notice{}, false
 	in.mu.Unlock()
 	annotations := map[string]string{}
-	at := since.UTC().Format(time.RFC3339Nano)
 	if packages {
 		annotations[v1alpha1.AnnotationPackageDeliveredAt] = at
 	}

@@ -210,13 +210,16 @@ func TestHints(t *testing.T) {
 		}
 	}
 	same(t, "passed on immediately", d.after(coalesceDelay/2), []string(nil))
+	same(t, "response to a later delivery", d.send(d.repo.PackageEvent("package", "shop"), "signs"), 202)
+	last := d.clock.Now()
 	same(t, "passed on after a second", d.after(coalesceDelay/2), []string{"shop [1 3]"})
 	d.announced("shop", v1alpha1.AnnotationPackageDeliveredAt, "")
+	same(t, "time of the last delivery", d.get("shop").Annotations[v1alpha1.AnnotationPackageDeliveredAt], last.UTC().Format(time.RFC3339Nano))
 	same(t, "polls that other replicas should start", d.get("shop").Annotations[v1alpha1.AnnotationDeliveredAt], "")
 	same(t, "response to a repeated delivery", d.send(first, "signs"), 202)
 	same(t, "passed on from a repeated delivery", d.after(coalesceDelay), []string(nil))
 	d.mu.Lock()
-	same(t, "results", d.results, map[string]int{"Accepted": 5, "Ignored": 1, "Duplicate": 1})
+	same(t, "results", d.results, map[string]int{"Accepted": 6, "Ignored": 1, "Duplicate": 1})
 	d.mu.Unlock()
 
 	cart := d.github.AddRepository("acme/cart")

@@ -104,11 +104,21 @@ func (f *fleet) add(i int, domains func(policy string) []v1alpha1.Domain) {
 
 // rollout sets the canary weight of the i-th Microservice.
 func (f *fleet) rollout(i int, revision int64, weight int) {
+	f.releases(i, revision, fmt.Sprintf("shop-%03d-b 1.1.0 canary %d", i, weight), fmt.Sprintf("shop-%03d-a 1.0.0 active %d", i, 100-weight))
+}
+
+// release sets the status and weight of the only release of the i-th Microservice.
+func (f *fleet) release(i int, revision int64, status string) {
+	f.releases(i, revision, fmt.Sprintf("shop-%03d-a 1.0.0 %s", i, status))
+}
+
+// releases sets the releases of the i-th Microservice.
+func (f *fleet) releases(i int, revision int64, releases ...string) {
 	name := fmt.Sprintf("shop-%03d", i)
 	m := &v1alpha1.Microservice{ObjectMeta: metav1.ObjectMeta{Namespace: fleetNamespace, Name: name, UID: types.UID("uid-" + name), Generation: 1}}
 	m.Status.ObservedGeneration = m.Generation
 	m.Status.Internal = &v1alpha1.MicroserviceInternal{Sequence: revision}
-	m.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{group("1-x", revision, fmt.Sprintf("%s-b 1.1.0 canary %d", name, weight), fmt.Sprintf("%s-a 1.0.0 active %d", name, 100-weight))}
+	m.Status.ReleaseGroups = []v1alpha1.ReleaseGroup{group("1-x", revision, releases...)}
 	f.put(m)
 	f.enqueue(f.reconciler.byMicroservice(f.t.Context(), m)...)
 }
@@ -378,4 +388,42 @@ func TestCostGrowsWithChanges(t *testing.T) {
 		want(t, name+": cost of a step", stepOfMany, step)
 		want(t, name+": cost of a new policy", addedToMany, added)
 	}
+}
+
+// canaryHosts returns domains whose hosts, but not paths, other policies have as well. One of them routes only to canaries.
+func canaryHosts(policy string) []v1alpha1.Domain {
+	return []v1alpha1.Domain{
+		{Domain: "www.example.com", Path: "/" + policy},
+		{Domain: "canary.example.com", Path: "/" + policy, Release: &v1alpha1.DomainRelease{Status: v1alpha1.DomainCanary, WhenAbsent: v1alpha1.AbsentNotFound}},
+	}
+}
+
+// TestWaitingDomainsAreSeparate checks that the start of a canary, and of a first release, have the same cost among two policies as among
+// forty, if the policies share hosts whose domains wait for a release.
+func TestWaitingDomainsAreSeparate(t *testing.T) {
+	canary := func(n int) string {
+		f := newFleet(t, n, canaryHosts)
+		for i := range n {
+			f.release(i, 2, "active 100")
+		}
+		f.run()
+		f.passes, f.reads, f.seen, f.writes = 0, 0, 0, 0
+		f.rollout(0, 3, 10)
+		f.run()
+		return fmt.Sprintf("%d passes, %d reads, %d objects, %d writes", f.passes, f.reads, f.seen, f.writes)
+	}
+	first := func(n int) string {
+		f := newFleet(t, 0, sharedHosts)
+		for i := range n {
+			f.add(i, sharedHosts)
+			f.release(i, 2, "pending 0")
+		}
+		f.run()
+		f.passes, f.reads, f.seen, f.writes = 0, 0, 0, 0
+		f.release(0, 3, "active 100")
+		f.run()
+		return fmt.Sprintf("%d passes, %d reads, %d objects, %d writes", f.passes, f.reads, f.seen, f.writes)
+	}
+	want(t, "cost of a canary", canary(40), canary(2))
+	want(t, "cost of a first release", first(40), first(2))
 }

@@ -260,6 +260,9 @@ func (p Peer) passed(slug, version string, step int) bool {
 	})
 }
 
+// maxMessage is the maximum length of a message in a condition, in bytes (internal/status.MaxMessage).
+const maxMessage = 512
+
 // peersWait reports which other Microservices have not completed the step yet, or returns nil. The last Microservice that
 // completes the step continues immediately. Its rollout state shows this, so that the other Microservices continue as well.
 func (s *scope) peersWait(run *Rollout, r *Row) *wait {
@@ -277,7 +280,10 @@ func (s *scope) peersWait(run *Rollout, r *Row) *wait {
 	slices.Sort(failed)
 	slices.Sort(late)
 	if len(failed) > 0 {
-		return newWait(r, true, TogetherHeld, "%s: it failed in %s; retry the version where it failed, push another version, or %s", frozen.AtWeight(r.Version, r.Weight), cut(microservices(failed), maxCause), howToDecide(r.Release, Adopt, Deprecate))
+		message := func(failed string) string {
+			return fmt.Sprintf("%s: it failed in %s; retry the version where it failed, push another version, or %s", frozen.AtWeight(r.Version, r.Weight), failed, howToDecide(r.Release, Adopt, Deprecate))
+		}
+		return newWait(r, true, TogetherHeld, "%s", message(cut(microservices(failed), max(len("…"), maxMessage-len(message(""))))))
 	}
 	if len(late) > 0 {
 		return newWait(r, false, AwaitingTogether, "%s for %s", frozen.AtWeight(r.Version, r.Weight), microservices(late))

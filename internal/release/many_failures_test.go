@@ -29,6 +29,9 @@ func TestInstructionOfManyFailures(t *testing.T) {
 	for _, n := range p.Notes {
 		if n.Reason == TogetherHeld {
 			found = true
+			if maxMessage != status.MaxMessage {
+				t.Errorf("the maximum length is %d, want %d", maxMessage, status.MaxMessage)
+			}
 			if shown := status.Line(n.Message); !strings.HasSuffix(shown, "spec.decision.id to a new value") {
 				t.Errorf("the instruction is cut: %s", shown)
 			}

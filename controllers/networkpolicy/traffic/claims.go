@@ -138,11 +138,12 @@ func claimKey(host, path string) string { return host + cmp.Or(path, "/") }
 // HostKeys returns the keys under which a policy is indexed: those of the hosts in its status, of its listeners, and of its user-managed
 // route.
 func HostKeys(p *v1alpha1.NetworkPolicy) []string {
+	confirmed := slices.ContainsFunc(p.Status.Groups, func(g v1alpha1.GroupTraffic) bool { return g.ConfirmedTime != nil })
 	var out []string
 	for _, d := range p.Status.Domains {
 		out = append(out, claimKey(d.Domain, d.Path))
-		if !d.Programmed {
-			out = append(out, claimKey(d.Domain, "")) // A live route may still have the host with another path.
+		if confirmed && mayMove(d) {
+			out = append(out, claimKey(d.Domain, ""))
 		}
 		switch {
 		case !namesHost(p, d.Domain):
@@ -154,9 +155,15 @@ func HostKeys(p *v1alpha1.NetworkPolicy) []string {
 	return Union(out, ownKeys(p))
 }
 
+// mayMove reports whether a live route of a policy with confirmed traffic may still have the host of a domain with another path. Domains that
+// wait for a release have no route.
+func mayMove(d v1alpha1.DomainStatus) bool {
+	return !d.Programmed && d.Reason != reasonNoCanary && d.Reason != reasonNoActiveRelease && d.Reason != reasonNoReadyEndpoints
+}
+
 // AffectedKeys returns the keys of the policies whose decisions may depend on the claims of a policy. These are the policies with the same
-// path of a host; those without a path, because a protocol without paths uses the whole host; and those whose route of the host is not
-// programmed. If the policy contains the host literally, they also include policies with previews that have the host.
+// path of a host; those without a path, because a protocol without paths uses the whole host; and those whose path of the host may be
+// changing. If the policy contains the host literally, they also include policies with previews that have the host.
 func AffectedKeys(p *v1alpha1.NetworkPolicy) []string {
 	var out []string
 	for _, d := range p.Status.Domains {
