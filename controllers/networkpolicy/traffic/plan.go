@@ -16,7 +16,7 @@
 //	services.go        Services of releases, Services that follow a group, and adopted Services
 //	weights.go         the weights of a group's releases; internal/split decides from which releases weight is withheld
 //	domain_rows.go     domains, listeners and user-managed routes as rows
-//	claims.go          claims of domains to hosts, hosts that internal/allowedhosts refuses, and hosts that keep a live route
+//	claims.go          claims of domains to hosts and paths, the keys by which they are found, hosts that internal/allowedhosts refuses, and hosts that keep a live route
 //	tls.go             certificates and listeners of domains
 //	route_names.go     assignment of rows to routes, and the names of routes
 //	hosts.go           the host of a domain for each group, such as a preview
